@@ -1,0 +1,1 @@
+"""Logits to pieces to text."""

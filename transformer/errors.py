@@ -1,0 +1,9 @@
+"""The one exception that speaks to the user; it does not know who catches it."""
+
+
+class InputError(Exception):
+    """The input or the call is wrong, and the user can mend it.
+
+    The message is one line that says what is wrong, where, and what to do. The command line
+    prints it without a traceback and exits with code 2.
+    """

@@ -1,0 +1,1 @@
+"""Batches to logits; read in the paper's order, from embedding.py to transformer.py."""

@@ -1,0 +1,68 @@
+"""What decoding remembers between steps: keys and values, outside of the modules.
+
+It does not know how they were computed or which search reorders them. Rows stand sentence by
+sentence: ``rows = batch * beam``. Cross-attention is kept once a sentence, since all beams of a
+sentence look at the same source.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+RowHeads = Float[Tensor, "rows head target head_dim"]
+SentenceHeads = Float[Tensor, "batch head source head_dim"]
+
+
+@dataclass
+class LayerCache:
+    """Keys and values of one decoder layer."""
+
+    cross_keys: SentenceHeads
+    cross_values: SentenceHeads
+    keys: RowHeads | None = None
+    values: RowHeads | None = None
+
+    def append(self, keys: RowHeads, values: RowHeads) -> tuple[RowHeads, RowHeads]:
+        """Add new positions and return all of them."""
+        if self.keys is not None and self.values is not None:
+            keys = torch.cat((self.keys, keys), dim=2)
+            values = torch.cat((self.values, values), dim=2)
+        self.keys, self.values = keys, values
+        return keys, values
+
+    def select_rows(self, rows: Int[Tensor, " selected"]) -> None:
+        """Keep these hypotheses, in this order."""
+        if self.keys is not None and self.values is not None:
+            self.keys = self.keys.index_select(0, rows)
+            self.values = self.values.index_select(0, rows)
+
+    def select_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
+        """Keep the source side of these sentences."""
+        self.cross_keys = self.cross_keys.index_select(0, sentences)
+        self.cross_values = self.cross_values.index_select(0, sentences)
+
+
+@dataclass
+class DecoderCache:
+    """The caches of all layers, the source mask, and how many positions they hold."""
+
+    layers: list[LayerCache]
+    mask: Bool[Tensor, "batch 1 1 source"]
+    length: int = field(default=0)
+
+    def reorder(self, rows: Int[Tensor, " selected"]) -> None:
+        """Let row ``i`` go on from what row ``rows[i]`` has decoded, within its sentence."""
+        for layer in self.layers:
+            layer.select_rows(rows)
+
+    def keep(self, sentences: Int[Tensor, " kept"], beam: int) -> None:
+        """Drop all sentences but these, with all their beams."""
+        offsets = torch.arange(beam, device=sentences.device)
+        # kept beam -> (kept beam)
+        rows = (sentences[:, None] * beam + offsets).flatten()
+        for layer in self.layers:
+            layer.select_rows(rows)
+            layer.select_sentences(sentences)
+        self.mask = self.mask.index_select(0, sentences)

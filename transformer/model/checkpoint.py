@@ -1,0 +1,143 @@
+"""The checkpoint: one file of plain values and tensors that needs no other file.
+
+It does not know how the file came to be (Lightning writes it during training, ``average`` joins
+several) nor what the tokenizer's state means; both hand in plain values. It is opened with
+``weights_only=True`` and in no other way, so that no code in it ever runs.
+"""
+
+import os
+import pickle
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from transformer.errors import InputError
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
+from transformer.model.transformer import Transformer
+
+FORMAT = 1
+"""Of the portable part; a reader refuses a newer one."""
+
+PORTABLE = "transformer"
+"""Key of the portable part in the file."""
+
+WEIGHTS_PREFIX = "model."
+"""Lightning names a weight after the module's attribute that holds the model."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds for whoever translates with it.
+
+    Attributes:
+        model: In evaluation mode, on the CPU.
+        tokenizer: Plain values; ``Tokenizer.from_state`` reads them.
+        config: The resolved configuration of the run that wrote it.
+        path: The file.
+    """
+
+    model: Transformer
+    tokenizer: dict[str, Any]
+    config: dict[str, Any]
+    path: Path
+
+
+def portable_part(
+    model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
+) -> dict[str, Any]:
+    """What the file says besides the weights, under the key ``PORTABLE``."""
+    return {
+        "format": FORMAT,
+        "model": model.to_dict(),
+        "tokenizer": tokenizer,
+        "config": config,
+    }
+
+
+def find_checkpoint(path: Path, name: str = "best") -> Path:
+    """The checkpoint file that a path means: the file itself, or the one in a run directory.
+
+    Raises:
+        InputError: There is none.
+    """
+    if path.is_file():
+        return path
+    if not path.exists():
+        raise InputError(f"checkpoint={path} does not exist; give a .ckpt file or a run directory")
+    for candidate in (name, "last"):
+        file = path / "checkpoints" / f"{candidate}.ckpt"
+        if file.is_file():
+            return file
+    raise InputError(f"checkpoint={path} holds no checkpoints/best.ckpt or last.ckpt")
+
+
+def read_payload(path: Path) -> dict[str, Any]:
+    """Everything the file holds, as plain values and tensors on the CPU.
+
+    Raises:
+        InputError: It is not a checkpoint, not ours, damaged, or from a newer version.
+    """
+    try:
+        payload = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{path} cannot be read as a checkpoint: {reason}") from error
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{path} is damaged; use the checkpoint before it") from error
+    if not isinstance(payload, dict) or PORTABLE not in payload or "state_dict" not in payload:
+        raise InputError(f"{path} is not a checkpoint of this framework")
+    if payload[PORTABLE]["format"] > FORMAT:
+        raise InputError(
+            f"{path} has format {payload[PORTABLE]['format']}, this version reads up to {FORMAT}; "
+            "install a newer version"
+        )
+    return payload
+
+
+def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
+    """The model's weights by their own names."""
+    return {
+        name.removeprefix(WEIGHTS_PREFIX): tensor
+        for name, tensor in payload["state_dict"].items()
+        if name.startswith(WEIGHTS_PREFIX)
+    }
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Load a checkpoint file, or the best one of a run directory.
+
+    Raises:
+        InputError: There is none, or it cannot be read.
+    """
+    file = find_checkpoint(Path(path))
+    payload = read_payload(file)
+    portable = payload[PORTABLE]
+    model = build_transformer(ModelConfig(**portable["model"]))
+    try:
+        model.load_state_dict(model_weights(payload))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
+    return Checkpoint(model.eval(), portable["tokenizer"], portable["config"], file)
+
+
+def write_payload(payload: dict[str, Any], path: Path) -> None:
+    """Write the file whole or not at all: a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            torch.save(payload, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,92 @@
+"""The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
+
+It knows nothing of vocabularies or search; state between steps lives in cache.py.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.cache import DecoderCache, LayerCache
+from transformer.model.encoder import Memory
+from transformer.model.feedforward import FeedForward
+from transformer.model.masks import causal_mask
+from transformer.model.norm import Residual
+
+Hidden = Float[Tensor, "rows target width"]
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, cross-attention, feed-forward, each with its residual."""
+
+    def __init__(
+        self,
+        self_attention: MultiHeadAttention,
+        cross_attention: MultiHeadAttention,
+        feed_forward: FeedForward,
+        *,
+        self_residual: Residual,
+        cross_residual: Residual,
+        feed_forward_residual: Residual,
+    ) -> None:
+        super().__init__()
+        self.self_attention = self_attention
+        self.self_residual = self_residual
+        self.cross_attention = cross_attention
+        self.cross_residual = cross_residual
+        self.feed_forward = feed_forward
+        self.feed_forward_residual = feed_forward_residual
+
+    def forward(
+        self,
+        hidden: Hidden,
+        cache: LayerCache,
+        self_mask: Bool[Tensor, "1 1 target keys"],
+        source_mask: Bool[Tensor, "batch 1 1 source"],
+    ) -> Hidden:
+        """One layer of the right half of figure 1; appends its new positions to the cache."""
+        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_mask))
+        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_mask))
+        return self.feed_forward_residual(hidden, self.feed_forward)
+
+    def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
+        """Project the source once; every later step attends to the same keys and values."""
+        return LayerCache(*self.cross_attention.project(memory, memory))
+
+    def _attend_self(self, x: Hidden, cache: LayerCache, mask: Tensor) -> Hidden:
+        keys, values = cache.append(*self.self_attention.project(x, x))
+        return self.self_attention.attend_projected(x, keys, values, mask)
+
+    def _attend_source(self, x: Hidden, cache: LayerCache, mask: Tensor) -> Hidden:
+        # The positions of a query do not see each other here, so that the beams of a sentence
+        # can stand side by side as one long query: (batch beam) target width -> batch ... width
+        query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
+        return self.cross_attention.attend_projected(
+            query, cache.cross_keys, cache.cross_values, mask
+        ).reshape(x.shape)
+
+
+class Decoder(nn.Module):
+    """A stack of layers; ``final_norm`` closes a pre-norm stack."""
+
+    def __init__(self, layers: Sequence[DecoderLayer], final_norm: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.final_norm = final_norm
+
+    def start(self, memory: Memory) -> DecoderCache:
+        """An empty cache over this source."""
+        layers = cast(Iterable[DecoderLayer], self.layers)
+        return DecoderCache([layer.start(memory.hidden) for layer in layers], memory.mask)
+
+    def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
+        """Decode the positions that follow those in the cache."""
+        length = hidden.size(1)
+        mask = causal_mask(length, cache.length + length, hidden.device)
+        for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
+            hidden = layer(hidden, layer_cache, mask, cache.mask)
+        cache.length += length
+        return self.final_norm(hidden)

@@ -1,0 +1,88 @@
+"""The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1).
+
+It does not know what a token means, how the loss is computed or how the next token is chosen.
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer.model.cache import DecoderCache
+from transformer.model.config import ModelConfig
+from transformer.model.decoder import Decoder
+from transformer.model.embedding import TokenEmbedding
+from transformer.model.encoder import Encoder, Memory
+from transformer.model.masks import padding_mask
+from transformer.model.positions import LearnedPositions, SinusoidalPositions
+
+PositionTable = SinusoidalPositions | LearnedPositions
+
+
+class Embedding(nn.Module):
+    """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4)."""
+
+    def __init__(self, tokens: TokenEmbedding, positions: PositionTable, dropout: float) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch length"], start: int = 0
+    ) -> Float[Tensor, "batch length width"]:
+        """Embed tokens that stand at position ``start`` and after."""
+        return self.dropout(self.tokens(tokens) + self.positions(tokens.size(1), start))
+
+
+class Transformer(nn.Module):
+    """Encoder, decoder, and the projection to the target vocabulary."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        source_embedding: Embedding,
+        target_embedding: Embedding,
+        encoder: Encoder,
+        decoder: Decoder,
+        projection: nn.Linear,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.source_embedding = source_embedding
+        self.target_embedding = target_embedding
+        self.encoder = encoder
+        self.decoder = decoder
+        self.projection = projection
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens a sentence may have; None where positions exist for any length."""
+        return self.config.max_length if self.config.positions == "learned" else None
+
+    def encode(self, source: Int[Tensor, "batch source"]) -> Memory:
+        """Encode padded source tokens."""
+        mask = padding_mask(source, self.config.pad)
+        return Memory(self.encoder(self.source_embedding(source), mask), mask)
+
+    def start(self, memory: Memory) -> DecoderCache:
+        """An empty cache for decoding over this memory, one row a sentence or one a beam."""
+        return self.decoder.start(memory)
+
+    def decode(
+        self, target: Int[Tensor, "rows target"], cache: DecoderCache
+    ) -> Float[Tensor, "rows target width"]:
+        """Hidden states of the target tokens that follow those in the cache.
+
+        Padding must stand at the right end: the causal mask alone keeps it out of sight.
+        """
+        return self.decoder(self.target_embedding(target, cache.length), cache)
+
+    def forward(
+        self, source: Int[Tensor, "batch source"], target_input: Int[Tensor, "batch target"]
+    ) -> Float[Tensor, "batch target width"]:
+        """Teacher forcing: hidden states of all target positions at once."""
+        return self.decode(target_input, self.start(self.encode(source)))
+
+    def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
+        """Project hidden states to the target vocabulary."""
+        return self.projection(hidden)

@@ -1,0 +1,1 @@
+"""Logits to loss to step."""
