@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 RowHeads = Float[Tensor, "rows head target head_dim"]
+AllHeads = Float[Tensor, "rows head past_and_target head_dim"]
 SentenceHeads = Float[Tensor, "batch head source head_dim"]
 
 
@@ -24,7 +25,7 @@ class LayerCache:
     keys: RowHeads | None = None
     values: RowHeads | None = None
 
-    def append(self, keys: RowHeads, values: RowHeads) -> tuple[RowHeads, RowHeads]:
+    def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
         """Add new positions and return all of them."""
         if self.keys is not None and self.values is not None:
             keys = torch.cat((self.keys, keys), dim=2)
