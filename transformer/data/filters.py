@@ -1,0 +1,70 @@
+"""Decides which training pairs are kept, and counts why the others are not.
+
+Does not know files or batches; never applied to validation or test text.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool
+
+_REASONS = {
+    "empty": "with an empty side",
+    "length": "longer than {max_length} tokens",
+    "ratio": "of a length ratio over {max_ratio}",
+    "duplicate": "exact duplicates",
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Bounds on training pairs; a length is a number of tokens after segmentation."""
+
+    max_length: int
+    """Tokens that either side may have, bos and eos apart."""
+    max_ratio: float | None
+    """Tokens of the longer side for one of the shorter; None sets no bound."""
+    deduplicate: bool
+    """Keep only the first of equal pairs (both sides equal)."""
+
+    def reason(self, source_length: int, target_length: int) -> str | None:
+        """Return why a pair of these lengths is left out, or None if it is kept."""
+        shorter, longer = sorted((source_length, target_length))
+        if shorter == 0:
+            return "empty"
+        if longer > self.max_length:
+            return "length"
+        if self.max_ratio is not None and longer > self.max_ratio * shorter:
+            return "ratio"
+        return None
+
+    def describe(self, split: str, dropped: Counter[str], read: int) -> str:
+        """Return the line of the log that says what was kept and what was not."""
+        kept = read - sum(dropped.values())
+        reasons = ", ".join(
+            f"{dropped[reason]:,} "
+            + text.format(max_length=self.max_length, max_ratio=self.max_ratio)
+            for reason, text in _REASONS.items()
+        )
+        return f"{split}: {kept:,} of {read:,} pairs kept; left out: {reasons}"
+
+
+def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:
+    """Mark the pairs that did not stand earlier in the text.
+
+    Texts are compared by 64-bit hashes, eight bytes of memory a pair: among ten million pairs
+    the chance of a single false match is three in a million.
+    """
+    digests = np.fromiter((_digest(*pair) for pair in pairs), dtype=np.uint64)
+    first = np.zeros(len(digests), dtype=bool)
+    first[np.unique(digests, return_index=True)[1]] = True
+    return first
+
+
+def _digest(source: str, target: str) -> int:
+    # A line holds no line end, so that no two pairs give the same bytes.
+    text = f"{source}\n{target}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -1,0 +1,100 @@
+"""Learns a subword vocabulary with SentencePiece, the same one each time from the same text.
+
+Knows one side of the corpus only; does not know what the control symbols are for.
+Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
+
+import sentencepiece
+
+from transformer.errors import InputError
+
+# Longer lines (in bytes) tell nothing new about subwords and slow the suffix array down.
+_MAX_LINE_BYTES = 16_384
+
+
+class _Lines:
+    """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.texts = texts
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            # SentencePiece learns nothing from a line with NUL; NUL itself is spelt as a byte.
+            yield from (text.replace("\0", " ") for text in self.texts if text)
+        except Exception as error:
+            self.error = error
+
+
+def learn_vocabulary(
+    texts: Iterable[str],
+    *,
+    algorithm: str,
+    vocab_size: int,
+    character_coverage: float,
+    max_sentences: int,
+    symbols: Mapping[str, int],
+) -> bytes:
+    """Return a SentencePiece model learnt from normalised texts.
+
+    Args:
+        texts: the training text, read once; empty texts are passed over.
+        algorithm: "unigram" or "bpe".
+        vocab_size: number of pieces, control symbols and 256 bytes included; met exactly.
+        character_coverage: share of the text's characters that get a piece of their own.
+        max_sentences: at most so many texts, drawn at random with a fixed seed, are used.
+        symbols: ids of the control symbols pad, unk, bos, eos.
+
+    Raises:
+        InputError: no text, or a vocabulary too large or too small for the text.
+    """
+    if algorithm not in ("unigram", "bpe"):
+        raise InputError(f"tokenizer.algorithm={algorithm} is unknown; set unigram or bpe")
+    lines, model = _Lines(texts), BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type=algorithm,
+            vocab_size=vocab_size,
+            character_coverage=character_coverage,
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            input_sentence_size=max_sentences,
+            shuffle_input_sentence=True,
+            max_sentence_length=_MAX_LINE_BYTES,
+            num_threads=1,  # sums of floats in another order would give another vocabulary
+            minloglevel=2,
+            pad_id=symbols["pad"],
+            unk_id=symbols["unk"],
+            bos_id=symbols["bos"],
+            eos_id=symbols["eos"],
+        )
+    except (RuntimeError, OSError) as error:
+        raise lines.error or _explained(error, vocab_size) from error
+    if lines.error is not None:
+        raise lines.error
+    return model.getvalue()
+
+
+def _explained(error: Exception, vocab_size: int) -> Exception:
+    message = str(error)
+    if "sentences_.empty" in message:
+        return InputError("the training text is empty; a vocabulary cannot be learnt from it")
+    if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
+        return InputError(
+            f"vocabulary size {vocab_size} is too large for this corpus: at most {found[1]}; "
+            f"set tokenizer.vocab_size={found[1]} or smaller"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return InputError(
+            f"vocabulary size {vocab_size} does not hold the alphabet of this corpus and 256 "
+            f"bytes: at least {found[1]}; set tokenizer.vocab_size={found[1]} or larger, or "
+            "lower tokenizer.character_coverage"
+        )
+    return error
