@@ -8,6 +8,7 @@ import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import sentencepiece
 import torch
 
 from transformer.data.cache import written_whole
+from transformer.data.segmentation import SegmentationSampler
 from transformer.data.vocabulary import learn_vocabulary
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -138,11 +140,23 @@ class Tokenizer:
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Draw one segmentation of each source text; a function of text and seed alone."""
-        return self._sample(self._source, texts, seeds)
+        return _drawn(self._source_sampler, texts, seeds)
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Draw one segmentation of each target text; a function of text and seed alone."""
-        return self._sample(self._target, texts, seeds)
+        return _drawn(self._target_sampler, texts, seeds)
+
+    @cached_property
+    def _source_sampler(self) -> SegmentationSampler:
+        config = self.config
+        return SegmentationSampler(self._source, config.algorithm, config.sampling)
+
+    @cached_property
+    def _target_sampler(self) -> SegmentationSampler:
+        if self.joint:
+            return self._source_sampler
+        config = self.config
+        return SegmentationSampler(self._target, config.algorithm, config.sampling)
 
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join target pieces into texts; pad, bos and eos vanish.
@@ -181,20 +195,12 @@ class Tokenizer:
             None if target is None else bytes(target.numpy()),
         )
 
-    def _sample(self, model: Any, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        rows = []
-        for text, seed in zip(texts, seeds, strict=True):
-            # The generator belongs to the thread and starts anew at each seed.
-            sentencepiece.set_random_generator_seed(int(seed) & 0xFFFFFFFF)
-            rows.append(
-                model.encode(
-                    normalize(text),
-                    enable_sampling=True,
-                    alpha=self.config.sampling,
-                    nbest_size=-1,  # unigram: over the whole lattice
-                )
-            )
-        return rows
+
+def _drawn(
+    sampler: SegmentationSampler, texts: Sequence[str], seeds: Sequence[int]
+) -> list[list[int]]:
+    drawn = zip(texts, seeds, strict=True)
+    return [sampler.draw(normalize(text), seed) for text, seed in drawn]
 
 
 def _train_models(config: TokenizerConfig, pairs: Pairs) -> tuple[bytes, bytes | None]:

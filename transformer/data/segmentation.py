@@ -1,0 +1,120 @@
+"""Draws subword segmentations of a text: a function of vocabulary, text and seed alone.
+
+SentencePiece draws too, but its generator starts elsewhere in each process, so that no run could
+be repeated or resumed; hence the two algorithms stand here. Does not know batches or epochs.
+Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
+BPE: Provilkov et al. 2020, algorithm 1.
+"""
+
+import heapq
+import math
+from bisect import bisect
+from functools import lru_cache
+from itertools import accumulate
+from random import Random
+from typing import Any
+
+# A character without a piece is this much (in log probability) worse than the worst piece, as in
+# SentencePiece; it is then spelt in bytes.
+_UNKNOWN_PENALTY = 10.0
+# Words whose lattice is kept: a few kilobytes each.
+_WORDS_KEPT = 20_000
+
+Arrivals = tuple[list[float], list[tuple[int, tuple[int, ...]]]]
+"""Ways to reach a position of a word: cumulative weights, and (where from, pieces) of each."""
+
+
+class SegmentationSampler:
+    """Draws segmentations with the pieces and scores of a SentencePiece model."""
+
+    def __init__(self, model: Any, algorithm: str, strength: float) -> None:
+        """Prepare to draw.
+
+        Args:
+            model: a SentencePieceProcessor with byte fallback.
+            algorithm: of the model, "unigram" or "bpe".
+            strength: the smoothing alpha (unigram), or the dropout probability (BPE).
+        """
+        self._pieces = {
+            model.id_to_piece(index): (index, model.get_score(index))
+            for index in range(model.get_piece_size())
+            if not (model.is_control(index) or model.is_unknown(index) or model.is_byte(index))
+        }
+        self._bytes = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
+        self._strength = strength
+        self._draw_word = self._draw_unigram if algorithm == "unigram" else self._draw_bpe
+        self._longest = max(map(len, self._pieces))
+        worst = min(score for _, score in self._pieces.values())
+        self._unknown_score = worst - _UNKNOWN_PENALTY
+        self._lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
+
+    def draw(self, text: str, seed: int) -> list[int]:
+        """Return the piece ids of one segmentation of a normalised text."""
+        random = Random(seed)
+        ids: list[int] = []
+        for word in text.split(" ") if text else ():
+            # No piece reaches over a space: words are independent of each other.
+            ids.extend(self._draw_word("\u2581" + word, random))
+        return ids
+
+    def _draw_unigram(self, word: str, random: Random) -> list[int]:
+        lattice, drawn, position = self._lattice(word), [], len(word)
+        while position > 0:
+            cumulative, arrivals = lattice[position - 1]
+            choice = bisect(cumulative, random.random() * cumulative[-1], hi=len(arrivals) - 1)
+            position, pieces = arrivals[choice]
+            drawn.append(pieces)
+        return [piece for pieces in reversed(drawn) for piece in pieces]
+
+    def _build_lattice(self, word: str) -> list[Arrivals]:
+        """Return, for each position after the first, the ways to reach it and their weights."""
+        reached, lattice = [0.0], []
+        for end in range(1, len(word) + 1):
+            scores: list[float] = []
+            arrivals: list[tuple[int, tuple[int, ...]]] = []
+            for start in range(max(0, end - self._longest), end):
+                piece = self._pieces.get(word[start:end])
+                if piece is not None:
+                    scores.append(reached[start] + self._strength * piece[1])
+                    arrivals.append((start, (piece[0],)))
+            if word[end - 1] not in self._pieces:
+                scores.append(reached[end - 1] + self._strength * self._unknown_score)
+                arrivals.append((end - 1, self._spelt(word[end - 1])))
+            highest = max(scores)
+            cumulative = list(accumulate(math.exp(score - highest) for score in scores))
+            reached.append(highest + math.log(cumulative[-1]))
+            lattice.append((cumulative, arrivals))
+        return lattice
+
+    def _draw_bpe(self, word: str, random: Random) -> list[int]:
+        symbols = list(word)
+        before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
+        merges: list[tuple[float, int, int, str]] = []
+
+        def offer(left: int, right: int) -> None:
+            if left >= 0 and right < len(symbols):
+                merged = symbols[left] + symbols[right]
+                if merged in self._pieces:
+                    heapq.heappush(merges, (-self._pieces[merged][1], left, right, merged))
+
+        for left in range(len(symbols) - 1):
+            offer(left, left + 1)
+        while merges:
+            _, left, right, merged = heapq.heappop(merges)
+            stale = not symbols[right] or symbols[left] + symbols[right] != merged
+            if stale or random.random() < self._strength:
+                continue
+            symbols[left], symbols[right] = merged, ""
+            after[left] = after[right]
+            if after[left] < len(symbols):
+                before[after[left]] = left
+            offer(before[left], left)
+            offer(left, after[left])
+        return [piece for symbol in symbols if symbol for piece in self._ids(symbol)]
+
+    def _ids(self, symbol: str) -> tuple[int, ...]:
+        piece = self._pieces.get(symbol)
+        return self._spelt(symbol) if piece is None else (piece[0],)
+
+    def _spelt(self, character: str) -> tuple[int, ...]:
+        return tuple(self._bytes[byte] for byte in character.encode("utf-8"))
