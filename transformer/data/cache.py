@@ -5,6 +5,7 @@ nobody reads and the next writer overwrites.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,10 @@ def written_whole(path: Path) -> Iterator[Path]:
         yield part
         os.replace(part, path)
     finally:
-        if part.is_file():
-            part.unlink()
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

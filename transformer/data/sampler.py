@@ -3,6 +3,7 @@
 Knows lengths only, neither text nor tensors. Buckets by both lengths, as fairseq and Sockeye do.
 """
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -102,6 +103,17 @@ class BatchPlan:
         # The pairs of batch k lie at bounds[mine[k]] + 0, 1, 2, ...
         index = np.repeat(bounds[mine] - (ends - sizes), sizes) + np.arange(ends[-1])
         return EpochBatches(pairs[index], np.concatenate([[0], ends]))
+
+    def identity(self) -> dict[str, int]:
+        """Return what two plans have in common if and only if they give the same batches."""
+        lengths = np.stack([self._source, self._target])
+        return {
+            "pairs": len(self._source),
+            "lengths": zlib.crc32(lengths.tobytes()),
+            "batch_tokens": self._batch_tokens,
+            "seed": self._seed,
+            "world_size": self._world_size,
+        }
 
     def padding(self, epoch: int) -> float:
         """Return the share of padding in all positions of both sides, over this rank's batches."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -175,6 +175,10 @@ class Tokenizer:
     def source_pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the source pieces as they are spelt in the vocabulary, control symbols too."""
         return [self._source.id_to_piece(int(piece)) for piece in ids]
+
+    def with_sampling(self, sampling: float) -> "Tokenizer":
+        """Return a tokenizer of the same vocabularies that samples with another strength."""
+        return Tokenizer(replace(self.config, sampling=sampling), *self._models)
 
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, which a checkpoint can hold."""

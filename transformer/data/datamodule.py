@@ -1,0 +1,187 @@
+"""Wires text, tokenizer, encoded corpora, plans and loaders together for Lightning.
+
+Does not know models, losses or scores.
+"""
+
+import hashlib
+import logging
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from pytorch_lightning import LightningDataModule
+
+from transformer.data.cache import locked
+from transformer.data.config import DataConfig
+from transformer.data.dataset import BatchDataset, EncodedCorpus, SamplingDataset, encode_corpus
+from transformer.data.filters import Filters
+from transformer.data.loader import BatchLoader
+from transformer.data.sampler import BatchPlan
+from transformer.data.splits import Split, find_splits
+from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+from transformer.errors import InputError
+
+__all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
+
+logger = logging.getLogger(__name__)
+
+
+class DataModule(LightningDataModule):
+    """Batches for training and validation, and the raw text of every evaluation split."""
+
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+    ) -> None:
+        """Set out what to load; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own);
+                only the sampling strength is taken from ``tokenizer`` then.
+        """
+        super().__init__()
+        self._data = data
+        self._tokenizer_config = tokenizer
+        self._initial_tokenizer = initial_tokenizer
+        self._cache = Path(data.cache).expanduser()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer: given, from the cache, or learnt from the training text.
+
+        Raises:
+            InputError: the text cannot be read, or does not suit the vocabulary size.
+        """
+        if self._initial_tokenizer is not None:
+            return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
+        train = self._split("train")
+        with locked(self._cache):
+            return Tokenizer.train(
+                self._tokenizer_config, train.__iter__, self._cache, train.fingerprint()
+            )
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The evaluation splits there are: "validation", "test", and what the corpus adds."""
+        return tuple(name for name in self._splits if name != "train")
+
+    def texts(self, split: str) -> tuple[list[str], list[str]]:
+        """Return all sources and all references of an evaluation split, line for line.
+
+        Raises:
+            InputError: there is no such split, or its text cannot be read.
+        """
+        pairs = list(self._split(split))
+        return [source for source, _ in pairs], [reference for _, reference in pairs]
+
+    def prepare_data(self) -> None:
+        """Learn the vocabulary and encode training and validation text, unless in the cache.
+
+        Raises:
+            InputError: the text cannot be read, or does not suit the vocabulary size.
+        """
+        self._encoded_path("train")
+        self._encoded_path("validation")
+
+    def setup(self, stage: str) -> None:
+        """Open the encoded text; makes it first in a process that `prepare_data` left out."""
+        self._training, self._validation = self._datasets()
+
+    def train_dataloader(self) -> BatchLoader:
+        """Return the training batches of this rank, from where the trainer stands."""
+        return BatchLoader(
+            self._training,
+            self._plan(self._training, shuffle=True),
+            workers=self._data.workers,
+            pin_memory=self._on_gpu(),
+            done=self._batches_done,
+        )
+
+    def val_dataloader(self) -> BatchLoader:
+        """Return the validation batches of this rank: the best segmentation, in one order."""
+        return BatchLoader(
+            self._validation,
+            self._plan(self._validation, shuffle=False),
+            workers=0,
+            pin_memory=self._on_gpu(),
+        )
+
+    @cached_property
+    def _splits(self) -> dict[str, Split]:
+        return find_splits(self._data)
+
+    def _split(self, name: str) -> Split:
+        if name not in self._splits:
+            raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
+        return self._splits[name]
+
+    def _encoded_path(self, name: str) -> Path:
+        """Return the Arrow file of a split, made if it is not in the cache."""
+        split, tokenizer = self._split(name), self.tokenizer
+        filters = None
+        if name == "train":
+            data = self._data
+            filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
+        decides = f"{split.fingerprint()} {tokenizer.fingerprint} {filters} 1"
+        key = hashlib.sha256(decides.encode()).hexdigest()[:24]
+        path = self._cache / f"{name}-{key}.arrow"
+        with locked(self._cache):
+            if not path.exists():
+                encode_corpus(name, split.__iter__, tokenizer, filters, path)
+        return path
+
+    def _datasets(self) -> tuple[BatchDataset, BatchDataset]:
+        data = self._data
+        corpus = EncodedCorpus(self._encoded_path("train"))
+        training: BatchDataset
+        if self.tokenizer.config.sampling > 0:
+            training = SamplingDataset(
+                corpus,
+                self.tokenizer,
+                seed=data.seed,
+                batch_tokens=data.batch_tokens,
+                max_length=data.max_length,
+            )
+        else:
+            training = BatchDataset(corpus, np.arange(len(corpus)))
+        return training, self._validation_pairs()
+
+    def _validation_pairs(self) -> BatchDataset:
+        """Return the validation pairs that a loss can be computed on; says how many are not."""
+        corpus = EncodedCorpus(self._encoded_path("validation"))
+        source, target = corpus.lengths("source"), corpus.lengths("target")
+        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
+        if not usable.all():
+            logger.info(
+                "validation: %s of %s pairs, empty or longer than %s tokens, are left out of the "
+                "loss; BLEU counts them",
+                f"{(~usable).sum():,}",
+                f"{len(usable):,}",
+                limit,
+            )
+        return BatchDataset(corpus, np.flatnonzero(usable))
+
+    def _plan(self, dataset: BatchDataset, shuffle: bool) -> BatchPlan:
+        return BatchPlan(
+            *dataset.lengths(),
+            batch_tokens=self._data.batch_tokens,
+            seed=self._data.seed,
+            shuffle=shuffle,
+            rank=0 if self.trainer is None else self.trainer.global_rank,
+            world_size=1 if self.trainer is None else self.trainer.world_size,
+        )
+
+    def _on_gpu(self) -> bool:
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+
+    def _batches_done(self) -> int:
+        """Return how many batches of the current epoch the trainer has trained on."""
+        if self.trainer is None:
+            return 0
+        return self.trainer.fit_loop.epoch_loop.batch_progress.current.ready

@@ -1,0 +1,84 @@
+"""Hands batches to the trainer, and goes on from where a resumed run stopped.
+
+Knows the sampler and how many batches are done; does not know texts or models.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from transformer.data.batch import Batch
+from transformer.data.dataset import BatchDataset
+from transformer.data.sampler import BatchPlan, BatchSampler
+
+logger = logging.getLogger(__name__)
+
+
+class BatchLoader:
+    """An iterable of Batches over a DataLoader, which Lightning takes as it is.
+
+    It is no DataLoader itself: of one, Lightning would replace the sampler in a distributed run,
+    and with it the token budget. An epoch starts when its first batch is asked for, not when the
+    iterator is made, since only then Lightning has set the epoch and restored its counters.
+    """
+
+    def __init__(
+        self,
+        dataset: BatchDataset,
+        plan: BatchPlan,
+        *,
+        workers: int,
+        pin_memory: bool,
+        done: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Load the batches of a plan.
+
+        Args:
+            dataset: makes the batches.
+            plan: what is in them.
+            workers: processes that make them; 0 makes them as they are asked for.
+            pin_memory: in page-locked memory, for a GPU to fetch.
+            done: how many batches of the epoch are trained on already; asked as an epoch starts.
+        """
+        self.sampler = BatchSampler(plan)  # Lightning sets its epoch
+        self._done = done
+        self._loader = DataLoader(
+            dataset,
+            sampler=self.sampler,
+            batch_size=None,
+            collate_fn=_whole,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=4 if workers > 0 else None,
+            pin_memory=pin_memory,
+        )
+
+    def __len__(self) -> int:
+        """Return the number of batches of a whole epoch on this rank."""
+        return len(self.sampler)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of the epoch that are not done yet; none before them is made."""
+        self.sampler.start_at(self._done())
+        yield from self._loader
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what decides the order; the position in it is the trainer's to keep."""
+        return self.sampler.plan.identity()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Compare with the order of the run that is resumed, and warn when it is another."""
+        mine = self.state_dict()
+        changed = [name for name in mine if mine[name] != state.get(name)]
+        if changed:
+            logger.warning(
+                "resuming with other batches than before (%s): the rest of this epoch may repeat "
+                "some pairs and miss others",
+                ", ".join(f"{name} {state.get(name)} -> {mine[name]}" for name in changed),
+            )
+
+
+def _whole(batch: Any) -> Any:
+    return batch

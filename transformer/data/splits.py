@@ -1,0 +1,179 @@
+"""From a DataConfig to the text of each split: pocket, multi30k, or the user's own files.
+
+Knows where text lies; does not know pieces or batches. Nothing is read before it is asked for.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from transformer.data.cache import locked, written_whole
+from transformer.data.config import DataConfig
+from transformer.data.corpus import Corpus, Pair
+from transformer.data.fetch import fetch_multi30k, find_multi30k
+from transformer.errors import InputError
+
+POCKET_SPLITS = ("train", "validation", "test", "test_novel")
+# The corpus is one and the same for every run; data.seed only orders its batches.
+_POCKET_SEED = 1
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The pairs of a corpus that belong to one split, in the order of the corpus."""
+
+    corpus: Corpus
+    lines: frozenset[int] = frozenset()
+    """0-based line numbers."""
+    inverted: bool = True
+    """True: all lines but those; False: those alone."""
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield (source, target); raises InputError as `Corpus` does."""
+        if self.inverted and not self.lines:
+            return iter(self.corpus)
+        return (
+            pair
+            for number, pair in enumerate(self.corpus)
+            if (number in self.lines) is not self.inverted
+        )
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that decides what the split yields."""
+        chosen = f"{self.corpus.fingerprint()} {self.inverted} {sorted(self.lines)}"
+        return hashlib.sha256(chosen.encode()).hexdigest()
+
+
+def find_splits(config: DataConfig) -> dict[str, Split]:
+    """Return "train", "validation" and what else there is to evaluate on, by name.
+
+    Makes or fetches the corpus if need be.
+
+    Raises:
+        InputError: the corpus is unknown, or lacks what the config asks of it.
+    """
+    makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
+        "pocket": _pocket,
+        "multi30k": _multi30k,
+        "files": _files,
+    }
+    if config.corpus not in makers:
+        raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
+    if config.source == config.target:
+        raise InputError(f"data.source and data.target are both {config.source!r}; set two")
+    return makers[config.corpus](config)
+
+
+def _pocket(config: DataConfig) -> dict[str, Split]:
+    if {config.source, config.target} != {"en", "de"}:
+        raise InputError(
+            "the pocket corpus is English and German; set data.source=en data.target=de, "
+            "or the other way round"
+        )
+    folder = _generated_pocket(_pocket_grammar(), Path(config.cache).expanduser())
+    return {
+        split: Split(_plain(folder, split, config.source, config.target)) for split in POCKET_SPLITS
+    }
+
+
+def _plain(folder: Path, split: str, source: str, target: str) -> Corpus:
+    return Corpus((folder / f"{split}.{source}", folder / f"{split}.{target}"), source, target)
+
+
+def _pocket_grammar() -> Path:
+    """Return the folder of the grammar: in the installed package, or else in the checkout."""
+    package = Path(__file__).resolve().parent.parent
+    folders = (package / "pocket", package.parent / "data" / "pocket")
+    return next((folder for folder in folders if folder.is_dir()), folders[-1])
+
+
+def _generated_pocket(grammar: Path, cache: Path) -> Path:
+    """Return a folder with the generated text, made anew when grammar or engine has changed."""
+    engine = Path(__file__).resolve().parent
+    digest = hashlib.sha256(str(_POCKET_SEED).encode())
+    for path in sorted([*grammar.glob("*.yaml"), *engine.glob("*.py")]):
+        digest.update(path.name.encode() + path.read_bytes())
+    folder = cache / f"pocket-{digest.hexdigest()[:24]}"
+    with locked(cache):
+        if not folder.is_dir():
+            with written_whole(folder) as part:
+                _generate_pocket(grammar, part)
+    return folder
+
+
+def _generate_pocket(grammar: Path, folder: Path) -> None:
+    from transformer.data.grammar import Grammar, generate_splits
+
+    logger.info("making the pocket corpus from the grammar in %s", grammar)
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, pairs in generate_splits(Grammar.load(grammar), _POCKET_SEED).items():
+        english = "".join(f"{pair.english.text}\n" for pair in pairs)
+        german = "".join(f"{pair.german.text}\n" for pair in pairs)
+        (folder / f"{split}.en").write_text(english, encoding="utf-8", newline="\n")
+        (folder / f"{split}.de").write_text(german, encoding="utf-8", newline="\n")
+
+
+def _multi30k(config: DataConfig) -> dict[str, Split]:
+    def path(language: str, split: str) -> Path:
+        if config.root is not None:
+            return find_multi30k(language, split, Path(config.root).expanduser())
+        cache = Path(config.cache).expanduser()
+        with locked(cache):
+            return fetch_multi30k(language, split, cache / "multi30k")
+
+    return {
+        split: Split(
+            Corpus(
+                (path(config.source, split), path(config.target, split)),
+                config.source,
+                config.target,
+            )
+        )
+        for split in ("train", "validation", "test")
+    }
+
+
+def _files(config: DataConfig) -> dict[str, Split]:
+    if config.train is None:
+        raise InputError(
+            "data=files needs the training text; set data.train=[SOURCE,TARGET], "
+            "or data.train=FILE.tsv or FILE.jsonl"
+        )
+    given = {"train": config.train, "validation": config.validation, "test": config.test}
+    splits = {
+        name: Split(Corpus.of(paths, config.source, config.target))
+        for name, paths in given.items()
+        if paths is not None
+    }
+    if config.validation is None and config.validation_size < 1:
+        raise InputError(
+            "training needs a validation text; set data.validation=[SOURCE,TARGET], "
+            "or data.validation_size=N to hold N pairs out"
+        )
+    sizes = {"validation": config.validation_size, "test": config.test_size}
+    missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
+    return _held_out(splits, missing, config.seed) if missing else splits
+
+
+def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dict[str, Split]:
+    """Take the missing splits out of the training text, by line numbers drawn with the seed."""
+    corpus = splits["train"].corpus
+    total, wanted = sum(1 for _ in corpus), sum(sizes.values())
+    if wanted >= total:
+        asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
+        raise InputError(
+            f"{corpus.paths[0]} has {total:,} pairs, too few to hold out {asked}; "
+            "set them lower, or give data.validation and data.test"
+        )
+    drawn = np.random.default_rng(seed).permutation(total)[:wanted].tolist()
+    splits = splits | {"train": Split(corpus, frozenset(drawn))}
+    for name, size in sizes.items():
+        splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False)
+        drawn = drawn[size:]
+    return splits
