@@ -181,7 +181,7 @@ class DataModule(LightningDataModule):
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _batches_done(self) -> int:
-        """Return how many batches of the current epoch the trainer has trained on."""
-        if self.trainer is None:
+        """Return how many batches the run has trained on, the runs it resumes included."""
+        if self.trainer is None or self.trainer.overfit_batches > 0:
             return 0
-        return self.trainer.fit_loop.epoch_loop.batch_progress.current.ready
+        return self.trainer.fit_loop.epoch_loop.batch_progress.total.completed

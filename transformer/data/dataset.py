@@ -94,7 +94,7 @@ class EncodedCorpus:
         parts = [np.diff(offsets) for _, offsets in self._columns[side]]
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
-    def ids(self, side: str, pairs: Iterable[int]) -> list[Int[np.ndarray, " piece"]]:
+    def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         """Return the piece ids of some pairs on a side, without bos or eos."""
         column, found = self._columns[side], []
         for chunk, row in self._places(pairs):
@@ -102,15 +102,14 @@ class EncodedCorpus:
             found.append(values[offsets[row] : offsets[row + 1]])
         return found
 
-    def texts(self, side: str, pairs: Iterable[int]) -> list[str]:
+    def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
         """Return the raw texts of some pairs on a side."""
         chunks = self._table.column(f"{side}_text").chunks
         return [chunks[chunk][row].as_py() for chunk, row in self._places(pairs)]
 
-    def _places(self, pairs: Iterable[int]) -> Iterator[tuple[int, int]]:
-        index = np.fromiter(pairs, dtype=np.int64)
-        chunk = np.searchsorted(self._starts, index, side="right") - 1
-        return zip(chunk.tolist(), (index - self._starts[chunk]).tolist(), strict=True)
+    def _places(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
+        chunk = np.searchsorted(self._starts, pairs, side="right") - 1
+        return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
 
 class BatchDataset(Dataset[Batch]):

@@ -19,9 +19,10 @@ logger = logging.getLogger(__name__)
 class BatchLoader:
     """An iterable of Batches over a DataLoader, which Lightning takes as it is.
 
-    It is no DataLoader itself: of one, Lightning would replace the sampler in a distributed run,
-    and with it the token budget. An epoch starts when its first batch is asked for, not when the
-    iterator is made, since only then Lightning has set the epoch and restored its counters.
+    It is no DataLoader itself and shows no sampler: Lightning would replace it in a distributed
+    run, and with it the token budget. The number of batches done says where to begin. It is asked
+    when the first batch is, not when the iterator is made: only then has Lightning restored it.
+    (Lightning's own count of epochs is no help: it also counts one that `max_steps` broke off.)
     """
 
     def __init__(
@@ -40,13 +41,14 @@ class BatchLoader:
             plan: what is in them.
             workers: processes that make them; 0 makes them as they are asked for.
             pin_memory: in page-locked memory, for a GPU to fetch.
-            done: how many batches of the epoch are trained on already; asked as an epoch starts.
+            done: how many batches this rank has had in all epochs; asked at each start.
         """
-        self.sampler = BatchSampler(plan)  # Lightning sets its epoch
+        self.plan = plan
         self._done = done
+        self._sampler = BatchSampler(plan)
         self._loader = DataLoader(
             dataset,
-            sampler=self.sampler,
+            sampler=self._sampler,
             batch_size=None,
             collate_fn=_whole,
             num_workers=workers,
@@ -57,16 +59,19 @@ class BatchLoader:
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank."""
-        return len(self.sampler)
+        return len(self.plan)
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of the epoch that are not done yet; none before them is made."""
-        self.sampler.start_at(self._done())
+        # Every epoch has as many batches, so that their number alone tells where we are.
+        epoch, index = divmod(self._done(), len(self.plan))
+        self._sampler.set_epoch(epoch)
+        self._sampler.start_at(index)
         yield from self._loader
 
     def state_dict(self) -> dict[str, Any]:
         """Return what decides the order; the position in it is the trainer's to keep."""
-        return self.sampler.plan.identity()
+        return self.plan.identity()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Compare with the order of the run that is resumed, and warn when it is another."""

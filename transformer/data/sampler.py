@@ -189,7 +189,7 @@ class BatchSampler(Sampler[BatchKey]):
         self._epoch, self._start = 0, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch; Lightning calls this before each."""
+        """Go to an epoch."""
         self._epoch = epoch
 
     def start_at(self, index: int) -> None:
@@ -231,7 +231,7 @@ def _cut_greedily(
     return np.asarray(bounds, dtype=np.int64)
 
 
-def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " bound"]:
+def _split_largest(bounds: Int[np.ndarray, " bound"], count: int) -> Int[np.ndarray, " finer"]:
     """Halve the batches with the most rows until there are ``count``."""
     while (missing := count - (len(bounds) - 1)) > 0:
         sizes = np.diff(bounds)
