@@ -1,0 +1,224 @@
+"""Raw text in, raw text out: order, blanks, length, modes, streams, n-best and attention."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.tolerance import assert_close
+from transformer.decoding.attention import cross_attention, word_attention
+from transformer.decoding.translation import BLANK
+from transformer.decoding.translator import Translator
+from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+
+from .steps import search_config
+from .translators import PAIRS, tiny_tokenizer, tiny_translator
+
+TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 60, 100_000])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_order_and_batches_do_not_matter(batch_tokens: int, beam_size: int) -> None:
+    translator = tiny_translator(batch_tokens, beam_size=beam_size, max_length_ratio=1.0)
+    together = translator.translate(TEXTS)
+    alone = [translator.translate([text])[0] for text in TEXTS]
+    assert [t.text for t in together] == [t.text for t in alone]
+    assert [t.score for t in together] == pytest.approx([t.score for t in alone], abs=1e-4)
+    assert len({t.text for t in together}) > 4
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n", "\u2581"])
+def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
+    translator = tiny_translator()
+    assert translator.translate([blank, "a dog", blank])[::2] == [BLANK, BLANK]
+    assert translator.translate([]) == []
+
+
+def test_greedy_and_beam_of_one_agree() -> None:
+    greedy = tiny_translator(algorithm="greedy", beam_size=1).translate(TEXTS)
+    beam = tiny_translator(beam_size=1).translate(TEXTS)
+    assert [t.text for t in greedy] == [t.text for t in beam]
+
+
+def test_nbest_is_ranked_and_led_by_the_translation() -> None:
+    translator = tiny_translator(beam_size=4, nbest=4, length_penalty=0.6)
+    for translation in translator.translate(TEXTS[:4]):
+        best = translation.nbest[0]
+        assert (best.text, best.score, best.tokens) == (
+            translation.text,
+            translation.score,
+            translation.tokens,
+        )
+        scores = [candidate.score for candidate in translation.nbest]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert len({candidate.tokens for candidate in translation.nbest}) == 4
+
+
+def test_the_limit_follows_the_source() -> None:
+    translator = tiny_translator(max_length_ratio=2.0, max_length_offset=1, min_length=99)
+    texts = ["dog", "a long book"]
+    sources = tiny_tokenizer().encode_source(texts)
+    for source, translation in zip(sources, translator.translate(texts), strict=True):
+        assert len(translation.tokens) == 2 * len(source) + 1
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_long_text_is_cut_with_a_warning(
+    positions: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = tiny_translator(positions=positions, max_length=24, max_length_ratio=1.0)
+    text = " ".join(source for source, _ in PAIRS)
+    with caplog.at_level(logging.WARNING):
+        whole, short = translator.translate([text, "a dog ."], attention=True)
+    assert "is longer than model.max_length=24 allows" in caplog.text
+    assert len(caplog.records) == 1
+    parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
+    assert whole.text == " ".join(part.text for part in parts)
+    assert whole.tokens == tuple(token for part in parts for token in part.tokens)
+    assert whole.nbest[0].log_probability == pytest.approx(
+        sum(part.nbest[0].log_probability for part in parts), abs=1e-4
+    )
+    [source] = tiny_tokenizer().encode_source([text])
+    assert whole.attention is not None
+    assert whole.attention.shape == (len(whole.tokens), len(source))
+    assert short == translator.translate(["a dog ."])[0]
+
+
+def test_attention_is_that_of_the_best_candidate() -> None:
+    translator = tiny_translator(max_length_ratio=1.0)
+    plain = translator.translate(TEXTS)
+    mapped = translator.translate(TEXTS, attention=True)
+    assert plain == mapped
+    assert plain[0].attention is None
+    for text, translation in zip(TEXTS, mapped, strict=True):
+        if translation is BLANK:
+            continue
+        [source] = tiny_tokenizer().encode_source([text])
+        weights = translation.attention
+        assert weights is not None
+        assert weights.shape == (len(translation.tokens), len(source))
+        assert (weights >= 0).all()
+        assert (weights.sum(1) < 1).all()  # the end of the source has the rest
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_attention_weights_sum_to_one_and_leave_no_hook(layers: int) -> None:
+    model = tiny_translator(decoder_layers=layers).model
+    source = torch.tensor([[9, 8, 7, 3], [6, 3, 0, 0]])
+    target = torch.tensor([[2, 5, 6], [2, 9, 0]])
+    maps = cross_attention(model, source, target)
+    assert [tuple(weights.shape) for weights in maps] == [(2, 4, 3, 4)] * layers
+    for weights in maps:
+        assert_close(weights.sum(-1), torch.ones(2, 4, 3))
+        assert weights[1, :, :, 2:].eq(0).all()
+    assert_close(word_attention(model, source, target), maps[0].mean(1))
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_every_module_returns_to_its_mode() -> None:
+    translator = tiny_translator(dropout=0.5)
+    expected = translator.translate(TEXTS)
+    translator.model.train()
+    translator.model.encoder.eval()
+    modes = [module.training for module in translator.model.modules()]
+    assert translator.translate(TEXTS) == expected
+    assert [module.training for module in translator.model.modules()] == modes
+    loss = translator.model(torch.tensor([[5, 3]]), torch.tensor([[2, 5]])).sum()
+    loss.backward()  # what was computed in inference mode must not stand in the way
+
+
+def test_the_mode_returns_after_an_error_too() -> None:
+    translator = tiny_translator()
+    translator.model.train()
+    with torch.no_grad():
+        translator.model.projection.weight.fill_(torch.nan)
+    with pytest.raises(FloatingPointError):
+        translator.translate(["a dog"])
+    assert translator.model.training
+    assert torch.is_grad_enabled()
+
+
+def test_a_line_end_spelt_by_the_model_does_not_reach_the_text() -> None:
+    translator = tiny_translator(tie_embeddings="none", min_length=4)
+    newline = tiny_tokenizer().pieces(range(310)).index("<0x0A>")
+    with torch.no_grad():
+        translator.model.projection.weight.fill_(0)
+        translator.model.projection.weight[newline] = 1
+        translator.model.decoder.final_norm.bias.fill_(1)
+    [translation] = translator.translate(["a dog"])
+    assert set(translation.tokens) == {"<0x0A>"}
+    assert translation.text.strip(" ") == ""
+
+
+def test_a_stream_gives_what_a_list_gives_and_reads_ahead_by_a_window_at_most() -> None:
+    translator = tiny_translator(batch_tokens=5000, beam_size=1, max_length_offset=2)
+    read = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal read
+        for read in range(1, 61):
+            yield TEXTS[read % len(TEXTS)] + "\n" * (read % 2)
+
+    stream = translator.translate_stream(lines())
+    first = next(stream)
+    assert read == 8
+    translations = [first, *stream]
+    expected = translator.translate([TEXTS[place % len(TEXTS)] for place in range(1, 61)])
+    assert [t.text for t in translations] == [t.text for t in expected]
+
+
+def test_a_stream_answers_before_it_waits() -> None:
+    translator = tiny_translator(beam_size=1)
+    sent: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in ("a dog\r\n", "\n", "two cats"):
+            sent.append(line)
+            yield line
+
+    stream = translator.translate_stream(lines(), ready=lambda: False)
+    for count in (1, 2, 3):
+        next(stream)
+        assert len(sent) == count
+    assert list(stream) == []
+
+
+def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
+    translator = tiny_translator(beam_size=2)
+    config = {
+        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())}
+    }
+    payload = {
+        "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},
+        PORTABLE: portable_part(translator.model.config, tiny_tokenizer().to_state(), config),
+    }
+    file = tmp_path / "checkpoints" / "best.ckpt"
+    write_payload(payload, file)
+    expected = [t.text for t in translator.translate(TEXTS)]
+    for path in (file, tmp_path):
+        loaded = Translator.load(path)
+        assert loaded.search == translator.search
+        assert [t.text for t in loaded.translate(TEXTS)] == expected
+    greedy = search_config(algorithm="greedy", beam_size=1)
+    assert Translator.load(file, search=greedy).search == greedy
+
+
+def test_no_tokens_make_no_batch() -> None:
+    with pytest.raises(InputError, match="batch_tokens=0 must be at least 1"):
+        tiny_translator(batch_tokens=0)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, transformer.decoding.translator;"
+        "heavy = {'pytorch_lightning', 'datasets', 'sacrebleu', 'pandas', 'hydra', 'omegaconf'};"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,231 @@
+"""Raw text in, raw text out: the one door through which anything is translated.
+
+Validation, ``evaluate`` and ``translate`` all come through here. It does not know files, the
+command line or metrics.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transformer.data.batch import collate, pad_source
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.attention import word_attention
+from transformer.decoding.beam import beam_search
+from transformer.decoding.greedy import greedy_search
+from transformer.decoding.scoring import length_penalty
+from transformer.decoding.search import Hypothesis, Search, SearchConfig
+from transformer.decoding.segments import segment_lengths
+from transformer.decoding.step import ModelStep
+from transformer.decoding.translation import BLANK, Candidate, Translation
+from transformer.errors import InputError
+from transformer.model.checkpoint import load_checkpoint
+from transformer.model.transformer import Transformer
+
+log = logging.getLogger(__name__)
+
+SEARCHES: dict[str, Search] = {"beam": beam_search, "greedy": greedy_search}
+
+FIRST_WINDOW, LAST_WINDOW = 8, 4096
+"""Lines that a stream reads before it translates them: few first, then ever more."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the search found for one segment."""
+
+    hypotheses: list[Hypothesis]
+    attention: Float[Tensor, "target source"] | None = None
+
+
+class Translator:
+    """A model, its tokenizer and a search."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        batch_tokens: int = 4096,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Move the model to the device and translate with it as it is at each call.
+
+        Args:
+            model: May be in training; its mode is restored after each call.
+            tokenizer: The one the model was trained with.
+            search: How to search.
+            batch_tokens: The most padded source tokens of a batch, counted once a hypothesis;
+                memory grows with it. A longer sentence makes a batch alone.
+            device: Where to compute.
+        """
+        if batch_tokens < 1:
+            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
+        self.device = torch.device(device)
+        self.model = model.to(self.device)
+        self.tokenizer = tokenizer
+        self.search = search
+        self.batch_tokens = batch_tokens
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        search: SearchConfig | None = None,
+        batch_tokens: int = 4096,
+        device: torch.device | str = "cpu",
+    ) -> "Translator":
+        """Load a checkpoint file, or the best checkpoint of a run directory.
+
+        Without ``search``, search as the run did that wrote the checkpoint.
+
+        Raises:
+            InputError: There is no checkpoint, or it cannot be read.
+        """
+        checkpoint = load_checkpoint(path)
+        if search is None:
+            search = SearchConfig(**checkpoint.config["decoding"])
+        tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+        return cls(checkpoint.model, tokenizer, search, batch_tokens, device)
+
+    def translate(self, texts: Sequence[str], *, attention: bool = False) -> list[Translation]:
+        """Translate texts, in their order; a blank text has a blank translation.
+
+        A text of more pieces than the model has positions (``model.max_length``) is cut into
+        segments, at the end of a sentence where there is one, with a warning in the log; their
+        translations are joined by a space.
+
+        Args:
+            texts: Any strings, also empty or with control characters.
+            attention: Also return the attention of the best candidate.
+
+        Raises:
+            FloatingPointError: The model gave NaN.
+        """
+        with evaluating(self.model):
+            encoded = self.tokenizer.encode_source(texts)
+            segmented = [
+                self._segments(pieces) if text.strip() else []
+                for text, pieces in zip(texts, encoded, strict=True)
+            ]
+            found = iter(self._search([s for segments in segmented for s in segments], attention))
+            return [self._join([next(found) for _ in segments]) for segments in segmented]
+
+    def translate_stream(
+        self, lines: Iterable[str], *, ready: Callable[[], bool] | None = None
+    ) -> Iterator[Translation]:
+        """Translate lines as they come, holding no more than a window of them.
+
+        Args:
+            lines: One text each, with or without its line end.
+            ready: Whether the next line can be had without waiting. Where it cannot, those at
+                hand are translated first, so that someone who waits for the answer to a line
+                before sending the next one gets it. Without it, lines are taken to be at hand.
+        """
+        window: list[str] = []
+        size = FIRST_WINDOW
+        for line in lines:
+            window.append(line.removesuffix("\n").removesuffix("\r"))
+            if len(window) == size or (ready is not None and not ready()):
+                yield from self.translate(window)
+                window = []
+                size = min(2 * size, LAST_WINDOW)
+        yield from self.translate(window)
+
+    def _segments(self, pieces: list[int]) -> list[list[int]]:
+        # The end of the sentence takes one position.
+        most = max(1, self.model.config.max_length - 1)
+        if not pieces:
+            return []
+        if len(pieces) <= most:
+            return [pieces]
+        lengths = segment_lengths(self.tokenizer.source_pieces(pieces), most)
+        log.warning(
+            "a text of %d pieces is longer than model.max_length=%d allows; "
+            "it is translated in %d segments",
+            *(len(pieces), self.model.config.max_length, len(lengths)),
+        )
+        rest = iter(pieces)
+        return [[next(rest) for _ in range(length)] for length in lengths]
+
+    def _search(self, segments: list[list[int]], attention: bool) -> list[Found]:
+        """Search in batches of similar length; return in the order of the segments."""
+        found: list[Found | None] = [None] * len(segments)
+        for places in self._batches([len(segment) for segment in segments]):
+            results = self._search_batch([segments[place] for place in places], attention)
+            for place, result in zip(places, results, strict=True):
+                found[place] = result
+        return [result for result in found if result is not None]
+
+    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
+        """Places of segments, the longest first: what exceeds the memory does so at once."""
+        batch: list[int] = []
+        for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+            # The first of a batch is its longest; the end of the sentence is one token more.
+            width = (lengths[batch[0]] + 1) * self.search.beam_size if batch else 0
+            if (len(batch) + 1) * width > self.batch_tokens:
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+    def _search_batch(self, segments: list[list[int]], attention: bool) -> list[Found]:
+        source = pad_source(segments).to(self.device)
+        # The beginning takes one position.
+        most = max(1, self.model.config.max_length - 1)
+        limits = [min(most, self.search.limit(len(segment))) for segment in segments]
+        step = ModelStep(self.model, source, self.search.beam_size)
+        find = SEARCHES[self.search.algorithm]
+        results = find(step, torch.tensor(limits, device=self.device), self.search)
+        found = [Found(hypotheses) for hypotheses in results]
+        return self._with_attention(segments, found) if attention else found
+
+    def _with_attention(self, segments: list[list[int]], found: list[Found]) -> list[Found]:
+        best = [result.hypotheses[0].tokens for result in found]
+        batch = collate(segments, best).to(self.device)
+        weights = word_attention(self.model, batch.source, batch.target_input).float().cpu()
+        return [
+            replace(result, attention=weights[row, : len(tokens), : len(segment)].clone())
+            for row, (result, tokens, segment) in enumerate(zip(found, best, segments, strict=True))
+        ]
+
+    def _join(self, segments: list[Found]) -> Translation:
+        """Make one translation of those of its segments: mostly one, none of a blank text."""
+        if not segments:
+            return BLANK
+        ranks = zip(*(segment.hypotheses for segment in segments), strict=False)
+        nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
+        maps = [segment.attention for segment in segments if segment.attention is not None]
+        attention = torch.block_diag(*maps) if maps else None
+        return Translation(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, attention)
+
+    def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
+        texts = self.tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
+        # Bytes can spell a line end, which would shift every later line of a file.
+        text = " ".join(text for text in texts if text).replace("\n", " ")
+        total = sum(hypothesis.log_probability for hypothesis in hypotheses)
+        tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
+        penalty = length_penalty(len(tokens) + len(hypotheses), self.search.length_penalty)
+        pieces = tuple(self.tokenizer.pieces(tokens))
+        return Candidate(text, total / penalty, total, pieces)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout and gradients off, then put every module back into its mode."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
