@@ -49,6 +49,7 @@ class DataModule(LightningDataModule):
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
         self._cache = Path(data.cache).expanduser()
+        self._loader: BatchLoader | None = None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -94,13 +95,14 @@ class DataModule(LightningDataModule):
 
     def train_dataloader(self) -> BatchLoader:
         """Return the training batches of this rank, from where the trainer stands."""
-        return BatchLoader(
+        self._loader = BatchLoader(
             self._training,
             self._plan(self._training, shuffle=True),
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
             done=self._batches_done,
         )
+        return self._loader
 
     def val_dataloader(self) -> BatchLoader:
         """Return the validation batches of this rank: the best segmentation, in one order."""
@@ -110,6 +112,11 @@ class DataModule(LightningDataModule):
             workers=0,
             pin_memory=self._on_gpu(),
         )
+
+    def teardown(self, stage: str) -> None:
+        """End the worker processes; Lightning calls this after a run."""
+        if self._loader is not None:
+            self._loader.close()
 
     @cached_property
     def _splits(self) -> dict[str, Split]:
@@ -182,6 +189,6 @@ class DataModule(LightningDataModule):
 
     def _batches_done(self) -> int:
         """Return how many batches the run has trained on, the runs it resumes included."""
-        if self.trainer is None or self.trainer.overfit_batches > 0:
+        if self.trainer is None or getattr(self.trainer, "overfit_batches", 0) > 0:
             return 0
         return self.trainer.fit_loop.epoch_loop.batch_progress.total.completed

@@ -5,6 +5,7 @@ Knows the sampler and how many batches are done; does not know texts or models.
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from torch.utils.data import DataLoader
@@ -46,7 +47,8 @@ class BatchLoader:
         self.plan = plan
         self._done = done
         self._sampler = BatchSampler(plan)
-        self._loader = DataLoader(
+        self._make_loader = partial(
+            DataLoader,
             dataset,
             sampler=self._sampler,
             batch_size=None,
@@ -56,6 +58,7 @@ class BatchLoader:
             prefetch_factor=4 if workers > 0 else None,
             pin_memory=pin_memory,
         )
+        self._loader: DataLoader[Batch] | None = None
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank."""
@@ -67,7 +70,22 @@ class BatchLoader:
         epoch, index = divmod(self._done(), len(self.plan))
         self._sampler.set_epoch(epoch)
         self._sampler.start_at(index)
-        yield from self._loader
+        if self._loader is None:
+            self._loader = self._make_loader()
+        complete = False
+        try:
+            yield from self._loader
+            complete = True
+        finally:
+            if not complete:
+                self.close()
+
+    def close(self) -> None:
+        """End the worker processes; an epoch broken off does so too, the next starts new ones.
+
+        Left to the garbage collector they would end late, perhaps within another run.
+        """
+        self._loader = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return what decides the order; the position in it is the trainer's to keep."""
