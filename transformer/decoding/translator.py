@@ -52,7 +52,7 @@ class Translator:
         model: Transformer,
         tokenizer: Tokenizer,
         search: SearchConfig,
-        batch_tokens: int = 4096,
+        batch_tokens: int,
         device: torch.device | str = "cpu",
     ) -> None:
         """Move the model to the device and translate with it as it is at each call.

@@ -1,0 +1,60 @@
+"""What is printed and saved can be read back, and a failure leaves what was there."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from transformer.errors import InputError
+from transformer.evaluation.metrics import score
+from transformer.evaluation.report import format_json, print_table, save_report
+
+HYPOTHESES = ["Ein Hund schläft .", "", "zwei\u2028Katzen\r"]
+SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"])
+
+
+def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    save_report(folder, "test", SCORES, HYPOTHESES)
+    assert json.loads((folder / "test.json").read_bytes()) == [s.to_json() for s in SCORES]
+    lines = (folder / "test.hyp").read_bytes().decode("utf-8").split("\n")
+    assert lines == [*HYPOTHESES, ""]
+    assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
+
+
+def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    save_report(tmp_path, "test", SCORES, HYPOTHESES)
+    with pytest.raises(UnicodeEncodeError):
+        save_report(tmp_path, "test", SCORES, ["new", "\ud800"])
+    assert (tmp_path / "test.hyp").read_bytes().startswith(b"Ein Hund")
+    assert sorted(os.listdir(tmp_path)) == ["test.hyp", "test.json"]
+
+
+def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="cannot be written to"):
+        save_report(tmp_path / "run", "test", SCORES, HYPOTHESES)
+
+
+def test_the_table_names_metric_score_and_signature() -> None:
+    screen = io.StringIO()
+    print_table("test", SCORES, Console(file=screen, width=200))
+    for expected in SCORES:
+        [line] = [line for line in screen.getvalue().split("\n") if f" {expected.name} " in line]
+        assert f"{expected.value:.2f}" in line
+        assert expected.signature in line
+
+
+def test_the_table_goes_to_stderr_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("test", SCORES)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "BLEU" in captured.err
+
+
+def test_one_metric_is_a_list_too() -> None:
+    [only] = json.loads(format_json(SCORES[:1]))
+    assert only["name"] == "BLEU"

@@ -1,0 +1,87 @@
+"""Corpus scores with their signatures, all by sacreBLEU.
+
+It knows raw text only: neither models nor files.
+Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
+
+from transformer.errors import InputError
+
+DECIMALS = 2
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric over one corpus.
+
+    Attributes:
+        name: As sacreBLEU writes it: BLEU, chrF2, TER.
+        value: From 0 to 100 (TER may be more); higher is better, for TER lower.
+        signature: How it was computed, down to the version.
+    """
+
+    name: str
+    value: float
+    signature: str
+    fields: dict[str, Any] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``sacrebleu --format json --width 2`` prints."""
+        return dict(self.fields)
+
+
+def score(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[str] = ("bleu", "chrf", "ter"),
+    tokenize: str = "13a",
+    lowercase: bool = False,
+) -> list[Score]:
+    """Score detokenised hypotheses against one reference each.
+
+    Args:
+        hypotheses: One a line, in the order of the references.
+        references: Raw text.
+        metrics: Of ``bleu``, ``chrf``, ``ter``; the scores come in this order.
+        tokenize: sacreBLEU's tokenizer for BLEU, such as 13a, intl, char, zh.
+        lowercase: Ignore case in BLEU and chrF; TER ignores it always, as sacreBLEU's does
+            unless told otherwise.
+
+    Raises:
+        InputError: The numbers of lines differ or are zero, or a name is unknown.
+    """
+    if len(hypotheses) != len(references):
+        raise InputError(
+            f"{len(hypotheses)} hypotheses and {len(references)} references cannot be compared; "
+            "give one reference for each hypothesis, in the same order"
+        )
+    if not hypotheses:
+        raise InputError("there is no hypothesis to score; give at least one line")
+    scores = []
+    for name in metrics:
+        metric = _metric(name, tokenize, lowercase)
+        result = metric.corpus_score(list(hypotheses), [list(references)])
+        signature = str(metric.get_signature())
+        fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
+        scores.append(Score(result.name, float(result.score), signature, fields))
+    return scores
+
+
+def _metric(name: str, tokenize: str, lowercase: bool) -> Metric:
+    if name == "bleu":
+        if tokenize not in BLEU.TOKENIZERS:
+            known = ", ".join(BLEU.TOKENIZERS)
+            raise InputError(f"tokenize={tokenize} is unknown to sacreBLEU; choose one of {known}")
+        return BLEU(tokenize=tokenize, lowercase=lowercase)
+    if name == "chrf":
+        return CHRF(lowercase=lowercase)
+    if name == "ter":
+        return TER()
+    raise InputError(f"metric {name} is unknown; choose bleu, chrf or ter")

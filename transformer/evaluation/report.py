@@ -1,0 +1,64 @@
+"""What an evaluation shows and leaves behind: JSON for programs, a table for people.
+
+It knows scores and hypotheses, and neither how they were made nor where they shall lie.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from transformer.errors import InputError
+from transformer.evaluation.metrics import Score
+
+
+def format_json(scores: Sequence[Score]) -> str:
+    """Write scores as sacreBLEU does: a list of one object a metric, without a last line end."""
+    objects = [json.dumps(score.to_json(), indent=1, ensure_ascii=False) for score in scores]
+    return "[\n" + ",\n".join(objects) + "\n]"
+
+
+def print_table(title: str, scores: Sequence[Score], console: Console | None = None) -> None:
+    """Show scores and signatures to people, on stderr unless a console is given."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("metric")
+    table.add_column("score", justify="right")
+    table.add_column("signature", overflow="fold")
+    for score in scores:
+        table.add_row(score.name, f"{score.value:.2f}", score.signature)
+    (console or Console(stderr=True)).print(table)
+
+
+def save_report(
+    folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str]
+) -> None:
+    """Write ``SPLIT.json`` and ``SPLIT.hyp`` (one hypothesis a line), each whole or not at all.
+
+    Raises:
+        InputError: The folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_whole(folder / f"{split}.json", format_json(scores) + "\n")
+        _write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written to ({error.strerror}); choose another folder"
+        ) from error
+
+
+def _write_whole(path: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # mkstemp gives a file to its owner alone.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
