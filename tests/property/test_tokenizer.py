@@ -1,0 +1,135 @@
+"""No text is lost or changed by cutting it into pieces, and none becomes a control symbol."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transformer.data.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Tokenizer,
+    TokenizerConfig,
+    normalize,
+)
+
+ALGORITHMS = ("unigram", "bpe")
+SENTENCES = [
+    "the small dog sleeps in the garden",
+    "a man and a woman walk along the street",
+    "der kleine Hund schläft im Garten",
+    "ein Mann und eine Frau gehen die Straße entlang",
+]
+TEXT = st.text(st.characters(codec=None), max_size=60) | st.text(
+    st.sampled_from("aeß <s>/\0\t\r\x0b\x85\u2028\u2581\u0301\ufffd\u3000\U0001f600日"), max_size=40
+)
+
+
+def build(algorithm: str, sampling: float = 0.2) -> Tokenizer:
+    config = TokenizerConfig(
+        algorithm=algorithm,
+        vocab_size=300,
+        joint=True,
+        sampling=sampling,
+        character_coverage=1.0,
+        max_sentences=1000,
+    )
+    return Tokenizer.train(config, lambda: zip(SENTENCES[:2], SENTENCES[2:], strict=True))
+
+
+TOKENIZERS = {algorithm: build(algorithm) for algorithm in ALGORITHMS}
+
+
+@settings(deadline=None, max_examples=300)
+@given(TEXT, st.sampled_from(ALGORITHMS))
+def test_decoding_gives_the_normalised_text_back(text: str, algorithm: str) -> None:
+    tokenizer = TOKENIZERS[algorithm]
+    (ids,) = tokenizer.encode_target([text])
+    assert tokenizer.decode_target([ids]) == [normalize(text)]
+
+
+@settings(deadline=None, max_examples=300)
+@given(TEXT, st.integers(0, 2**64), st.sampled_from(ALGORITHMS))
+def test_a_drawn_segmentation_is_the_same_text(text: str, seed: int, algorithm: str) -> None:
+    tokenizer = TOKENIZERS[algorithm]
+    (ids,) = tokenizer.sample_target([text], [seed])
+    assert tokenizer.decode_target([ids]) == [normalize(text)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(TEXT, st.integers(0, 9), st.sampled_from(ALGORITHMS))
+def test_no_text_has_a_control_symbol(text: str, seed: int, algorithm: str) -> None:
+    tokenizer = TOKENIZERS[algorithm]
+    rows = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
+    assert not {PAD, UNK, BOS, EOS} & {piece for row in rows for piece in row}
+
+
+@settings(deadline=None)
+@given(TEXT)
+def test_normalising_twice_changes_nothing_more(text: str) -> None:
+    assert normalize(normalize(text)) == normalize(text)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 299), max_size=40), st.sampled_from(ALGORITHMS))
+def test_any_pieces_decode_to_valid_text(ids: list[int], algorithm: str) -> None:
+    (text,) = TOKENIZERS[algorithm].decode_target([ids])
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_draw_depends_on_the_seed_alone(algorithm: str) -> None:
+    tokenizer, again = TOKENIZERS[algorithm], build(algorithm)
+    seeds = range(40)
+    drawn = [tokenizer.sample_target(SENTENCES[2:3], [seed])[0] for seed in seeds]
+    assert drawn == again.sample_target(SENTENCES[2:3] * len(seeds), list(seeds))
+    assert len(set(map(tuple, drawn))) > 5
+
+
+def test_a_draw_is_the_same_in_another_process(tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS["unigram"]
+    (tmp_path / "model").write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
+    code = (
+        "import sentencepiece; from transformer.data.segmentation import SegmentationSampler\n"
+        f"model = sentencepiece.SentencePieceProcessor(model_file={str(tmp_path / 'model')!r})\n"
+        f"print(SegmentationSampler(model, 'unigram', 0.2).draw({SENTENCES[0]!r}, 7))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == str(tokenizer.sample_target(SENTENCES[:1], [7])[0])
+
+
+def test_unigram_draws_follow_the_smoothed_probabilities() -> None:
+    strength, draws = 0.2, 4000
+    tokenizer = TOKENIZERS["unigram"]
+    model = tokenizer._source
+    drawn = Counter(
+        tuple(row) for row in tokenizer.sample_source(["Garten"] * draws, list(range(draws)))
+    )
+    # All segmentations there are, each a product of its pieces' probabilities.
+    candidates = [tuple(ids) for ids in model.nbest_encode("Garten", nbest_size=512)]
+    scores = np.array([sum(map(model.get_score, ids)) for ids in candidates])
+    expected = np.exp(strength * scores)
+    expected /= expected.sum()
+    observed = np.array([drawn[ids] for ids in candidates]) / draws
+    assert sum(drawn[ids] for ids in candidates) == draws
+    # Five standard errors of a frequency, at the most.
+    assert np.abs(observed - expected).max() < 5 * np.sqrt(0.25 / draws)
+    assert np.corrcoef(observed, expected)[0, 1] > 0.95
+
+
+def test_bpe_without_dropout_is_plain_bpe() -> None:
+    tokenizer = TOKENIZERS["bpe"].with_sampling(0.0)
+    assert tokenizer.sample_source(SENTENCES, [1] * 4) == tokenizer.encode_source(SENTENCES)
+
+
+def test_bpe_with_full_dropout_leaves_characters() -> None:
+    tokenizer = TOKENIZERS["bpe"].with_sampling(1.0)
+    (ids,) = tokenizer.sample_source(["der Hund"], [1])
+    assert tokenizer.source_pieces(ids) == list("▁der▁Hund")
