@@ -7,6 +7,7 @@ Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from io import BytesIO
+from random import Random
 
 import sentencepiece
 
@@ -19,14 +20,15 @@ _MAX_LINE_BYTES = 16_384
 class _Lines:
     """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self.texts = texts
+    def __init__(self, texts: Iterable[str], most: int) -> None:
+        self.texts, self.most = texts, most
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[str]:
         try:
             # SentencePiece learns nothing from a line with NUL; NUL itself is spelt as a byte.
-            yield from (text.replace("\0", " ") for text in self.texts if text)
+            texts = (text.replace("\0", " ") for text in self.texts if text)
+            yield from _sample(texts, self.most)
         except Exception as error:
             self.error = error
 
@@ -55,7 +57,7 @@ def learn_vocabulary(
     """
     if algorithm not in ("unigram", "bpe"):
         raise InputError(f"tokenizer.algorithm={algorithm} is unknown; set unigram or bpe")
-    lines, model = _Lines(texts), BytesIO()
+    lines, model = _Lines(texts, max_sentences), BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -65,8 +67,6 @@ def learn_vocabulary(
             character_coverage=character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
-            input_sentence_size=max_sentences,
-            shuffle_input_sentence=True,
             max_sentence_length=_MAX_LINE_BYTES,
             num_threads=1,  # sums of floats in another order would give another vocabulary
             minloglevel=2,
@@ -80,6 +80,17 @@ def learn_vocabulary(
     if lines.error is not None:
         raise lines.error
     return model.getvalue()
+
+
+def _sample(texts: Iterable[str], most: int) -> list[str]:
+    """Draw at most so many texts, each alike; SentencePiece would draw others in each process."""
+    random, kept = Random(0), []
+    for number, text in enumerate(texts, start=1):
+        if number <= most:
+            kept.append(text)
+        elif (place := random.randrange(number)) < most:
+            kept[place] = text
+    return kept
 
 
 def _explained(error: Exception, vocab_size: int) -> Exception:

@@ -9,50 +9,18 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
+from tests.unit.data.corpora import data_module, write_corpus
 from transformer.data.batch import Batch
-from transformer.data.config import DataConfig
 from transformer.data.datamodule import DataModule
-from transformer.data.tokenizer import TokenizerConfig
-
-SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = [f"{first} {second}" for first in SENTENCES for second in SENTENCES]
-    (folder / "text.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("corpus")).parent
 
 
-def data_module(folder: Path, workers: int = 0, **changes: Any) -> DataModule:
-    fields: dict[str, Any] = {
-        "corpus": "files",
-        "source": "x",
-        "target": "y",
-        "root": None,
-        "train": str(folder / "text.tsv"),
-        "validation": None,
-        "test": None,
-        "validation_size": 9,
-        "test_size": 0,
-        "batch_tokens": 96,
-        "max_length": 50,
-        "max_ratio": None,
-        "deduplicate": True,
-        "workers": workers,
-        "seed": 3,
-        "cache": str(folder / "cache"),
-    }
-    tokenizer = TokenizerConfig(
-        algorithm="unigram",
-        vocab_size=268,
-        joint=True,
-        sampling=0.3,
-        character_coverage=1.0,
-        max_sentences=1000,
-    )
-    return DataModule(DataConfig(**(fields | changes)), tokenizer)
+def sampling_module(folder: Path, **changes: Any) -> DataModule:
+    return data_module(folder, sampling=0.3, **changes)
 
 
 class Recorder(pl.LightningModule):
@@ -94,12 +62,14 @@ def train(
     folder: Path, steps: int, workers: int = 0, checkpoint: Path | None = None, **options: Any
 ) -> tuple[list[bytes], pl.Trainer]:
     recorder, run = Recorder(), trainer(folder, steps, **options)
-    run.fit(recorder, data_module(folder, workers), ckpt_path=checkpoint, weights_only=True)
+    run.fit(
+        recorder, sampling_module(folder, workers=workers), ckpt_path=checkpoint, weights_only=True
+    )
     return recorder.seen, run
 
 
 def batches_an_epoch(folder: Path) -> int:
-    module = data_module(folder)
+    module = sampling_module(folder)
     module.setup("fit")
     return len(module.train_dataloader())
 
@@ -145,14 +115,14 @@ def test_interrupted_in_a_step_repeats_that_step_only(folder: Path) -> None:
     whole, _ = train(folder, total)
     interrupted, run = Recorder(fail_at=stop), trainer(folder, total)
     with pytest.raises(SystemExit):
-        run.fit(interrupted, data_module(folder))
+        run.fit(interrupted, sampling_module(folder))
     run.save_checkpoint(folder / "interrupted.ckpt")
     after, _ = train(folder, total, checkpoint=folder / "interrupted.ckpt")
     assert interrupted.seen + after == whole
 
 
 def test_resuming_with_another_budget_warns(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    modules = [data_module(folder), data_module(folder, batch_tokens=64)]
+    modules = [sampling_module(folder), sampling_module(folder, batch_tokens=64)]
     for module in modules:
         module.setup("fit")
     first, second = (module.train_dataloader() for module in modules)

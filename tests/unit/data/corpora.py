@@ -1,0 +1,65 @@
+"""A tiny corpus and a DataModule over it, for the tests of this folder."""
+
+from pathlib import Path
+from typing import Any
+
+from transformer.data.config import DataConfig
+from transformer.data.datamodule import DataModule
+from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+
+SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
+
+
+def write_corpus(folder: Path) -> Path:
+    """Write 81 pairs, the target each time the source read backwards, and return the TSV file."""
+    lines = [f"{first} {second}" for first in SENTENCES for second in SENTENCES]
+    path = folder / "text.tsv"
+    path.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
+    return path
+
+
+def data_config(folder: Path, **changes: Any) -> DataConfig:
+    """Configure the corpus of `write_corpus`; ``changes`` replace fields."""
+    fields: dict[str, Any] = {
+        "corpus": "files",
+        "source": "x",
+        "target": "y",
+        "root": None,
+        "train": str(folder / "text.tsv"),
+        "validation": None,
+        "test": None,
+        "validation_size": 9,
+        "test_size": 0,
+        "batch_tokens": 96,
+        "max_length": 50,
+        "max_ratio": None,
+        "deduplicate": True,
+        "workers": 0,
+        "seed": 3,
+        "cache": str(folder / "cache"),
+    }
+    return DataConfig(**(fields | changes))
+
+
+def tokenizer_config(**changes: Any) -> TokenizerConfig:
+    """Configure a vocabulary of a few letters; ``changes`` replace fields."""
+    fields: dict[str, Any] = {
+        "algorithm": "unigram",
+        "vocab_size": 268,
+        "joint": True,
+        "sampling": 0.0,
+        "character_coverage": 1.0,
+        "max_sentences": 1000,
+    }
+    return TokenizerConfig(**(fields | changes))
+
+
+def data_module(
+    folder: Path, sampling: float = 0.0, initial_tokenizer: Tokenizer | None = None, **changes: Any
+) -> DataModule:
+    """Make a DataModule over `write_corpus`; ``changes`` replace fields of its DataConfig."""
+    return DataModule(
+        data_config(folder, **changes),
+        tokenizer_config(sampling=sampling),
+        initial_tokenizer=initial_tokenizer,
+    )

@@ -1,0 +1,45 @@
+"""What is left out of the training text is counted by its reason."""
+
+from collections import Counter
+
+import pytest
+
+from transformer.data.filters import Filters, first_occurrences
+
+FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (0, 5, "empty"),
+        (5, 0, "empty"),
+        (11, 9, "length"),
+        (9, 11, "length"),
+        (5, 11, "length"),
+        (10, 10, None),
+        (5, 10, None),
+        (10, 4, "ratio"),
+        (4, 10, "ratio"),
+        (1, 1, None),
+    ],
+)
+def test_the_reason(source: int, target: int, reason: str | None) -> None:
+    assert FILTERS.reason(source, target) == reason
+
+
+def test_no_ratio_sets_no_bound() -> None:
+    assert Filters(max_length=100, max_ratio=None, deduplicate=False).reason(1, 100) is None
+
+
+def test_the_first_of_equal_pairs_is_marked() -> None:
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a", "b"), ("", "ab")]
+    assert first_occurrences(pairs).tolist() == [True, True, False, True, False, True]
+
+
+def test_the_line_of_the_log_accounts_for_every_pair() -> None:
+    dropped = Counter({"empty": 1, "length": 2, "duplicate": 3})
+    assert FILTERS.describe("train", dropped, 2006) == (
+        "train: 2,000 of 2,006 pairs kept; left out: 1 with an empty side, 2 longer than 10 "
+        "tokens, 0 of a length ratio over 2.0, 3 exact duplicates"
+    )
