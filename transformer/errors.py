@@ -7,3 +7,7 @@ class InputError(Exception):
     The message is one line that says what is wrong, where, and what to do. The command line
     prints it without a traceback and exits with code 2.
     """
+
+
+class Interrupted(Exception):
+    """The user stopped the work; the message says in one line how to go on."""

@@ -1,0 +1,11 @@
+"""Train a model: ``python train.py experiment=multi30k_tiny data.root=FOLDER``.
+
+The same as ``python -m transformer train``; every key lives in conf/.
+"""
+
+import sys
+
+from transformer.cli.train import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
+
+import importlib
+import sys
+
+VERBS = {
+    "train": "train a model",
+    "evaluate": "score a checkpoint on a test set",
+    "translate": "translate stdin to stdout, line by line",
+    "average": "average the last checkpoints of a run",
+}
+
+
+def main() -> int:
+    """Run the verb; returns the exit code."""
+    verb, *arguments = sys.argv[1:] or ["--help"]
+    if verb in ("-h", "--help"):
+        print("usage: transformer VERB KEY=VALUE…\n")
+        for name, what in VERBS.items():
+            print(f"  {name:10} {what}")
+        print("\ntransformer VERB --help lists the keys of a verb.")
+        return 0
+    if verb not in VERBS:
+        print(f"error: unknown verb {verb}; choose {', '.join(VERBS)}", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

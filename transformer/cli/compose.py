@@ -1,0 +1,74 @@
+"""A call of a verb to its composed config, with errors that help.
+
+It does not know what the keys mean.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from transformer.errors import InputError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def config_folder() -> Path:
+    """``conf/`` as a wheel carries it, or as the checkout has it."""
+    inside = PACKAGE / "conf"
+    return inside if inside.is_dir() else PACKAGE.parent / "conf"
+
+
+def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
+    """Compose ``conf/VERB.yaml`` with the user's ``KEY=VALUE`` arguments.
+
+    Raises:
+        InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
+            named), or a choice does not exist.
+    """
+    for override in overrides:
+        if "=" not in override and not override.startswith("~"):
+            raise InputError(f"{override!r} is not of the form KEY=VALUE")
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        try:
+            config = compose(verb, list(overrides))
+            OmegaConf.resolve(config)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise InputError(_explain(verb, overrides, error)) from error
+    return config
+
+
+def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:
+    """One line that says which argument is wrong, and what was probably meant."""
+    message = " ".join(str(error).split())
+    config = compose(verb)
+    known = known_keys(config)
+    for override in overrides:
+        key = re.split(r"[=@]", override.lstrip("+~"))[0]
+        if f"'{key}'" in message or f"Key '{key.split('.')[-1]}'" in message:
+            if key in known:
+                break
+            return f"unknown key {key} {nearest_key(key, config)}".strip()
+    return message
+
+
+def nearest_key(key: str, config: DictConfig) -> str:
+    """What the user may have meant, in parentheses; empty when nothing is near."""
+    near = difflib.get_close_matches(key, known_keys(config), n=1, cutoff=0.5)
+    return f"(did you mean {near[0]}?)" if near else ""
+
+
+def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
+    """Every key of a config, dotted."""
+    keys = []
+    for name in config:
+        keys.append(f"{prefix}{name}")
+        value = config._get_node(name)
+        if isinstance(value, DictConfig):
+            keys += known_keys(value, f"{prefix}{name}.")
+    return keys

@@ -1,0 +1,24 @@
+"""Exceptions to exit codes: 0 done, 2 the input or the call is wrong, 130 stopped by the user.
+
+Anything else is a bug and keeps its traceback (exit code 1).
+"""
+
+import sys
+from collections.abc import Callable
+
+from transformer.errors import InputError, Interrupted
+
+
+def exit_code_of(action: Callable[[], None]) -> int:
+    """Run it; say in one line on stderr what went wrong."""
+    try:
+        action()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Interrupted as stop:
+        print(stop, file=sys.stderr)
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    return 0

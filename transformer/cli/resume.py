@@ -1,0 +1,56 @@
+"""Going on with a run: its own config, and the keys that the user changes.
+
+It does not know what the checkpoint holds besides the config.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.compose import nearest_key
+from transformer.errors import InputError
+
+
+def named_checkpoint(arguments: Sequence[str]) -> Path | None:
+    """The path in ``checkpoint=PATH``, if there is one."""
+    for argument in reversed(arguments):
+        key, _, value = argument.partition("=")
+        if key == "checkpoint" and value not in ("", "null"):
+            return Path(value)
+    return None
+
+
+def run_folder_of(checkpoint: Path) -> Path:
+    """Where the run lives that a checkpoint, or a run directory, belongs to."""
+    if checkpoint.is_file():
+        inside = checkpoint.resolve().parent
+        return inside.parent if inside.name == "checkpoints" else inside
+    return checkpoint.resolve()
+
+
+def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
+    """The config that the checkpoint carries, with the user's ``KEY=VALUE`` on top.
+
+    Raises:
+        InputError: There is no checkpoint, or an argument does not name a key of its config.
+    """
+    from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
+
+    payload = read_payload(find_checkpoint(checkpoint, "last"))
+    config = OmegaConf.create(payload[PORTABLE]["config"])
+    for override in OverridesParser.create().parse_overrides(list(arguments)):
+        key = override.key_or_group
+        if key.startswith("hydra."):
+            raise InputError(f"{key} cannot change: a run goes on in its own directory")
+        old = OmegaConf.select(config, key, default=KeyError)
+        if old is KeyError:
+            raise InputError(f"unknown key {key} {nearest_key(key, config)}".strip())
+        if isinstance(old, DictConfig):
+            raise InputError(
+                f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
+                f"config; change single keys, such as {key}.KEY=VALUE"
+            )
+        OmegaConf.update(config, key, override.value())
+    return config

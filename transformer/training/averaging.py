@@ -1,0 +1,62 @@
+"""Averaging checkpoints: the mean of the weights of the last few.
+
+It does not know how they were trained. Popel and Bojar 2018, "Training Tips for the Transformer
+Model", section 4.10; Vaswani et al. 2017, section 6.1.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, read_payload
+
+
+def recent_checkpoints(folder: Path, count: int) -> list[Path]:
+    """The ``count`` newest ``step-*.ckpt`` of a run directory, oldest first.
+
+    Raises:
+        InputError: There are fewer.
+    """
+    found = sorted((folder / "checkpoints").glob("step-*.ckpt"))
+    if count < 1 or len(found) < count:
+        raise InputError(
+            f"last={count} checkpoints are asked for and {folder}/checkpoints holds {len(found)} "
+            "step-*.ckpt; ask for fewer, or train with a larger callbacks.keep_last"
+        )
+    return found[-count:]
+
+
+def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
+    """The payload of a checkpoint whose weights are the mean over all of them.
+
+    The sums run in float64, one file in memory at a time. Nothing that only training needs is
+    kept.
+
+    Raises:
+        InputError: The files are not of one model.
+    """
+    first = read_payload(paths[0])
+    sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
+    for path in paths[1:]:
+        payload = read_payload(path)
+        if payload[PORTABLE]["model"] != first[PORTABLE]["model"]:
+            raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
+        for name, tensor in payload["state_dict"].items():
+            sums[name] += tensor
+    weights = {
+        name: (total / len(paths)).to(first["state_dict"][name].dtype)
+        for name, total in sums.items()
+    }
+    return {"state_dict": _tied(weights, first["state_dict"]), PORTABLE: first[PORTABLE]}
+
+
+def _tied(
+    weights: dict[str, torch.Tensor], before: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Let names that shared one tensor share one again, so that the file holds it once."""
+    by_storage: dict[int, str] = {}
+    names = {name: by_storage.setdefault(t.data_ptr(), name) for name, t in before.items()}
+    return {name: weights[names[name]] for name in weights}

@@ -1,0 +1,175 @@
+"""What happens around the steps: translating during validation, measuring, stopping.
+
+No callback changes the weights, except Lightning's moving average of them.
+"""
+
+import logging
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
+
+from transformer.data.batch import Batch
+from transformer.decoding.translator import Translator
+from transformer.evaluation.metrics import score
+from transformer.training.checkpoint import checkpoint_callbacks
+from transformer.training.progress import ProgressBar
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CallbacksConfig:
+    """What to do around the steps.
+
+    Attributes:
+        ema_decay: Decay of the moving average of the weights, which then validates, tests and
+            translates in place of the weights themselves; 0 keeps none.
+        patience: Validations without a better BLEU after which training stops; null never stops.
+        keep_last: Newest checkpoints kept for ``average``.
+        samples: Validation sentences whose translations are written to the log.
+    """
+
+    ema_decay: float
+    patience: int | None
+    keep_last: int
+    samples: int
+
+
+class TranslateValidation(Callback):
+    """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
+
+    The sentences are shared among the ranks. It runs at the start of a validation, when the
+    moving average, if there is one, has just taken the place of the weights.
+    """
+
+    def __init__(
+        self, translator: Translator, sources: list[str], references: list[str], samples: int
+    ) -> None:
+        self.translator = translator
+        self.sources = sources
+        self.references = references
+        self.samples = samples
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Translate, score, log, show some."""
+        self.translator.device = pl_module.device
+        hypotheses = self._translate(trainer)
+        bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
+        values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
+        pl_module.log_dict(values, rank_zero_only=False)
+        logger.info("step %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
+        for index in range(min(self.samples, len(self.sources))):
+            logger.info(
+                "  %s => %s (reference: %s)",
+                self.sources[index],
+                hypotheses[index],
+                self.references[index],
+            )
+
+    def _translate(self, trainer: Trainer) -> list[str]:
+        rank, world_size = trainer.global_rank, trainer.world_size
+        share = [t.text for t in self.translator.translate(self.sources[rank::world_size])]
+        if world_size == 1:
+            return share
+        shares: list[list[str]] = [[] for _ in range(world_size)]
+        torch.distributed.all_gather_object(shares, share)
+        hypotheses = [""] * len(self.sources)
+        for other, texts in enumerate(shares):
+            hypotheses[other::world_size] = texts
+        return hypotheses
+
+
+class Measure(Callback):
+    """Logs loss, tokens per second, padding and learning rate over the updates since last time.
+
+    ``train/loss`` is the smoothed loss per target token, in nats. ``train/tokens_per_second``
+    counts real target tokens of this rank, and no time spent in validation.
+    """
+
+    def __init__(self) -> None:
+        self._restart()
+
+    def _restart(self) -> None:
+        self.loss = torch.zeros(())
+        self.target = self.real = self.padded = 0
+        self.seconds = 0.0
+        self.since: float | None = None
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int
+    ) -> None:
+        """Start the clock, if a validation has stopped it."""
+        if self.since is None:
+            self.since = time.perf_counter()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop the clock."""
+        if self.since is not None:
+            self.seconds += time.perf_counter() - self.since
+            self.since = None
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Count the batch; log when it is time to."""
+        self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
+        self.target += batch.target_tokens
+        self.real += batch.source_tokens + batch.target_tokens
+        self.padded += batch.source.numel() + batch.target_output.numel()
+        if trainer.global_step % trainer.log_every_n_steps == 0 and self.since is not None:
+            seconds = self.seconds + time.perf_counter() - self.since
+            values = {
+                "train/loss": self.loss.item() / self.target,
+                "train/tokens_per_second": self.target / seconds,
+                "train/padding": 1 - self.real / self.padded,
+                "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            }
+            pl_module.log_dict(values)
+            self._restart()
+
+
+class GracefulStop(Callback):
+    """Lets Ctrl-C finish the batch, so that the checkpoint is of a whole update.
+
+    A second Ctrl-C stops at once.
+    """
+
+    def __init__(self) -> None:
+        self.interrupted = False
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Listen."""
+
+        def stop(signum: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = trainer.should_stop = True
+            logger.warning("stopping after this batch; press Ctrl-C again to stop at once")
+
+        self.previous = signal.signal(signal.SIGINT, stop)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Hand the signal back."""
+        signal.signal(signal.SIGINT, self.previous)
+
+
+def build_callbacks(
+    config: CallbacksConfig, validation: TranslateValidation, folder: Path
+) -> Sequence[Callback]:
+    """All callbacks, in the order in which they run; checkpoints run last."""
+    callbacks: list[Callback] = []
+    if config.ema_decay:
+        # Before the translations, which must see the averaged weights.
+        callbacks.append(EMAWeightAveraging(decay=config.ema_decay))
+    callbacks += [validation, Measure(), ProgressBar(), GracefulStop()]
+    if config.patience is not None:
+        callbacks.append(EarlyStopping("val/bleu", mode="max", patience=config.patience))
+    return [*callbacks, *checkpoint_callbacks(folder, config.keep_last)]

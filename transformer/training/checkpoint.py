@@ -1,0 +1,81 @@
+"""When and how training writes checkpoints.
+
+What a file holds is ``model/checkpoint.py``'s business.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
+from pytorch_lightning.plugins.io import CheckpointIO
+
+from transformer.model.checkpoint import read_payload, write_payload
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Writes a file whole or not at all, and opens it with ``weights_only=True`` alone."""
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        """Write."""
+        write_payload(checkpoint, Path(path))
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Read, onto the CPU; Lightning moves what it needs."""
+        return read_payload(Path(path))
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Delete a file that a better or newer one has replaced."""
+        Path(path).unlink(missing_ok=True)
+
+
+class LastCheckpoint(Checkpoint):
+    """Keeps ``last.ckpt``: after every validation, and wherever training stops.
+
+    Lightning runs checkpoint callbacks after all others, so that it sees who has asked to stop.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "last.ckpt"
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save when this was the last batch."""
+        if trainer.should_stop or trainer.global_step == trainer.max_steps:
+            trainer.save_checkpoint(self.path)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save after a validation inside training."""
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            trainer.save_checkpoint(self.path)
+
+
+def checkpoint_callbacks(folder: Path, keep_last: int) -> list[Checkpoint]:
+    """``best.ckpt`` by validation BLEU, ``last.ckpt``, and the ``keep_last`` newest to average."""
+    best = ModelCheckpoint(
+        folder,
+        filename="best",
+        monitor="val/bleu",
+        mode="max",
+        save_top_k=1,
+        save_on_train_epoch_end=False,
+        auto_insert_metric_name=False,
+        enable_version_counter=False,
+    )
+    recent = ModelCheckpoint(
+        folder,
+        filename="step-{step:08d}",
+        monitor="step",
+        mode="max",
+        save_top_k=keep_last,
+        save_weights_only=True,
+        save_on_train_epoch_end=False,
+        auto_insert_metric_name=False,
+        enable_version_counter=False,
+    )
+    return [best, recent, LastCheckpoint(folder)]

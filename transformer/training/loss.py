@@ -1,0 +1,128 @@
+"""Label-smoothed cross-entropy, summed over the real target tokens.
+
+It does not divide: the normaliser is the token count of a whole update, which only the training
+module knows. The plain formula stands beside its fused twin.
+
+Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.errors import InputError
+
+Hidden = Float[Tensor, "token width"]
+Weight = Float[Tensor, "vocab width"]
+Target = Int[Tensor, " token"]
+Scalar = Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """How the loss is computed.
+
+    Attributes:
+        label_smoothing: Probability mass spread evenly over the vocabulary.
+        chunk: Rows of logits that exist at a time in the fused form; 0 takes the plain form,
+            which keeps all of them.
+    """
+
+    label_smoothing: float
+    chunk: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.label_smoothing < 1:
+            raise InputError(f"loss.label_smoothing={self.label_smoothing} must be in [0, 1)")
+        if self.chunk < 0:
+            raise InputError(f"loss.chunk={self.chunk} must be 0 (plain) or a number of rows")
+
+
+def cross_entropy(
+    hidden: Hidden, weight: Weight, target: Target, label_smoothing: float
+) -> tuple[Scalar, Scalar]:
+    """Compute the loss by the formula.
+
+    Args:
+        hidden: What the decoder says of each target token.
+        weight: The output projection.
+        target: The right tokens, without padding.
+        label_smoothing: Probability mass spread evenly over the vocabulary.
+
+    Returns:
+        The smoothed loss, and the plain negative log-likelihood (no gradient), both as sums over
+        the tokens, in nats.
+    """
+    logits = F.linear(hidden, weight).float()
+    nll = F.cross_entropy(logits.detach(), target, reduction="sum")
+    loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
+    return loss, nll
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Projection and cross-entropy in one pass over chunks of rows.
+
+    The gradient of a sum of losses with respect to the logits is ``softmax - target``, known as
+    soon as the logits are: both gradients are computed on the way forward, and only one chunk of
+    logits ever exists.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float, chunk: int
+    ) -> tuple[Tensor, Tensor]:
+        device = hidden.device.type
+        autocast = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if autocast else hidden.dtype
+        matrix = weight.to(dtype)
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(weight)
+        loss = nll = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        with torch.autocast(device, enabled=False):
+            for start in range(0, len(hidden), chunk):
+                rows = hidden[start : start + chunk].to(dtype)
+                logits = (rows @ matrix.T).to(loss.dtype)
+                right = target[start : start + chunk, None]
+                log_z = logits.logsumexp(-1, keepdim=True)
+                surprise = (log_z - logits.gather(-1, right)).sum()
+                spread = (log_z.squeeze(-1) - logits.mean(-1)).sum()
+                nll = nll + surprise
+                loss = loss + (1 - smoothing) * surprise + smoothing * spread
+                grad = logits.sub_(log_z).exp_().sub_(smoothing / weight.size(0))
+                grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
+                grad = grad.to(dtype)
+                grad_hidden[start : start + chunk] = grad @ matrix
+                grad_weight += grad.T @ rows
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale_hidden = grad_loss.to(grad_hidden.dtype)
+        return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None, None
+
+
+def fused_cross_entropy(
+    hidden: Hidden, weight: Weight, target: Target, label_smoothing: float, chunk: int
+) -> tuple[Scalar, Scalar]:
+    """Compute what ``cross_entropy`` computes without ever holding all logits.
+
+    Under autocast the matrix products run in its dtype, the rest in float32.
+    """
+    loss, nll = _FusedCrossEntropy.apply(hidden, weight, target, label_smoothing, chunk)
+    return loss, nll
+
+
+def loss_function(
+    config: LossConfig, hidden: Hidden, weight: Weight, target: Target
+) -> tuple[Scalar, Scalar]:
+    """The form that the config names; arguments and result as in ``cross_entropy``."""
+    if config.chunk == 0:
+        return cross_entropy(hidden, weight, target, config.label_smoothing)
+    return fused_cross_entropy(hidden, weight, target, config.label_smoothing, config.chunk)

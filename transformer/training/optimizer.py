@@ -1,0 +1,55 @@
+"""The optimiser: Adam as in the paper, or AdamW.
+
+It does not know the schedule, which scales the learning rate given here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+from torch.optim import Adam, AdamW, Optimizer
+
+from transformer.errors import InputError
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019).
+
+    Attributes:
+        name: ``adam`` adds the weight decay to the gradient, ``adamw`` to the update.
+        lr: Peak learning rate; with the ``noam`` schedule the factor of its formula.
+        betas: Decay of the running means of the gradient and of its square.
+        eps: Added to the denominator.
+        weight_decay: Applied to matrices only, not to biases and norms.
+    """
+
+    name: Literal["adam", "adamw"]
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+
+
+def build_optimizer(
+    config: OptimizerConfig, parameters: Iterable[nn.Parameter], *, fused: bool = True
+) -> Optimizer:
+    """Build the optimiser over the parameters that learn.
+
+    Raises:
+        InputError: The name is unknown or the learning rate not positive.
+    """
+    if config.lr <= 0:
+        raise InputError(f"optimizer.lr={config.lr} must be positive")
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in learning if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    classes: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
+    if config.name not in classes:
+        raise InputError(f"optimizer.name={config.name} is unknown; choose adam or adamw")
+    return classes[config.name](
+        groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused
+    )

@@ -1,0 +1,84 @@
+"""A progress bar for a terminal, a line now and then for a log.
+
+It does not measure: it shows what others have logged.
+"""
+
+import logging
+import sys
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+logger = logging.getLogger(__name__)
+
+
+class ProgressBar(Callback):
+    """Loss, BLEU, tokens per second and time left, on stderr.
+
+    Silent when stderr is no terminal; the log then says the same every ``log_every_n_steps``.
+    """
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Open the bar where it belongs: at the update that comes next."""
+        if not (sys.stderr.isatty() and trainer.is_global_zero):
+            return
+        self.progress = Progress(
+            TextColumn("update"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[shown]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.progress.start()
+        self.task = self.progress.add_task(
+            "update", total=_updates(trainer), completed=trainer.global_step, shown=""
+        )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Advance."""
+        shown = _shown(trainer)
+        if self.progress is not None:
+            self.progress.update(self.task, completed=trainer.global_step, shown=shown)
+        elif trainer.is_global_zero and trainer.global_step % trainer.log_every_n_steps == 0:
+            logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Close the bar."""
+        self._close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave the terminal as it was."""
+        self._close()
+
+    def _close(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+
+def _updates(trainer: Trainer) -> int | None:
+    """Updates that the run will make, if anything but time bounds it."""
+    updates = trainer.estimated_stepping_batches
+    return int(updates) if updates != float("inf") else None
+
+
+def _shown(trainer: Trainer) -> str:
+    """The metrics of interest that have been logged so far."""
+    names = {
+        "train/loss": "loss {:.3f}",
+        "val/bleu": "BLEU {:.1f}",
+        "train/tokens_per_second": "{:,.0f} tokens/s",
+    }
+    logged = trainer.callback_metrics
+    return "  ".join(form.format(logged[name]) for name, form in names.items() if name in logged)

@@ -1,0 +1,90 @@
+"""The learning rate as a function of the update.
+
+Each schedule is a factor on ``optimizer.lr``; none knows the optimiser.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
+
+from transformer.errors import InputError
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """Which schedule, and how long it warms up.
+
+    Attributes:
+        name: ``inverse_sqrt``, ``noam``, ``cosine`` or ``constant``.
+        warmup: Updates until the peak, rising linearly.
+        total: Updates until the cosine reaches ``floor``; the others have no end.
+        floor: Lowest factor of the cosine.
+    """
+
+    name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
+    warmup: int
+    total: int | None = None
+    floor: float = 0.0
+
+
+def inverse_sqrt(update: int, warmup: int) -> float:
+    """Rise linearly to 1 at ``warmup``, then fall as ``1 / sqrt(update)``."""
+    if update < warmup:
+        return update / warmup
+    return math.sqrt(max(warmup, 1) / update)
+
+
+def noam(update: int, warmup: int, d_model: int) -> float:
+    """``d_model^-0.5 min(update^-0.5, update warmup^-1.5)``: Vaswani et al. 2017, equation 3."""
+    return d_model**-0.5 * min(update**-0.5, update * max(warmup, 1) ** -1.5)
+
+
+def cosine(update: int, warmup: int, total: int, floor: float) -> float:
+    """Rise linearly, then half a cosine down to ``floor`` (Loshchilov and Hutter 2017)."""
+    if update < warmup:
+        return update / warmup
+    progress = min((update - warmup) / max(total - warmup, 1), 1.0)
+    return floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def constant(update: int, warmup: int) -> float:
+    """Rise linearly, then stay."""
+    return min(update / warmup, 1.0) if warmup else 1.0
+
+
+def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], float]:
+    """The factor of the n-th update, counted from 1.
+
+    Raises:
+        InputError: The name is unknown, or a cosine has no end.
+    """
+    if config.warmup < 0:
+        raise InputError(f"schedule.warmup={config.warmup} must not be negative")
+    if config.name == "inverse_sqrt":
+        return lambda update: inverse_sqrt(update, config.warmup)
+    if config.name == "noam":
+        return lambda update: noam(update, config.warmup, d_model)
+    if config.name == "constant":
+        return lambda update: constant(update, config.warmup)
+    if config.name == "cosine":
+        total = config.total
+        if total is None or total <= config.warmup:
+            raise InputError(
+                f"schedule.total={total} must be larger than schedule.warmup={config.warmup}; "
+                "set trainer.max_steps or schedule.total"
+            )
+        return lambda update: cosine(update, config.warmup, total, config.floor)
+    raise InputError(
+        f"schedule.name={config.name} is unknown; choose inverse_sqrt, noam, cosine or constant"
+    )
+
+
+def build_schedule(config: ScheduleConfig, optimizer: Optimizer, d_model: int) -> LambdaLR:
+    """A scheduler to be stepped once an update."""
+    factor = schedule_factor(config, d_model)
+    # torch counts the updates done, the formulas the update that comes.
+    return LambdaLR(optimizer, lambda done: factor(done + 1))
