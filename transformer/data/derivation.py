@@ -1,0 +1,272 @@
+"""Derivations of a synchronous grammar: one abstract tree for both languages.
+
+It chooses rules and words; it knows neither morphology nor word order. After synchronous
+rewriting with features (Shieber and Schabes, "Synchronous Tree-Adjoining Grammars", 1990).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from transformer.data.lexicon import NONE, Entry, Lexicon
+
+T = TypeVar("T")
+
+_SLOT = re.compile(r"^(?P<category>[\w-]+)(?P<optional>\?)?(?P<chance>[\d.]+)?(\[(?P<features>[^]]*)\])?$")
+_NARROWED = ("number", "tense", "gender", "kind")
+"""Features of which a leaf keeps the one value that was asked for, not all the entry's."""
+
+_RULE_KEYS = {"name", "weight", "when", "choose", "slots", "set", "en", "de", "scope"}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a feature may be: one of ``values``, or none of them if ``negated``."""
+
+    values: frozenset[str]
+    negated: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Read ``"main|fronted"`` or ``"!perfect"``."""
+        return cls(frozenset(text.removeprefix("!").split("|")), text.startswith("!"))
+
+    def holds(self, value: str) -> bool:
+        """Whether a value, or one of the alternatives of a value, is allowed."""
+        if "|" in value:
+            return any(self.holds(alternative) for alternative in value.split("|"))
+        return (value in self.values) != self.negated
+
+
+class ImpossibleError(Exception):
+    """No rule or word satisfies the features that are asked for."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A child of a rule: its category, the chance that it is there, and its features.
+
+    A feature value is literal (``dat``, ``food|drink``), inherited (``$case``) or taken
+    from an earlier slot (``@verb.object``).
+    """
+
+    name: str
+    category: str
+    chance: float
+    optional: bool
+    features: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One way to expand a category; a rule without orders hands its slots to its parent."""
+
+    category: str
+    name: str
+    weight: float
+    when: tuple[tuple[str, Condition], ...]
+    choose: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+    slots: tuple[Slot, ...]
+    set: tuple[tuple[str, str], ...]
+    scope: bool
+    orders: Mapping[str, Any]
+
+    @property
+    def transparent(self) -> bool:
+        """Whether the slots belong to the parent."""
+        return not self.orders
+
+    @classmethod
+    def parse(cls, category: str, item: Mapping[str, Any]) -> Rule:
+        """Read one rule of ``rules.yaml``.
+
+        Raises:
+            ValueError: an unknown key or a malformed slot.
+        """
+        unknown = set(item) - _RULE_KEYS
+        if unknown:
+            raise ValueError(f"rule of {category}: unknown key {sorted(unknown)[0]!r}")
+        when = {key: Condition.parse(str(value)) for key, value in item.get("when", {}).items()}
+        choose = {
+            key: tuple((str(value), float(weight)) for value, weight in options.items())
+            for key, options in item.get("choose", {}).items()
+        }
+        return cls(
+            category,
+            str(item["name"]),
+            float(item.get("weight", 1)),
+            tuple(when.items()),
+            tuple(choose.items()),
+            tuple(_slot(str(k), str(v)) for k, v in item.get("slots", {}).items()),
+            tuple((str(k), str(v)) for k, v in item.get("set", {}).items()),
+            item.get("scope") == "yes",
+            {side: item[side] for side in ("en", "de") if side in item},
+        )
+
+    def applies(self, features: Mapping[str, str]) -> bool:
+        """Whether the features asked for meet ``when``; an absent feature counts as ``no``."""
+        return all(condition.holds(features.get(name, "no")) for name, condition in self.when)
+
+
+def _slot(name: str, text: str) -> Slot:
+    match = _SLOT.match(text)
+    if match is None:
+        raise ValueError(f"slot {name}: {text!r} is not category?chance[feature=value, ...]")
+    pairs = [part.strip().partition("=") for part in (match["features"] or "").split(",") if part]
+    return Slot(
+        name, match["category"], float(match["chance"] or 1), bool(match["optional"]),
+        tuple((key, value) for key, _, value in pairs),
+    )
+
+
+@dataclass
+class Node:
+    """A node of the abstract tree: a leaf has an entry, any other a rule and slots."""
+
+    number: int
+    category: str
+    features: dict[str, str]
+    scope: int
+    rule: Rule | None = None
+    entry: Entry | None = None
+    slots: dict[str, Node] = field(default_factory=dict)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it."""
+        yield self
+        for child in self.slots.values():
+            yield from child.walk()
+
+
+class Deriver:
+    """Draws derivations at random; the same seed gives the same ones on every platform.
+
+    Only ``random.Random.random`` is used: its sequence is what Python promises to keep.
+    Of words that are equally likely it draws two and takes the one used less often, so that
+    rare words do not stay rare.
+    """
+
+    def __init__(self, lexicon: Lexicon, rules: Mapping[str, Sequence[Rule]], seed: int) -> None:
+        self._lexicon = lexicon
+        self._rules = rules
+        self._random = random.Random(seed).random
+        self._used: Counter[str] = Counter()
+        self._number = 0
+
+    def derive(self, category: str, features: Mapping[str, str] | None = None) -> Node:
+        """A tree of ``category`` with the features asked for.
+
+        Raises:
+            ImpossibleError: the grammar has none.
+        """
+        return self._expand(category, dict(features or {}), 0)
+
+    def _expand(self, category: str, features: dict[str, str], scope: int) -> Node:
+        if category in self._lexicon.categories:
+            return self._leaf(category, features, scope)
+        rules = [rule for rule in self._rules[category] if rule.applies(features)]
+        while rules:
+            rule = self._draw(rules, lambda rule: rule.weight)
+            try:
+                return self._apply(rule, dict(features), scope)
+            except ImpossibleError:
+                rules.remove(rule)
+        raise ImpossibleError(category)
+
+    def _apply(self, rule: Rule, features: dict[str, str], scope: int) -> Node:
+        self._number += 1
+        node = Node(self._number, rule.category, features, scope, rule)
+        if rule.scope:
+            node.scope = node.number
+        for name, options in rule.choose:
+            asked = Condition.parse(features.get(name, "!"))
+            open_options = [option for option in options if asked.holds(option[0])]
+            if not open_options:
+                raise ImpossibleError(name)
+            features[name] = self._draw(open_options, lambda option: option[1])[0]
+        for slot in rule.slots:
+            if slot.chance < 1 and self._random() >= slot.chance:
+                continue
+            try:
+                self._fill(node, slot)
+            except ImpossibleError:
+                if not slot.optional:
+                    raise
+        for slot in rule.slots:
+            child = node.slots.get(slot.name)
+            if child is not None and child.entry is not None:
+                late = _resolve(node, slot.features)
+                child.features |= {k: v for k, v in late.items() if k not in child.entry.features}
+        features |= {name: v for name, v in _resolve(node, rule.set).items() if v != NONE}
+        return node
+
+    def _fill(self, node: Node, slot: Slot) -> None:
+        child = self._expand(slot.category, _resolve(node, slot.features), node.scope)
+        node.slots[slot.name] = child
+        if child.rule is not None and child.rule.transparent:
+            node.slots |= child.slots
+            child.slots = {}
+
+    def _leaf(self, category: str, features: dict[str, str], scope: int) -> Node:
+        candidates = self._lexicon.candidates(category, features)
+        if not candidates:
+            raise ImpossibleError(category)
+        first = self._draw(candidates, lambda entry: entry.weight)
+        second = self._draw(candidates, lambda entry: entry.weight)
+        if first.weight == second.weight and self._used[second.lemma] < self._used[first.lemma]:
+            first = second
+        self._used[first.lemma] += 1
+        self._number += 1
+        node = Node(self._number, category, {**features, **first.features}, scope, entry=first)
+        for name in _NARROWED:
+            value = features.get(name, "|")
+            if "|" not in value and not value.startswith("!"):
+                node.features[name] = value
+        number = features.get("number", "")
+        if "gender" in first.features:
+            gender = first.features["gender"]
+            node.features["agreement"] = "pl" if number == "pl" else gender
+        return node
+
+    def _draw(self, options: Sequence[T], weight: Callable[[T], float]) -> T:
+        weights = [weight(option) for option in options]
+        rest = self._random() * sum(weights)
+        for option, share in zip(options, weights, strict=True):
+            rest -= share
+            if rest < 0:
+                return option
+        return options[-1]
+
+
+def _resolve(node: Node, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Feature values in terms of the node; an inherited feature may be absent."""
+    features: dict[str, str] = {}
+    for name, value in pairs:
+        if name.endswith("*"):
+            prefix = name[:-1]
+            features |= {
+                key.removeprefix(prefix): inherited
+                for key, inherited in node.features.items()
+                if key.startswith(prefix)
+            }
+            continue
+        negation, reference = ("!", value[1:]) if value.startswith("!") else ("", value)
+        if reference.startswith("$"):
+            if reference[1:] in node.features:
+                features[name] = negation + node.features[reference[1:]]
+        elif reference.startswith("?@"):
+            slot, _, key = reference[2:].partition(".")
+            if slot in node.slots and key in node.slots[slot].features:
+                features[name] = node.slots[slot].features[key]
+        elif reference.startswith("@"):
+            slot, _, key = reference[1:].partition(".")
+            child = node.slots.get(slot)
+            features[name] = negation + (child.features.get(key, NONE) if child else NONE)
+        else:
+            features[name] = value
+    return features

@@ -1,0 +1,236 @@
+"""The bilingual lexicon: entries with all their forms and their selectional features.
+
+It knows the notation of the lexicon files, not the rules that use the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from transformer.data import inflection
+from transformer.data.inflection import Forms
+
+NONE = "none"
+"""A feature value that no entry has."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """How the leaves of a lexical category are chosen and inflected.
+
+    ``select`` names the features that choose an entry, ``english`` and ``german`` those that
+    make up the key of a form; ``tag`` is the Universal POS tag.
+    """
+
+    name: str
+    tag: str
+    select: tuple[str, ...]
+    english: tuple[str, ...]
+    german: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A pair of translations: ``features`` values are alternatives joined by ``|``."""
+
+    category: Category
+    name: str
+    english: Forms
+    german: Forms
+    features: Mapping[str, str]
+    values: Mapping[str, frozenset[str]] = field(repr=False)
+    weight: float
+    english_tags: tuple[str, ...]
+    german_tags: tuple[str, ...]
+
+    def agrees(self, name: str, wanted: str) -> bool:
+        """Whether the feature has one of the wanted alternatives, or none of them after ``!``."""
+        values = self.values.get(name, frozenset())
+        if wanted.startswith("!"):
+            return values.isdisjoint(wanted[1:].split("|"))
+        return not values.isdisjoint(wanted.split("|"))
+
+    @property
+    def lemma(self) -> str:
+        """Category and name, unique in the lexicon."""
+        return f"{self.category.name}:{self.name}"
+
+
+class Lexicon:
+    """All entries of all categories.
+
+    Args:
+        morphology: the content of ``morphology.yaml``: categories, endings, classes,
+            auxiliaries and the tables of determiners.
+
+    Raises:
+        ValueError: a table is malformed; KeyError where a part is missing.
+    """
+
+    def __init__(self, morphology: Mapping[str, Any]) -> None:
+        self._adjective_endings = morphology["adjective_endings"]
+        self._tables = morphology["determiner_tables"]
+        self._tense_classes = morphology["tense_classes"]
+        self._parents = _parents(morphology["classes"])
+        self.categories = {
+            name: Category(
+                name,
+                str(item["tag"]),
+                tuple(item.get("select", ())),
+                tuple(item.get("en", ())),
+                tuple(item.get("de", ())),
+            )
+            for name, item in morphology["categories"].items()
+        }
+        self.entries: dict[str, list[Entry]] = {name: [] for name in self.categories}
+        self.auxiliaries = {
+            side: {name: _auxiliary(forms) for name, forms in verbs.items()}
+            for side, verbs in morphology["auxiliaries"].items()
+        }
+        self._candidates: dict[tuple[str, tuple[str, ...]], tuple[Entry, ...]] = {}
+
+    def add(self, category: str, group: str, items: Mapping[str, Any]) -> None:
+        """Add a group of entries: a class of nouns, a frame of verbs.
+
+        Args:
+            category: lexical category, a key of ``categories``.
+            group: value of the feature the category groups by (class or frame).
+            items: English notation to German notation, or to a mapping with the key ``de``
+                and features.
+
+        Raises:
+            ValueError: an entry is malformed or occurs twice.
+        """
+        names = {entry.name for entry in self.entries[category]}
+        for english, item in items.items():
+            try:
+                attributes = dict(item) if isinstance(item, Mapping) else {"de": item}
+                entry = self._entry(category, group, str(english), attributes)
+            except (ValueError, KeyError, IndexError, TypeError) as error:
+                raise ValueError(f"{category} {english!r}: {error}") from error
+            if entry.name in names:
+                raise ValueError(f"{category} {english!r} occurs twice")
+            names.add(entry.name)
+            self.entries[category].append(entry)
+
+    def candidates(self, category: str, features: Mapping[str, str]) -> tuple[Entry, ...]:
+        """The entries that agree with every selecting feature that is given."""
+        select = self.categories[category].select
+        key = (category, tuple(features.get(name, "") for name in select))
+        found = self._candidates.get(key)
+        if found is None:
+            wanted = [(name, value) for name, value in zip(select, key[1], strict=True) if value]
+            found = tuple(
+                entry
+                for entry in self.entries[category]
+                if all(entry.agrees(name, value) for name, value in wanted)
+            )
+            self._candidates[key] = found
+        return found
+
+    def _entry(self, category: str, group: str, english: str, item: dict[str, Any]) -> Entry:
+        kind = self.categories[category]
+        features = {key: str(value) for key, value in item.items() if key not in _RESERVED}
+        name = english.partition(",")[0].removesuffix(" (plural)")
+        english_forms, german_forms = self._forms(category, item.get("en", english), item, features)
+        if category == "noun":
+            features["class"] = "|".join(self._ancestors([name, group]))
+            features["group"] = group
+            self._parents.setdefault(name, []).append(group)
+            features.setdefault("count", "yes" if "pl.nom" in german_forms else "mass")
+            features.setdefault("number", _numbers(german_forms))
+        elif category == "verb":
+            features["frame"] = group
+            if features.get("tense") in ("state", "place"):
+                features["adjuncts"] = "none"
+            features["tense"] = self._tense_classes[features.get("tense", "action")]
+            name = f"{name} ({group})"
+            features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))
+        if category == "adjective" and ("comparable" in features or "mood" in features):
+            features["graded"] = "yes"
+        if "class" in features:
+            features["within"] = features["owned"] = features["class"]
+        features["name"] = name
+        values = {key: frozenset(value.split("|")) for key, value in features.items()}
+        tags = str(item.get("tag", kind.tag))
+        return Entry(
+            kind, name, english_forms, german_forms, features, values,
+            float(item.get("weight", 1)),
+            tuple(str(item.get("en_tag", tags)).split()),
+            tuple(str(item.get("de_tag", tags)).split()),
+        )
+
+    def _forms(
+        self, category: str, english: Any, item: dict[str, Any], features: dict[str, str]
+    ) -> tuple[Forms, Forms]:
+        german = item["de"]
+        if category == "noun":
+            features["gender"], forms = inflection.german_noun(german)
+            return inflection.english_noun(english), forms
+        if category == "verb":
+            forms = inflection.german_verb(german) if "forms" not in item else (
+                _auxiliary(item["forms"]))
+            preposition = " " + features.get("preposition", "").partition("/")[0]
+            base, *others = inflection.parts_of(english)
+            english = ", ".join([base.removesuffix(preposition), *others])
+            english_forms = _auxiliary(item["en_forms"]) if "en_forms" in item else (
+                inflection.english_verb(english))
+            return english_forms, forms
+        if category == "adjective":
+            return inflection.english_adjective(english), inflection.german_adjective(
+                german, self._adjective_endings
+            )
+        if "table" in item:
+            table = inflection.german_determiner(german, self._tables[item["table"]])
+            return self._listed(category, "english", english), table
+        return (
+            self._listed(category, "english", english),
+            self._listed(category, "german", german),
+        )
+
+    def _listed(self, category: str, side: str, forms: Any) -> Forms:
+        """A word that does not inflect, or a mapping of its forms, or a list by case."""
+        if isinstance(forms, list):
+            return dict(zip(inflection.CASES, [str(form) for form in forms], strict=False))
+        if isinstance(forms, Mapping):
+            return {str(key): str(form) for key, form in forms.items()}
+        return {"": str(forms)}
+
+    def _ancestors(self, classes: Iterable[str]) -> list[str]:
+        found: list[str] = []
+        agenda = list(classes)
+        while agenda:
+            name = agenda.pop(0)
+            if name not in found:
+                found.append(name)
+                agenda.extend(self._parents.get(name, ()))
+        return found
+
+
+_RESERVED = {"de", "en", "tag", "en_tag", "de_tag", "weight", "table", "forms", "en_forms"}
+
+
+def _parents(classes: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    parents: dict[str, list[str]] = {}
+    for parent, children in classes.items():
+        for child in children:
+            parents.setdefault(child, []).append(parent)
+    return parents
+
+
+def _numbers(forms: Forms) -> str:
+    return "|".join(number for number in ("sg", "pl") if f"{number}.nom" in forms)
+
+
+def _auxiliary(forms: Mapping[str, Any]) -> Forms:
+    """Forms given in full: lists go by person, words stand for themselves."""
+    result: Forms = {"particle": ""}
+    for key, form in forms.items():
+        if isinstance(form, list):
+            for person, word in zip(inflection.PERSONS, form, strict=True):
+                result[f"{key}.{person}"] = str(word)
+        else:
+            result[key] = str(form)
+    return result

@@ -1,0 +1,194 @@
+"""From a derivation to the words of one language, with keys that align the two languages.
+
+It knows orders, agreement and spelling, not how a derivation was drawn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from transformer.data.derivation import Condition, Node, Rule
+from transformer.data.lexicon import Lexicon
+from transformer.data.verb_group import VerbGroups
+
+Key = tuple[int, str]
+SIDES = ("en", "de")
+
+_ITEM = re.compile(r"^(?P<body>[^()\s]+?)(\((?P<conditions>[^)]*)\))?$")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A word, its Universal POS tag, and the keys it shares with its translations."""
+
+    word: str
+    tag: str
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One place in an order: a word with its tag and label, or a slot and a part of it."""
+
+    word: str
+    tag: str
+    label: str
+    slot: str
+    part: str
+    conditions: tuple[tuple[str, Condition], ...]
+
+
+def parse_order(text: str) -> tuple[Item, ...]:
+    """Read ``"subject verb.finite object(pronoun=yes) nicht/PART=not"``.
+
+    Raises:
+        ValueError: an item is malformed.
+    """
+    return tuple(_item(word) for word in text.split())
+
+
+def _item(text: str) -> Item:
+    match = _ITEM.match(text)
+    if match is None:
+        raise ValueError(f"malformed item {text!r}")
+    pairs = [pair.partition("=") for pair in (match["conditions"] or "").split(",") if pair]
+    conditions = tuple((name, Condition.parse(value)) for name, _, value in pairs)
+    body = match["body"]
+    if "/" in body:
+        word, _, rest = body.partition("/")
+        tag, _, label = rest.partition("=")
+        return Item(word, tag, label, "", "", conditions)
+    slot, _, part = body.partition(".")
+    return Item("", "", "", slot, part, conditions)
+
+
+class Lineariser:
+    """Words of a derivation on one side.
+
+    Args:
+        side: ``en`` or ``de``.
+        lexicon: the lexicon of the derivations.
+        verb_groups: the verb groups of this side.
+        spelling: ``contractions`` (preposition to article to contracted form), ``an`` (words
+            that take another article than their first letter says).
+    """
+
+    def __init__(
+        self, side: str, lexicon: Lexicon, verb_groups: VerbGroups, spelling: Mapping[str, Any]
+    ) -> None:
+        self._side = side
+        self._lexicon = lexicon
+        self._verb_groups = verb_groups
+        self._contractions: Mapping[str, Mapping[str, str]] = spelling["contractions"]
+        self._an = {word: value == "yes" for word, value in spelling["an"].items()}
+        self._fragments: Mapping[str, str] = spelling["fragments"]
+        self._orders: dict[tuple[str, str, str], tuple[Item, ...]] = {}
+
+    def sentence(self, root: Node) -> list[Token]:
+        """The tokens of a sentence, spelled: contractions, a or an, commas, capital."""
+        tokens = self._commas(self._tokens(root))
+        tokens = self._articles(tokens) if self._side == "en" else self._contracted(tokens)
+        first = tokens[0]
+        capital = Token(first.word[0].upper() + first.word[1:], first.tag, first.keys)
+        return [capital, *tokens[1:]]
+
+    def _tokens(self, node: Node) -> list[Token]:
+        if node.entry is not None:
+            return self._leaf(node)
+        assert node.rule is not None
+        group: dict[str, list[Token]] | None = None
+        tokens: list[Token] = []
+        for item in self._order(node.rule, node):
+            if item.word:
+                if _holds(item, node):
+                    tokens.append(Token(item.word, item.tag, (_key(node, item.label),)))
+                continue
+            child = node.slots.get(item.slot)
+            if child is None or not _holds(item, child):
+                continue
+            if not item.part:
+                tokens.extend(self._tokens(child))
+                continue
+            if group is None:
+                parts = self._verb_groups.parts(node)
+                group = {name: [Token(*word) for word in words] for name, words in parts.items()}
+            tokens.extend(group[item.part])
+        return tokens
+
+    def _order(self, rule: Rule, node: Node) -> tuple[Item, ...]:
+        kind = node.features.get("order", "")
+        key = (rule.category, rule.name, kind)
+        order = self._orders.get(key)
+        if order is None:
+            text = rule.orders[self._side]
+            if isinstance(text, Mapping):
+                text = next(order for kinds, order in text.items() if kind in kinds.split("|"))
+            order = self._orders[key] = parse_order(self._expanded(text))
+        return order
+
+    def _expanded(self, text: str) -> str:
+        while "<" in text:
+            text = re.sub(r"<([\w-]+)>", lambda match: self._fragments[match[1]], text)
+        return text
+
+    def _leaf(self, node: Node) -> list[Token]:
+        entry = node.entry
+        assert entry is not None
+        english = self._side == "en"
+        forms = entry.english if english else entry.german
+        names = entry.category.english if english else entry.category.german
+        word = forms.get("")
+        if word is None:
+            word = forms[".".join([node.features[name] for name in names if node.features.get(name)])]
+        tags = entry.english_tags if english else entry.german_tags
+        keys: tuple[Key, ...] = ((node.number, ""),)
+        if "key" in node.features:
+            keys += ((node.scope, node.features["key"]),)
+        words = word.split()
+        return [Token(w, tags[min(i, len(tags) - 1)], keys) for i, w in enumerate(words)]
+
+    def _commas(self, tokens: list[Token]) -> list[Token]:
+        """Of two marks in a row the comma goes."""
+        following = [*tokens[1:], None]
+        return [
+            token
+            for token, then in zip(tokens, following, strict=True)
+            if not (token.word == "," and then is not None and then.tag == "PUNCT")
+        ]
+
+    def _contracted(self, tokens: list[Token]) -> list[Token]:
+        """in dem -> im, with the keys of both."""
+        result: list[Token] = []
+        for token in tokens:
+            if token.tag == "DET" and result:
+                short = self._contractions.get(result[-1].word.lower(), {}).get(token.word)
+                if short is not None and result[-1].tag == "ADP":
+                    result[-1] = Token(short, "ADP", result[-1].keys + token.keys)
+                    continue
+            result.append(token)
+        return result
+
+    def _articles(self, tokens: list[Token]) -> list[Token]:
+        """a -> an before a vowel that is heard."""
+        result = list(tokens)
+        for index, token in enumerate(tokens[:-1]):
+            then = tokens[index + 1].word.lower()
+            if token.word == "a" and self._an.get(then, then[0] in "aeiou"):
+                result[index] = Token("an", token.tag, token.keys)
+        return result
+
+
+def _holds(item: Item, node: Node) -> bool:
+    return all(allowed.holds(node.features.get(name, "no")) for name, allowed in item.conditions)
+
+
+def _key(node: Node, label: str) -> Key:
+    """A label names a slot, or with ^ something of the clause, or only itself."""
+    if label.startswith("^"):
+        return node.scope, label[1:]
+    if label in node.slots:
+        return node.slots[label].number, ""
+    return node.number, label
