@@ -25,6 +25,9 @@ __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 
 logger = logging.getLogger(__name__)
 
+# Of the encoded files; to be raised when their columns change.
+_LAYOUT = 1
+
 
 class DataModule(LightningDataModule):
     """Batches for training and validation, and the raw text of every evaluation split."""
@@ -90,8 +93,11 @@ class DataModule(LightningDataModule):
         self._encoded_path("validation")
 
     def setup(self, stage: str) -> None:
-        """Open the encoded text; makes it first in a process that `prepare_data` left out."""
-        self._training, self._validation = self._datasets()
+        """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
+        if stage == "fit":
+            _ = self._training
+        if stage in ("fit", "validate"):
+            _ = self._validation
 
     def train_dataloader(self) -> BatchLoader:
         """Return the training batches of this rank, from where the trainer stands."""
@@ -134,7 +140,7 @@ class DataModule(LightningDataModule):
         if name == "train":
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
-        decides = f"{split.fingerprint()} {tokenizer.fingerprint} {filters} 1"
+        decides = f"{split.fingerprint()} {tokenizer.fingerprint} {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
         path = self._cache / f"{name}-{key}.arrow"
         with locked(self._cache):
@@ -142,23 +148,22 @@ class DataModule(LightningDataModule):
                 encode_corpus(name, split.__iter__, tokenizer, filters, path)
         return path
 
-    def _datasets(self) -> tuple[BatchDataset, BatchDataset]:
+    @cached_property
+    def _training(self) -> BatchDataset:
         data = self._data
         corpus = EncodedCorpus(self._encoded_path("train"))
-        training: BatchDataset
         if self.tokenizer.config.sampling > 0:
-            training = SamplingDataset(
+            return SamplingDataset(
                 corpus,
                 self.tokenizer,
                 seed=data.seed,
                 batch_tokens=data.batch_tokens,
                 max_length=data.max_length,
             )
-        else:
-            training = BatchDataset(corpus, np.arange(len(corpus)))
-        return training, self._validation_pairs()
+        return BatchDataset(corpus, np.arange(len(corpus)))
 
-    def _validation_pairs(self) -> BatchDataset:
+    @cached_property
+    def _validation(self) -> BatchDataset:
         """Return the validation pairs that a loss can be computed on; says how many are not."""
         corpus = EncodedCorpus(self._encoded_path("validation"))
         source, target = corpus.lengths("source"), corpus.lengths("target")

@@ -1,0 +1,150 @@
+"""The wiring: caches, splits, and what validation keeps."""
+
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.data.corpora import data_module, write_corpus
+from transformer.data.batch import Batch
+from transformer.data.cache import locked, written_whole
+from transformer.data.datamodule import DataModule
+from transformer.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path).parent
+
+
+def batches(module: DataModule) -> list[Batch]:
+    module.prepare_data()
+    module.setup("fit")
+    return list(module.train_dataloader())
+
+
+def test_an_epoch_has_every_training_pair_once(folder: Path) -> None:
+    module = data_module(folder)
+    texts = [
+        text
+        for batch in batches(module)
+        for text in module.tokenizer.decode_target(batch.target_output.tolist())
+    ]
+    held_out = module.texts("validation")[1]
+    assert len(texts) == 72
+    whole = [line.split("\t")[1] for line in (folder / "text.tsv").read_text().splitlines()]
+    assert sorted(texts + held_out) == sorted(whole)
+
+
+def test_a_second_run_reads_only_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = batches(data_module(folder))
+    monkeypatch.setattr("transformer.data.tokenizer.learn_vocabulary", None)
+    monkeypatch.setattr("transformer.data.datamodule.encode_corpus", None)
+    second = batches(data_module(folder))
+    assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
+
+
+def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
+    def files() -> set[str]:
+        return {path.name for path in (folder / "cache").glob("train-*.arrow")}
+
+    batches(data_module(folder))
+    assert len(files()) == 1
+    batches(data_module(folder, max_length=12))
+    assert len(files()) == 2
+    with (folder / "text.tsv").open("a") as file:
+        file.write("a b\tb a\n")
+    batches(data_module(folder))
+    assert len(files()) == 3
+
+
+def test_validation_text_keeps_what_the_loss_leaves_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder / "val.tsv"
+    path.write_text("a b\tb a\n\tb\na\t\n" + "a " * 60 + "\tb\na b\tb a\n")
+    module = data_module(folder, validation=str(path))
+    module.prepare_data()
+    with caplog.at_level(logging.INFO):
+        module.setup("validate")
+    assert sum(batch.size for batch in module.val_dataloader()) == 2
+    assert "validation: 3 of 5 pairs" in caplog.text
+    assert module.texts("validation")[0] == ["a b", "", "a", "a " * 60, "a b"]
+
+
+def test_validation_is_the_same_in_every_epoch_and_is_not_sampled(folder: Path) -> None:
+    module = data_module(folder, sampling=0.3)
+    module.setup("validate")
+    loader = module.val_dataloader()
+    first, second = ([batch.source.tolist() for batch in loader] for _ in range(2))
+    assert first == second
+    best = data_module(folder)
+    best.setup("validate")
+    assert first == [batch.source.tolist() for batch in best.val_dataloader()]
+
+
+def test_splits_and_their_texts(folder: Path) -> None:
+    module = data_module(folder, test_size=4)
+    assert module.splits == ("validation", "test")
+    sources, references = module.texts("test")
+    assert [source[::-1] for source in sources] == references
+    with pytest.raises(InputError, match="no split 'dev'; it has train, validation, test"):
+        module.texts("dev")
+
+
+def test_a_given_tokenizer_is_used(folder: Path) -> None:
+    given = data_module(folder).tokenizer
+    (folder / "text.tsv").write_text("x y z\tz y x\n" * 10 + "x z\tz x\n" * 10)
+    module = data_module(folder, sampling=0.4, initial_tokenizer=given)
+    assert module.tokenizer.fingerprint == given.fingerprint
+    assert module.tokenizer.config.sampling == 0.4
+    assert sum(batch.size for batch in batches(module)) == 2
+
+
+def test_processes_share_one_preparation(folder: Path) -> None:
+    code = (
+        "from pathlib import Path; from tests.unit.data.corpora import data_module\n"
+        "import logging; logging.basicConfig(level='INFO')\n"
+        f"module = data_module(Path({str(folder)!r})); module.prepare_data()\n"
+        "print(module.tokenizer.fingerprint)"
+    )
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
+        for _ in range(2)
+    ]
+    outputs = [run.communicate() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    assert outputs[0][0] == outputs[1][0]
+    assert sum("train: 72 of 72 pairs kept" in errors for _, errors in outputs) == 1
+
+
+def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from transformer.data.cache import locked, written_whole\n"
+        "import os, time\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "with locked(folder), written_whole(folder / 'file') as part:\n"
+        "    part.write_text('half'); print(flush=True); time.sleep(60)"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    run.stdout.readline()
+    run.kill()
+    run.wait()
+    assert not (tmp_path / "file").exists()
+    start = time.monotonic()
+    with locked(tmp_path), written_whole(tmp_path / "file") as part:
+        part.write_text("whole")
+    assert (tmp_path / "file").read_text() == "whole"
+    assert time.monotonic() - start < 5
+
+
+def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"set data\.cache=FOLDER"), locked(tmp_path / "file"):
+        pass

@@ -1,0 +1,139 @@
+"""The Arrow file holds what the tokenizer gives, and the batches are made of it."""
+
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.unit.data.corpora import tokenizer_config, write_corpus
+from transformer.data import dataset
+from transformer.data.corpus import Corpus
+from transformer.data.dataset import (
+    BatchDataset,
+    EncodedCorpus,
+    SamplingDataset,
+    encode_corpus,
+)
+from transformer.data.filters import Filters
+from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+
+FILTERS = Filters(max_length=30, max_ratio=None, deduplicate=True)
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
+    return list(Corpus.of(write_corpus(tmp_path_factory.mktemp("corpus")), "x", "y"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(pairs: list[tuple[str, str]]) -> Tokenizer:
+    return Tokenizer.train(tokenizer_config(sampling=0.3), lambda: pairs)
+
+
+@pytest.fixture
+def corpus(
+    pairs: list[tuple[str, str]],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> EncodedCorpus:
+    monkeypatch.setattr(dataset, "_CHUNK", 10)  # so that the file has several record batches
+    encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train.arrow")
+    return EncodedCorpus(tmp_path / "train.arrow")
+
+
+def test_pairs_come_back_as_they_were(
+    corpus: EncodedCorpus, pairs: list[tuple[str, str]], tokenizer: Tokenizer
+) -> None:
+    order = np.random.default_rng(0).permutation(len(pairs))
+    assert len(corpus) == len(pairs) == 81
+    for side, texts, encode in (
+        ("source", [pairs[index][0] for index in order], tokenizer.encode_source),
+        ("target", [pairs[index][1] for index in order], tokenizer.encode_target),
+    ):
+        ids = encode(texts)
+        assert corpus.texts(side, order) == texts
+        assert [row.tolist() for row in corpus.ids(side, order)] == ids
+        assert corpus.lengths(side)[order].tolist() == list(map(len, ids))
+
+
+def test_a_batch_has_the_pairs_of_its_key(corpus: EncodedCorpus, tokenizer: Tokenizer) -> None:
+    chosen = BatchDataset(corpus, np.array([70, 3, 41]))
+    batch = chosen[BatchKey(0, np.array([2, 0]))]
+    texts = tokenizer.decode_target(batch.target_output.tolist())
+    assert texts == corpus.texts("target", np.array([41, 70]))
+    assert chosen.lengths()[0].tolist() == corpus.lengths("source")[[70, 3, 41]].tolist()
+
+
+def sampled(corpus: EncodedCorpus, tokenizer: Tokenizer, seed: int = 5) -> SamplingDataset:
+    return SamplingDataset(corpus, tokenizer, seed=seed, batch_tokens=128, max_length=30)
+
+
+def test_a_drawn_batch_depends_on_seed_epoch_and_pair_alone(
+    corpus: EncodedCorpus, tokenizer: Tokenizer
+) -> None:
+    drawn = sampled(corpus, tokenizer)
+    together = drawn[BatchKey(1, np.array([7, 8]))].source
+    alone = drawn[BatchKey(1, np.array([8]))].source
+    length = alone.shape[1]
+    assert torch.equal(together[1, :length], alone[0])
+    assert not torch.equal(drawn[BatchKey(2, np.array([8]))].source, alone)
+    assert not torch.equal(sampled(corpus, tokenizer, 6)[BatchKey(1, np.array([8]))].source, alone)
+
+
+def test_drawn_batches_say_the_same_and_keep_to_the_budget(
+    corpus: EncodedCorpus, tokenizer: Tokenizer, pairs: list[tuple[str, str]]
+) -> None:
+    drawn = sampled(corpus, tokenizer)
+    plan = BatchPlan(*drawn.lengths(), batch_tokens=128, seed=1)
+    longer = 0
+    for key in BatchSampler(plan):
+        batch = drawn[key]
+        assert batch.size * max(batch.source.shape[1], batch.target_output.shape[1]) <= 128
+        texts = tokenizer.decode_target(batch.source.tolist())
+        assert texts == [pairs[index][0] for index in key.pairs]
+        longer += batch.source_tokens - batch.size - corpus.lengths("source")[key.pairs].sum()
+    assert longer > 40  # pieces more than the best segmentations have
+
+
+def test_a_dataset_travels_to_a_worker(corpus: EncodedCorpus, tokenizer: Tokenizer) -> None:
+    key = BatchKey(3, np.array([1, 2, 3]))
+    for made in (sampled(corpus, tokenizer), BatchDataset(corpus, np.arange(81))):
+        copy = pickle.loads(pickle.dumps(made))
+        assert torch.equal(copy[key].source, made[key].source)
+
+
+def test_filtered_pairs_are_counted_in_the_log(
+    tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pairs = [("a b", "b a"), ("", "x"), ("a", " "), ("a b", "b a"), ("a " * 40, "b"), ("c", "c")]
+    with caplog.at_level(logging.INFO):
+        encode_corpus("train", lambda: pairs, tokenizer, FILTERS, tmp_path / "train.arrow")
+    corpus = EncodedCorpus(tmp_path / "train.arrow")
+    assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c"]
+    assert (
+        "train: 2 of 6 pairs kept; left out: 2 with an empty side, 1 longer than 30 tokens"
+        in caplog.text
+    )
+    assert "1 exact duplicates" in caplog.text
+
+
+def test_without_filters_every_line_is_kept(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    pairs = [("a", ""), ("", ""), ("a", "")]
+    encode_corpus("validation", lambda: pairs, tokenizer, None, tmp_path / "val.arrow")
+    assert len(EncodedCorpus(tmp_path / "val.arrow")) == 3
+
+
+def test_a_broken_preparation_leaves_no_file(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    def broken() -> object:
+        yield "a", "b"
+        raise InputError("broken")
+
+    with pytest.raises(InputError, match="broken"):
+        encode_corpus("train", broken, tokenizer, None, tmp_path / "train.arrow")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,118 @@
+"""From what a user configures to the text of each split."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.data.corpora import data_config, write_corpus
+from transformer.data import splits as splits_module
+from transformer.data.grammar import Grammar
+from transformer.data.splits import find_splits
+from transformer.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path).parent
+
+
+def pairs_of(folder: Path, **changes: Any) -> dict[str, list[tuple[str, str]]]:
+    found = find_splits(data_config(folder, **changes))
+    return {name: list(split) for name, split in found.items()}
+
+
+def test_held_out_pairs_leave_the_training_text_in_order(folder: Path) -> None:
+    whole = pairs_of(folder, validation=str(folder / "text.tsv"))["train"]
+    held = pairs_of(folder, validation_size=9, test_size=5)
+    assert [len(held[name]) for name in ("train", "validation", "test")] == [67, 9, 5]
+    assert sorted(pair for pairs in held.values() for pair in pairs) == sorted(whole)
+    for pairs in held.values():
+        assert pairs == [pair for pair in whole if pair in pairs]
+
+
+def test_the_seed_decides_what_is_held_out(folder: Path) -> None:
+    first, same, other = (pairs_of(folder, seed=seed)["validation"] for seed in (1, 1, 2))
+    assert first == same
+    assert first != other
+
+
+def test_given_files_are_used_whole(folder: Path) -> None:
+    (folder / "test.tsv").write_text("a\tb\n")
+    found = pairs_of(folder, validation=str(folder / "text.tsv"), test=str(folder / "test.tsv"))
+    assert (len(found["train"]), len(found["validation"]), found["test"]) == (81, 81, [("a", "b")])
+
+
+def test_only_the_missing_split_is_held_out(folder: Path) -> None:
+    (folder / "test.tsv").write_text("a\tb\n")
+    found = pairs_of(folder, test=str(folder / "test.tsv"), validation_size=4, test_size=50)
+    assert [len(found[name]) for name in ("train", "validation", "test")] == [77, 4, 1]
+
+
+def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
+    assert set(pairs_of(folder, test_size=0)) == {"train", "validation"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": "wmt"}, r"data\.corpus=wmt is unknown; set pocket, multi30k, files"),
+        ({"source": "y"}, "data.source and data.target are both 'y'"),
+        ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),
+        ({"validation_size": 0}, r"needs a validation text; .*data\.validation_size=N"),
+        ({"validation_size": 81}, r"has 81 pairs, too few to hold out data\.validation_size=81;"),
+        ({"corpus": "pocket"}, "the pocket corpus is English and German"),
+        ({"corpus": "multi30k"}, "multi30k has no language 'x'"),
+    ],
+)
+def test_what_cannot_be_is_an_input_error(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        find_splits(data_config(folder, **changes))
+
+
+def test_multi30k_from_a_folder(tmp_path: Path) -> None:
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("fr", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
+    found = pairs_of(
+        tmp_path, corpus="multi30k", source="fr", target="de", root=str(tmp_path), train=None
+    )
+    assert found == {
+        "train": [("train fr", "train de")],
+        "validation": [("val fr", "val de")],
+        "test": [("test_2016_flickr fr", "test_2016_flickr de")],
+    }
+
+
+def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    small = {"train": 20, "validation": 2, "test": 3, "test_novel": 1}
+
+    def generate(grammar: Grammar, seed: int) -> dict[str, list[Any]]:
+        made.append(seed)
+        pairs = (grammar.derive(number).pair for number in range(100))
+        return {split: [next(pairs) for _ in range(size)] for split, size in small.items()}
+
+    monkeypatch.setattr("transformer.data.grammar.generate_splits", generate)
+    grammar = tmp_path / "pocket"
+    grammar.mkdir()
+    for path in splits_module._pocket_grammar().glob("*.yaml"):
+        (grammar / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(splits_module, "_pocket_grammar", lambda: grammar)
+
+    def found(source: str, target: str) -> dict[str, list[tuple[str, str]]]:
+        return pairs_of(tmp_path, corpus="pocket", source=source, target=target, train=None)
+
+    english = found("en", "de")
+    assert {name: len(pairs) for name, pairs in english.items()} == small
+    german = found("de", "en")
+    assert german["test"] == [(target, source) for source, target in english["test"]]
+    assert len(made) == 1
+    with (grammar / "rules.yaml").open("a") as file:
+        file.write("# changed\n")
+    found("en", "de")
+    assert len(made) == 2
