@@ -1,16 +1,103 @@
 """``translate``: a Unix filter, one line in, one line out, flushed as it goes."""
 
 import json
+import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
-from transformer.data.corpus import read_lines
 from transformer.errors import InputError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Translate; returns the exit code."""
+    return exit_code_of(lambda: _translate(compose_config("translate", arguments), arguments))
+
+
+def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.cli.load import load_translator
+    from transformer.decoding.translation import Translation
+
+    if config.format not in ("text", "json"):
+        raise InputError(f"format={config.format} is unknown; choose text or json")
+    if config.attention and config.format == "text":
+        raise InputError("attention=true needs format=json")
+    translator, _ = load_translator(config, arguments)
+
+    def show(translation: Translation) -> str:
+        if config.format == "text":
+            return translation.text
+        return json.dumps(translation.to_json(), ensure_ascii=False)
+
+    with ExitStack() as stack:
+        lines, ready = _open_input(config.input, stack)
+        output = _open_output(config.output, stack)
+        for translation in translator.translate_stream(
+            lines, ready=ready, attention=config.attention
+        ):
+            output.write(show(translation).encode() + b"\n")
+            output.flush()
+
+
+def _open_input(
+    path: str | None, stack: ExitStack
+) -> tuple[Iterator[str], Callable[[], bool] | None]:
+    """The lines, and whether the next one can be had without waiting (None: always)."""
+    if path is not None:
+        from transformer.data.corpus import read_lines
+
+        return read_lines(Path(path)), None
+    # A reader of our own: Python's hides whether it still holds lines, which select cannot see.
+    reader = _LineReader(sys.stdin.fileno())
+    return iter(reader), reader.ready
+
+
+def _open_output(path: str | None, stack: ExitStack) -> BinaryIO:
+    if path is None:
+        return sys.stdout.buffer
+    try:
+        return stack.enter_context(open(path, "wb"))
+    except OSError as error:
+        raise InputError(f"output={path} cannot be written: {error.strerror}") from error
+
+
+class _LineReader:
+    """Lines of a file descriptor; they end at a line feed and nowhere else."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.pending = b""
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while chunk := os.read(self.descriptor, 1 << 16):
+            self.pending += chunk
+            while b"\n" in self.pending:
+                line, _, self.pending = self.pending.partition(b"\n")
+                yield self._decode(line)
+        if self.pending:
+            line, self.pending = self.pending, b""
+            yield self._decode(line)
+
+    def ready(self) -> bool:
+        """Whether a whole line, or the end of the input, is there already."""
+        if b"\n" in self.pending:
+            return True
+        return bool(select.select([self.descriptor], [], [], 0)[0])
+
+    def _decode(self, line: bytes) -> str:
+        self.number += 1
+        try:
+            return line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"stdin:{self.number}: byte {error.start + 1} of the line is not UTF-8; "
+                "convert the text first (iconv -t UTF-8)"
+            ) from error

@@ -1,0 +1,31 @@
+"""``average``: one checkpoint with the mean weights of a run's newest."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Average; returns the exit code."""
+    return exit_code_of(lambda: _average(compose_config("average", arguments)))
+
+
+def _average(config: DictConfig) -> None:
+    from transformer.model.checkpoint import write_payload
+    from transformer.training.averaging import average_checkpoints, recent_checkpoints
+
+    folder = Path(config.checkpoint)
+    if not folder.is_dir():
+        raise InputError(f"checkpoint={folder} is not a run directory")
+    paths = recent_checkpoints(folder, config.last)
+    output = Path(config.output or folder / "checkpoints" / "average.ckpt")
+    write_payload(average_checkpoints(paths), output)
+    for path in paths:
+        print(f"averaged {path}", file=sys.stderr)
+    print(output)
