@@ -48,18 +48,47 @@ class ImpossibleError(Exception):
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Where the value of a feature comes from.
+
+    ``value`` (literal), ``$name`` (inherited), ``@slot.name`` (sibling: none if it is
+    missing), ``?@slot.name`` (left out if it is missing); a leading ``!`` negates. A name
+    ``prefix-*`` stands for all features of the node with that prefix, without it.
+    """
+
+    name: str
+    kind: str
+    key: str
+    slot: str = ""
+    negation: str = ""
+
+    @classmethod
+    def parse(cls, name: str, text: str) -> Reference:
+        """Read one ``name=text``."""
+        if name.endswith("*"):
+            return cls(name, "prefix", name[:-1])
+        negation = "!" if text.startswith("!") and text[1:2] in ("$", "@") else ""
+        body = text[len(negation):]
+        if body.startswith("$"):
+            return cls(name, "inherited", body[1:], "", negation)
+        if body.startswith(("@", "?@")):
+            slot, _, key = body.removeprefix("?")[1:].partition(".")
+            return cls(name, "optional" if body[0] == "?" else "sibling", key, slot, negation)
+        return cls(name, "literal", body)
+
+
+@dataclass(frozen=True)
 class Slot:
     """A child of a rule: its category, the chance that it is there, and its features.
 
-    A feature value is literal (``dat``, ``food|drink``), inherited (``$case``) or taken
-    from an earlier slot (``@verb.object``).
+    An optional slot is left out where nothing fits.
     """
 
     name: str
     category: str
     chance: float
     optional: bool
-    features: tuple[tuple[str, str], ...]
+    features: tuple[Reference, ...]
 
 
 @dataclass(frozen=True)
@@ -72,7 +101,7 @@ class Rule:
     when: tuple[tuple[str, Condition], ...]
     choose: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     slots: tuple[Slot, ...]
-    set: tuple[tuple[str, str], ...]
+    set: tuple[Reference, ...]
     scope: bool
     orders: Mapping[str, Any]
 
@@ -103,7 +132,7 @@ class Rule:
             tuple(when.items()),
             tuple(choose.items()),
             tuple(_slot(str(k), str(v)) for k, v in item.get("slots", {}).items()),
-            tuple((str(k), str(v)) for k, v in item.get("set", {}).items()),
+            tuple(Reference.parse(k, v) for k, v in item.get("set", {}).items()),
             item.get("scope") == "yes",
             {side: item[side] for side in ("en", "de") if side in item},
         )
@@ -120,7 +149,7 @@ def _slot(name: str, text: str) -> Slot:
     pairs = [part.strip().partition("=") for part in (match["features"] or "").split(",") if part]
     return Slot(
         name, match["category"], float(match["chance"] or 1), bool(match["optional"]),
-        tuple((key, value) for key, _, value in pairs),
+        tuple(Reference.parse(key, value) for key, _, value in pairs),
     )
 
 
@@ -243,30 +272,22 @@ class Deriver:
         return options[-1]
 
 
-def _resolve(node: Node, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _resolve(node: Node, references: Sequence[Reference]) -> dict[str, str]:
     """Feature values in terms of the node; an inherited feature may be absent."""
     features: dict[str, str] = {}
-    for name, value in pairs:
-        if name.endswith("*"):
-            prefix = name[:-1]
-            features |= {
-                key.removeprefix(prefix): inherited
-                for key, inherited in node.features.items()
-                if key.startswith(prefix)
-            }
-            continue
-        negation, reference = ("!", value[1:]) if value.startswith("!") else ("", value)
-        if reference.startswith("$"):
-            if reference[1:] in node.features:
-                features[name] = negation + node.features[reference[1:]]
-        elif reference.startswith("?@"):
-            slot, _, key = reference[2:].partition(".")
-            if slot in node.slots and key in node.slots[slot].features:
-                features[name] = node.slots[slot].features[key]
-        elif reference.startswith("@"):
-            slot, _, key = reference[1:].partition(".")
-            child = node.slots.get(slot)
-            features[name] = negation + (child.features.get(key, NONE) if child else NONE)
+    own = node.features
+    for reference in references:
+        name, kind, key = reference.name, reference.kind, reference.key
+        if kind == "literal":
+            features[name] = key
+        elif kind == "inherited":
+            if key in own:
+                features[name] = reference.negation + own[key]
+        elif kind == "prefix":
+            features |= {k.removeprefix(key): v for k, v in own.items() if k.startswith(key)}
         else:
-            features[name] = value
+            child = node.slots.get(reference.slot)
+            value = child.features.get(key) if child is not None else None
+            if value is not None or kind == "sibling":
+                features[name] = reference.negation + (value or NONE)
     return features

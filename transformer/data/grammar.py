@@ -79,6 +79,7 @@ class Grammar:
         self._holdout = {
             tuple(item["of"]): int(item["one_in"]) for item in content["holdout"]
         }
+        self._longest = int(content["longest"])
         kinds = content["clause_orders"]
         self._linearisers = {
             side: Lineariser(
@@ -129,7 +130,9 @@ class Grammar:
                 tree = deriver.derive("sentence")
             except ImpossibleError:
                 continue
-            yield self._derivation(tree)
+            derivation = self._derivation(tree)
+            if len(derivation.pair.english.words) <= self._longest:
+                yield derivation
 
     def _held_out(self, tree: Node) -> Iterator[str]:
         """The combinations in the tree whose CRC-32 is divisible by ``one_in``."""

@@ -197,11 +197,8 @@ def _second_person(third: str) -> str:
 
 
 def _imperative(stem: str, third: str) -> str:
-    """lies, gib (e to i); fahr (no umlaut); arbeite, öffne, füttere (with -e)."""
+    """lies, gib (e to i); else with -e: kaufe, lade, öffne, füttere, sammle."""
     base = third[:-1]
-    if base == stem + "e" or stem.endswith(("er", "ig")):
-        return stem + "e"
-    if stem.endswith("el"):
-        return stem[:-2] + "le"
-    changes_to_i = base != stem and "e" in stem and "i" in base
-    return base if changes_to_i else stem
+    if base not in (stem, stem + "e") and "e" in stem and "i" in base:
+        return base
+    return stem[:-2] + "le" if stem.endswith("el") else stem + "e"

@@ -89,6 +89,7 @@ class Lexicon:
             side: {name: _auxiliary(forms) for name, forms in verbs.items()}
             for side, verbs in morphology["auxiliaries"].items()
         }
+        self._masks: dict[tuple[str, str, str], int] = {}
         self._candidates: dict[tuple[str, tuple[str, ...]], tuple[Entry, ...]] = {}
 
     def add(self, category: str, group: str, items: Mapping[str, Any]) -> None:
@@ -121,14 +122,23 @@ class Lexicon:
         key = (category, tuple(features.get(name, "") for name in select))
         found = self._candidates.get(key)
         if found is None:
-            wanted = [(name, value) for name, value in zip(select, key[1], strict=True) if value]
-            found = tuple(
-                entry
-                for entry in self.entries[category]
-                if all(entry.agrees(name, value) for name, value in wanted)
-            )
+            mask = (1 << len(self.entries[category])) - 1
+            for name, wanted in zip(select, key[1], strict=True):
+                if wanted:
+                    mask &= self._mask(category, name, wanted)
+            entries = self.entries[category]
+            found = tuple(entry for index, entry in enumerate(entries) if mask >> index & 1)
             self._candidates[key] = found
         return found
+
+    def _mask(self, category: str, name: str, wanted: str) -> int:
+        """The entries that agree on one feature, a bit each."""
+        mask = self._masks.get((category, name, wanted))
+        if mask is None:
+            agree = (entry.agrees(name, wanted) for entry in self.entries[category])
+            mask = sum(1 << index for index, agrees in enumerate(agree) if agrees)
+            self._masks[category, name, wanted] = mask
+        return mask
 
     def _entry(self, category: str, group: str, english: str, item: dict[str, Any]) -> Entry:
         kind = self.categories[category]
@@ -144,7 +154,7 @@ class Lexicon:
         elif category == "verb":
             features["frame"] = group
             if features.get("tense") in ("state", "place"):
-                features["adjuncts"] = "none"
+                features |= {"adjuncts": "none", "stative": "yes"}
             features["tense"] = self._tense_classes[features.get("tense", "action")]
             name = f"{name} ({group})"
             features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))

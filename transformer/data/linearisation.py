@@ -89,8 +89,9 @@ class Lineariser:
 
     def sentence(self, root: Node) -> list[Token]:
         """The tokens of a sentence, spelled: contractions, a or an, commas, capital."""
-        tokens = self._commas(self._tokens(root))
-        tokens = self._articles(tokens) if self._side == "en" else self._contracted(tokens)
+        tokens = self._contracted(self._commas(self._tokens(root)))
+        if self._side == "en":
+            tokens = self._articles(tokens)
         first = tokens[0]
         capital = Token(first.word[0].upper() + first.word[1:], first.tag, first.keys)
         return [capital, *tokens[1:]]
@@ -160,15 +161,15 @@ class Lineariser:
         ]
 
     def _contracted(self, tokens: list[Token]) -> list[Token]:
-        """in dem -> im, with the keys of both."""
+        """in dem -> im, can not -> cannot, with the keys of both; a relative dem stays."""
         result: list[Token] = []
         for token in tokens:
-            if token.tag == "DET" and result:
-                short = self._contractions.get(result[-1].word.lower(), {}).get(token.word)
-                if short is not None and result[-1].tag == "ADP":
-                    result[-1] = Token(short, "ADP", result[-1].keys + token.keys)
-                    continue
-            result.append(token)
+            last = result[-1] if result else token
+            short = self._contractions.get(last.word.lower(), {}).get(token.word)
+            if short is not None and token.tag in ("DET", "PART"):
+                result[-1] = Token(short, last.tag, last.keys + token.keys)
+            else:
+                result.append(token)
         return result
 
     def _articles(self, tokens: list[Token]) -> list[Token]:
