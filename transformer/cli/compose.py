@@ -66,7 +66,7 @@ def nearest_key(key: str, config: DictConfig) -> str:
 def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
     """Every key of a config, dotted."""
     keys = []
-    for name in config:
+    for name in map(str, config):
         keys.append(f"{prefix}{name}")
         value = config._get_node(name)
         if isinstance(value, DictConfig):

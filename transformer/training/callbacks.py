@@ -20,7 +20,7 @@ from transformer.data.batch import Batch
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.training.checkpoint import checkpoint_callbacks
-from transformer.training.progress import ProgressBar
+from transformer.training.progress import ProgressBar, time_to_log
 
 logger = logging.getLogger(__name__)
 
@@ -117,14 +117,19 @@ class Measure(Callback):
             self.since = None
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
     ) -> None:
         """Count the batch; log when it is time to."""
         self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
         self.target += batch.target_tokens
         self.real += batch.source_tokens + batch.target_tokens
         self.padded += batch.source.numel() + batch.target_output.numel()
-        if trainer.global_step % trainer.log_every_n_steps == 0 and self.since is not None:
+        if time_to_log(trainer) and self.since is not None:
             seconds = self.seconds + time.perf_counter() - self.since
             values = {
                 "train/loss": self.loss.item() / self.target,

@@ -48,7 +48,7 @@ class ProgressBar(Callback):
         shown = _shown(trainer)
         if self.progress is not None:
             self.progress.update(self.task, completed=trainer.global_step, shown=shown)
-        elif trainer.is_global_zero and trainer.global_step % trainer.log_every_n_steps == 0:
+        elif trainer.is_global_zero and time_to_log(trainer):
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -65,6 +65,12 @@ class ProgressBar(Callback):
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
+
+
+def time_to_log(trainer: Trainer) -> bool:
+    """Whether Lightning writes what is logged at this update."""
+    interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+    return trainer.global_step % interval == 0
 
 
 def _updates(trainer: Trainer) -> int | None:

@@ -117,7 +117,7 @@ def test(folder: Path, config: RunConfig, data: DataModule) -> dict[str, float]:
     translator = Translator.load(
         folder, search=config.decoding, batch_tokens=config.data.batch_tokens
     )
-    metrics = {}
+    metrics: dict[str, float] = {}
     for split in data.splits:
         if split == "validation":
             continue

@@ -1,0 +1,51 @@
+"""Every YAML under conf/ is composed, and becomes typed values."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from transformer.cli.compose import compose_config, config_folder
+from transformer.model.config import ModelConfig
+from transformer.training.config import run_config
+
+ROOT = config_folder()
+CHOICES = sorted(
+    (file.parent.name, file.stem)
+    for file in ROOT.glob("*/*.yaml")
+    if (file.parent.name, file.stem) != ("data", "base")
+)
+
+
+@pytest.mark.parametrize(("group", "name"), CHOICES)
+def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
+    config = compose_config("train", [f"{group}={name}"])
+    run = run_config(OmegaConf.to_container(config))
+    ModelConfig(source_vocab_size=9, target_vocab_size=9, pad=0, **run.model)
+    assert run.trainer["precision"] == "32-true"
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "translate", "average"])
+def test_every_verb_has_a_config(verb: str) -> None:
+    assert compose_config(verb, ["checkpoint=x"]).checkpoint == "x"
+
+
+def test_an_experiment_introduces_no_key() -> None:
+    def keys(node: object, prefix: str = "") -> set[str]:
+        if not isinstance(node, dict):
+            return set()
+        names = {f"{prefix}{name}" for name in node}
+        return names.union(*(keys(value, f"{prefix}{name}.") for name, value in node.items()))
+
+    known = keys(OmegaConf.to_container(compose_config("train", [])))
+    for file in Path(ROOT, "experiment").glob("*.yaml"):
+        config = compose_config("train", [f"experiment={file.stem}"])
+        assert keys(OmegaConf.to_container(config)) - {"schedule.total", "schedule.floor"} <= known
+
+
+def test_a_preset_holds_only_what_differs() -> None:
+    tiny = OmegaConf.load(ROOT / "model" / "tiny.yaml")
+    for preset in ("small", "base", "big"):
+        changed = OmegaConf.load(ROOT / "model" / f"{preset}.yaml")
+        assert "defaults" in changed
+        assert set(changed) - {"defaults"} < set(tiny)
