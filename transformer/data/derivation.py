@@ -9,13 +9,22 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from transformer.data.lexicon import NONE, Entry, Lexicon
 
-T = TypeVar("T")
+
+class Weighted(Protocol):
+    """What can be drawn: the likelier, the greater its weight."""
+
+    @property
+    def weight(self) -> float:
+        """A positive number."""
+
+
+W = TypeVar("W", bound=Weighted)
 
 _SLOT = re.compile(r"^(?P<category>[\w-]+)(?P<optional>\?)?(?P<chance>[\d.]+)?(\[(?P<features>[^]]*)\])?$")
 _NARROWED = ("number", "tense", "gender", "kind")
@@ -92,6 +101,14 @@ class Slot:
 
 
 @dataclass(frozen=True)
+class Option:
+    """A value that a rule may choose for a feature."""
+
+    value: str
+    weight: float
+
+
+@dataclass(frozen=True)
 class Rule:
     """One way to expand a category; a rule without orders hands its slots to its parent."""
 
@@ -99,7 +116,7 @@ class Rule:
     name: str
     weight: float
     when: tuple[tuple[str, Condition], ...]
-    choose: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+    choose: tuple[tuple[str, tuple[Option, ...]], ...]
     slots: tuple[Slot, ...]
     set: tuple[Reference, ...]
     scope: bool
@@ -122,7 +139,7 @@ class Rule:
             raise ValueError(f"rule of {category}: unknown key {sorted(unknown)[0]!r}")
         when = {key: Condition.parse(str(value)) for key, value in item.get("when", {}).items()}
         choose = {
-            key: tuple((str(value), float(weight)) for value, weight in options.items())
+            key: tuple(Option(str(value), float(weight)) for value, weight in options.items())
             for key, options in item.get("choose", {}).items()
         }
         return cls(
@@ -186,6 +203,11 @@ class Deriver:
         self._random = random.Random(seed).random
         self._used: Counter[str] = Counter()
         self._number = 0
+        self._asked = {
+            category: sorted({name for rule in alternatives for name, _ in rule.when})
+            for category, alternatives in rules.items()
+        }
+        self._applying: dict[tuple[str | None, ...], tuple[Rule, ...]] = {}
 
     def derive(self, category: str, features: Mapping[str, str] | None = None) -> Node:
         """A tree of ``category`` with the features asked for.
@@ -198,14 +220,22 @@ class Deriver:
     def _expand(self, category: str, features: dict[str, str], scope: int) -> Node:
         if category in self._lexicon.categories:
             return self._leaf(category, features, scope)
-        rules = [rule for rule in self._rules[category] if rule.applies(features)]
+        rules = list(self._applicable(category, features))
         while rules:
-            rule = self._draw(rules, lambda rule: rule.weight)
+            rule = self._draw(rules)
             try:
                 return self._apply(rule, dict(features), scope)
             except ImpossibleError:
                 rules.remove(rule)
         raise ImpossibleError(category)
+
+    def _applicable(self, category: str, features: Mapping[str, str]) -> tuple[Rule, ...]:
+        key = (category, *(features.get(name) for name in self._asked[category]))
+        rules = self._applying.get(key)
+        if rules is None:
+            rules = tuple(rule for rule in self._rules[category] if rule.applies(features))
+            self._applying[key] = rules
+        return rules
 
     def _apply(self, rule: Rule, features: dict[str, str], scope: int) -> Node:
         self._number += 1
@@ -214,10 +244,10 @@ class Deriver:
             node.scope = node.number
         for name, options in rule.choose:
             asked = Condition.parse(features.get(name, "!"))
-            open_options = [option for option in options if asked.holds(option[0])]
+            open_options = [option for option in options if asked.holds(option.value)]
             if not open_options:
                 raise ImpossibleError(name)
-            features[name] = self._draw(open_options, lambda option: option[1])[0]
+            features[name] = self._draw(open_options).value
         for slot in rule.slots:
             if slot.chance < 1 and self._random() >= slot.chance:
                 continue
@@ -245,8 +275,7 @@ class Deriver:
         candidates = self._lexicon.candidates(category, features)
         if not candidates:
             raise ImpossibleError(category)
-        first = self._draw(candidates, lambda entry: entry.weight)
-        second = self._draw(candidates, lambda entry: entry.weight)
+        first, second = self._draw(candidates), self._draw(candidates)
         if first.weight == second.weight and self._used[second.lemma] < self._used[first.lemma]:
             first = second
         self._used[first.lemma] += 1
@@ -262,11 +291,10 @@ class Deriver:
             node.features["agreement"] = "pl" if number == "pl" else gender
         return node
 
-    def _draw(self, options: Sequence[T], weight: Callable[[T], float]) -> T:
-        weights = [weight(option) for option in options]
-        rest = self._random() * sum(weights)
-        for option, share in zip(options, weights, strict=True):
-            rest -= share
+    def _draw(self, options: Sequence[W]) -> W:
+        rest = self._random() * sum([option.weight for option in options])
+        for option in options:
+            rest -= option.weight
             if rest < 0:
                 return option
         return options[-1]

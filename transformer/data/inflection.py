@@ -177,7 +177,7 @@ def german_verb(notation: str) -> Forms:
     third = parts[1].partition(" ")[0]
     auxiliary, _, participle = parts[2].partition(" ")
     second = parts[3].split(" ")[1] if len(parts) > 3 else _second_person(third)
-    first = stem[:-2] + "le" if stem.endswith("el") else stem + "e"
+    first = _with_e(plain)
     present = {"1sg": first, "2sg": second, "3sg": third, "1pl": plain, "3pl": plain}
     forms = {f"present.{person}": form for person, form in present.items()}
     joint = f"{particle}zu{plain}" if particle else f"zu {plain}"
@@ -187,7 +187,7 @@ def german_verb(notation: str) -> Forms:
         "participle": participle,
         "particle": particle,
         "auxiliary": "haben" if auxiliary == "hat" else "sein",
-        "imperative": _imperative(stem, third),
+        "imperative": _imperative(plain, third),
     }
 
 
@@ -196,9 +196,15 @@ def _second_person(third: str) -> str:
     return base + ("t" if base.endswith(_GERMAN_SIBILANTS) else "st")
 
 
-def _imperative(stem: str, third: str) -> str:
-    """lies, gib (e to i); else with -e: kaufe, lade, öffne, füttere, sammle."""
-    base = third[:-1]
-    if base not in (stem, stem + "e") and "e" in stem and "i" in base:
-        return base
-    return stem[:-2] + "le" if stem.endswith("el") else stem + "e"
+def _with_e(infinitive: str) -> str:
+    """kaufe, öffne, füttere, sammle."""
+    if infinitive.endswith("eln"):
+        return infinitive[:-3] + "le"
+    return infinitive.removesuffix("n").removesuffix("e") + "e"
+
+
+def _imperative(infinitive: str, third: str) -> str:
+    """lies, gib (e to i); else with -e."""
+    stem, base = infinitive.removesuffix("n").removesuffix("e"), third[:-1]
+    changes = base not in (stem, stem + "e") and "e" in stem and "i" in base
+    return base if changes else _with_e(infinitive)

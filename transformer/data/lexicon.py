@@ -152,9 +152,9 @@ class Lexicon:
             features.setdefault("count", "yes" if "pl.nom" in german_forms else "mass")
             features.setdefault("number", _numbers(german_forms))
         elif category == "verb":
-            features["frame"] = group
+            features |= {"frame": group, "lemma": name}
             if features.get("tense") in ("state", "place"):
-                features |= {"adjuncts": "none", "stative": "yes"}
+                features |= {"adjuncts": "bare", "stative": "yes"}
             features["tense"] = self._tense_classes[features.get("tense", "action")]
             name = f"{name} ({group})"
             features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))

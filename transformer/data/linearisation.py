@@ -113,6 +113,10 @@ class Lineariser:
             if not item.part:
                 tokens.extend(self._tokens(child))
                 continue
+            if child.entry is None:
+                if item.part in child.slots:
+                    tokens.extend(self._tokens(child.slots[item.part]))
+                continue
             if group is None:
                 parts = self._verb_groups.parts(node)
                 group = {name: [Token(*word) for word in words] for name, words in parts.items()}
