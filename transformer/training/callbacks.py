@@ -142,13 +142,14 @@ class Measure(Callback):
 
 
 class GracefulStop(Callback):
-    """Lets Ctrl-C finish the batch, so that the checkpoint is of a whole update.
+    """Lets Ctrl-C finish the update, so that the checkpoint is of a whole update.
 
     A second Ctrl-C stops at once.
     """
 
     def __init__(self) -> None:
         self.interrupted = False
+        self.update = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listen."""
@@ -156,10 +157,25 @@ class GracefulStop(Callback):
         def stop(signum: int, frame: FrameType | None) -> None:
             if self.interrupted:
                 raise KeyboardInterrupt
-            self.interrupted = trainer.should_stop = True
-            logger.warning("stopping after this batch; press Ctrl-C again to stop at once")
+            self.interrupted = True
+            logger.warning("stopping after this update; press Ctrl-C again to stop at once")
 
+        self.update = trainer.global_step
         self.previous = signal.signal(signal.SIGINT, stop)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Batch,
+        batch_idx: int,
+    ) -> None:
+        """Ask for the stop once an update is whole, all its micro-batches included."""
+        updated = trainer.global_step > self.update
+        self.update = trainer.global_step
+        if self.interrupted and updated:
+            trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand the signal back."""

@@ -57,7 +57,8 @@ def cross_entropy(
         The smoothed loss, and the plain negative log-likelihood (no gradient), both as sums over
         the tokens, in nats.
     """
-    logits = F.linear(hidden, weight).float()
+    logits = F.linear(hidden, weight)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     nll = F.cross_entropy(logits.detach(), target, reduction="sum")
     loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
     return loss, nll

@@ -1,0 +1,47 @@
+"""Analytic gradients against differences, in float64."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from tests.helpers.models import tiny_transformer
+from transformer.model.attention import attend, attend_fused
+from transformer.model.masks import causal_mask
+from transformer.training.loss import cross_entropy, fused_cross_entropy
+
+
+def rand(*shape: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, dtype=torch.float64, generator=generator, requires_grad=True)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention(masked: bool) -> None:
+    inputs = (rand(2, 2, 3, 2), rand(2, 2, 4, 2), rand(2, 2, 4, 2))
+    mask = causal_mask(3, 4) if masked else None
+    assert gradcheck(lambda q, k, v: attend(q, k, v, mask)[0], inputs)
+    assert gradcheck(lambda q, k, v: attend_fused(q, k, v, mask), inputs)
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+def test_layers(norm_order: str) -> None:
+    model = tiny_transformer(
+        norm_order=norm_order, d_model=4, num_heads=2, ffn_dim=4, activation="gelu"
+    ).double()
+    hidden, memory = rand(2, 3, 4), rand(2, 3, 4)
+    mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
+    encoder_layer, decoder_layer = model.encoder.layers[0], model.decoder.layers[0]
+    assert gradcheck(lambda x: encoder_layer(x, mask), (hidden,))
+
+    def decode(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        return decoder_layer(x, decoder_layer.start(m), causal_mask(3, 3), mask)
+
+    assert gradcheck(decode, (hidden, memory))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_loss(smoothing: float) -> None:
+    inputs = (rand(5, 3), rand(7, 3))
+    target = torch.tensor([0, 6, 3, 3, 1])
+    assert gradcheck(lambda h, w: cross_entropy(h, w, target, smoothing)[0], inputs)
+    assert gradcheck(lambda h, w: fused_cross_entropy(h, w, target, smoothing, 2)[0], inputs)

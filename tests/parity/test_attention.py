@@ -1,0 +1,105 @@
+"""The formula, the fused kernel and the cache are three ways to the same numbers."""
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.model.attention import attend, attend_fused
+from transformer.model.masks import causal_mask
+
+SHAPES = [(2, 4, 5, 7, 8), (1, 1, 1, 1, 4), (3, 1, 7, 3, 2), (2, 2, 1, 9, 16)]
+
+
+def masks(batch: int, query: int, key: int) -> dict[str, torch.Tensor | None]:
+    generator = torch.Generator().manual_seed(1)
+    padding = torch.rand(batch, 1, 1, key, generator=generator) < 0.7
+    padding[..., 0] = True
+    blind = padding.expand(batch, 1, query, key).clone()
+    blind[0, :, 0] = False
+    return {"none": None, "padding": padding, "causal": causal_mask(query, key), "blind": blind}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", ["none", "padding", "causal", "blind"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_plain_equals_fused_in_value_and_gradient(
+    shape: tuple[int, ...], kind: str, dtype: torch.dtype
+) -> None:
+    batch, head, query, key, width = shape
+    generator = torch.Generator().manual_seed(2)
+    sizes = [(batch, head, query, width), (batch, head, key, width), (batch, head, key, width)]
+    inputs = [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in sizes]
+    mask = masks(batch, query, key)[kind]
+    plain, _ = attend(*inputs, mask)
+    fused = attend_fused(*inputs, mask)
+    assert_close(fused, plain)
+    upstream = torch.randn(plain.shape, generator=generator).to(dtype)
+    for mine, other in zip(
+        torch.autograd.grad(plain, inputs, upstream),
+        torch.autograd.grad(fused, inputs, upstream),
+        strict=True,
+    ):
+        assert torch.isfinite(mine).all()
+        assert_close(other, mine)
+
+
+@pytest.mark.parametrize("attention", [attend, attend_fused])
+def test_a_query_that_may_attend_to_nothing_yields_zeros(attention: object) -> None:
+    query = torch.randn(1, 2, 3, 4, requires_grad=True)
+    mask = torch.ones(1, 1, 3, 3, dtype=torch.bool)
+    mask[:, :, 1] = False
+    result = attention(query, query, query, mask)  # type: ignore[operator]
+    attended = result[0] if isinstance(result, tuple) else result
+    assert (attended[:, :, 1] == 0).all()
+    assert (attended[:, :, 0] != 0).any()
+    attended.sum().backward()
+    assert torch.isfinite(query.grad).all()
+
+
+def test_weights_are_a_distribution_over_what_may_be_attended_to() -> None:
+    query, key = torch.randn(2, 1, 3, 4), torch.randn(2, 1, 5, 4)
+    mask = torch.rand(2, 1, 3, 5) < 0.5
+    mask[..., 0] = True
+    _, weights = attend(query, key, key, mask)
+    assert_close(weights.sum(-1), torch.ones(2, 1, 3))
+    assert (weights[~mask] == 0).all()
+
+
+def test_the_scale_is_that_of_one_head() -> None:
+    # A key along the query has the score d_k / sqrt(d_k) = 2 for d_k = 4, the other one 0.
+    query = torch.ones(1, 1, 1, 4)
+    key = torch.stack([torch.ones(4), torch.zeros(4)])[None, None]
+    _, weights = attend(query, key, key)
+    assert_close(weights[0, 0, 0], torch.tensor([2.0, 0.0]).softmax(0))
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("beam", [1, 3])
+def test_decoding_with_a_cache_equals_decoding_all_at_once(
+    norm_order: str, positions: str, beam: int
+) -> None:
+    model = tiny_transformer(norm_order=norm_order, positions=positions)
+    source = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]])
+    target = torch.randint(4, 24, (2 * beam, 6), generator=torch.Generator().manual_seed(1))
+    full = model(source.repeat_interleave(beam, 0), target)
+    cache = model.start(model.encode(source))
+    steps = [model.decode(target[:, i : i + 1], cache) for i in range(6)]
+    assert_close(torch.cat(steps, dim=1), full)
+
+
+def test_the_cache_follows_reorder_and_keep() -> None:
+    model = tiny_transformer()
+    source = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0], [9, 10, 3, 0]])
+    target = torch.randint(4, 24, (6, 4), generator=torch.Generator().manual_seed(1))
+    cache = model.start(model.encode(source))
+    model.decode(target[:, :3], cache)
+    # Both beams of the first sentence go on from its second one; then that sentence leaves.
+    cache.reorder(torch.tensor([1, 1, 2, 3, 5, 4]))
+    cache.keep(torch.tensor([1, 2]), beam=2)
+    last = target[:4, 3:]
+    actual = model.decode(last, cache)
+    histories = target[torch.tensor([2, 3, 5, 4]), :3]
+    full = model(source[1:].repeat_interleave(2, 0), torch.cat((histories, last), dim=1))
+    assert_close(actual, full[:, -1:])
