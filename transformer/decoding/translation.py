@@ -3,7 +3,8 @@
 It does not know how they were found.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -35,15 +36,30 @@ class Translation:
         score: See ``Candidate``; 0 for a blank text.
         tokens: See ``Candidate``.
         nbest: The best first; as many as asked for, or as there are.
-        attention: On request, how much each target piece looked at each source piece; what a row
-            lacks to one fell on the end of the source.
+        source_tokens: The pieces of the text that was translated.
+        attention: On request, how much each of ``tokens`` looked at each of ``source_tokens``;
+            what a row lacks to one fell on the end of the source.
     """
 
     text: str
     score: float
     tokens: tuple[str, ...]
     nbest: tuple[Candidate, ...]
+    source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, one object a text; ``attention`` only where it was asked for."""
+        values: dict[str, Any] = {
+            "text": self.text,
+            "score": self.score,
+            "tokens": self.tokens,
+            "source_tokens": self.source_tokens,
+            "nbest": [asdict(candidate) for candidate in self.nbest],
+        }
+        if self.attention is not None:
+            values["attention"] = self.attention.tolist()
+        return values
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))

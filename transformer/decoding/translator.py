@@ -24,6 +24,7 @@ from transformer.decoding.search import Hypothesis, Search, SearchConfig
 from transformer.decoding.segments import segment_lengths
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK, Candidate, Translation
+from transformer.decoding.windows import windows_of
 from transformer.errors import InputError
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
@@ -31,9 +32,6 @@ from transformer.model.transformer import Transformer
 log = logging.getLogger(__name__)
 
 SEARCHES: dict[str, Search] = {"beam": beam_search, "greedy": greedy_search}
-
-FIRST_WINDOW, LAST_WINDOW = 8, 4096
-"""Lines that a stream reads before it translates them: few first, then ever more."""
 
 
 @dataclass(frozen=True)
@@ -116,28 +114,27 @@ class Translator:
                 for text, pieces in zip(texts, encoded, strict=True)
             ]
             found = iter(self._search([s for segments in segmented for s in segments], attention))
-            return [self._join([next(found) for _ in segments]) for segments in segmented]
+            return [self._join(segments, [next(found) for _ in segments]) for segments in segmented]
 
     def translate_stream(
-        self, lines: Iterable[str], *, ready: Callable[[], bool] | None = None
+        self,
+        lines: Iterable[str],
+        *,
+        ready: Callable[[], bool] | None = None,
+        attention: bool = False,
     ) -> Iterator[Translation]:
         """Translate lines as they come, holding no more than a window of them.
 
         Args:
-            lines: One text each, with or without its line end.
+            lines: One text each, with or without its line end. Where they end in an error, the
+                lines before it are translated first.
             ready: Whether the next line can be had without waiting. Where it cannot, those at
                 hand are translated first, so that someone who waits for the answer to a line
                 before sending the next one gets it. Without it, lines are taken to be at hand.
+            attention: See ``translate``.
         """
-        window: list[str] = []
-        size = FIRST_WINDOW
-        for line in lines:
-            window.append(line.removesuffix("\n").removesuffix("\r"))
-            if len(window) == size or (ready is not None and not ready()):
-                yield from self.translate(window)
-                window = []
-                size = min(2 * size, LAST_WINDOW)
-        yield from self.translate(window)
+        for window in windows_of(lines, ready):
+            yield from self.translate(window, attention=attention)
 
     def _segments(self, pieces: list[int]) -> list[list[int]]:
         # The end of the sentence takes one position.
@@ -197,15 +194,21 @@ class Translator:
             for row, (result, tokens, segment) in enumerate(zip(found, best, segments, strict=True))
         ]
 
-    def _join(self, segments: list[Found]) -> Translation:
+    def _join(self, segments: list[list[int]], found: list[Found]) -> Translation:
         """Make one translation of those of its segments: mostly one, none of a blank text."""
         if not segments:
             return BLANK
-        ranks = zip(*(segment.hypotheses for segment in segments), strict=False)
+        ranks = zip(*(result.hypotheses for result in found), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
-        maps = [segment.attention for segment in segments if segment.attention is not None]
-        attention = torch.block_diag(*maps) if maps else None
-        return Translation(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, attention)
+        maps = [result.attention for result in found if result.attention is not None]
+        return Translation(
+            text=nbest[0].text,
+            score=nbest[0].score,
+            tokens=nbest[0].tokens,
+            nbest=nbest,
+            source_tokens=tuple(p for s in segments for p in self.tokenizer.source_pieces(s)),
+            attention=torch.block_diag(*maps) if maps else None,
+        )
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
         texts = self.tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])

@@ -1,5 +1,6 @@
 """Raw text in, raw text out: order, blanks, length, modes, streams, n-best and attention."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -188,6 +189,32 @@ def test_a_stream_answers_before_it_waits() -> None:
         next(stream)
         assert len(sent) == count
     assert list(stream) == []
+
+
+def test_lines_before_an_error_are_translated() -> None:
+    def lines() -> Iterator[str]:
+        yield "a dog"
+        yield "two cats"
+        raise InputError("stdin:3: not UTF-8")
+
+    translator = tiny_translator(beam_size=1)
+    stream = translator.translate_stream(lines(), attention=True)
+    assert [next(stream), next(stream)] == translator.translate(["a dog", "two cats"])
+    with pytest.raises(InputError, match="stdin:3"):
+        next(stream)
+
+
+def test_json_holds_plain_values_and_attention_where_asked_for() -> None:
+    translator = tiny_translator(beam_size=2, nbest=2)
+    [plain] = translator.translate(["a dog runs ."])
+    [mapped] = translator.translate(["a dog runs ."], attention=True)
+    values = json.loads(json.dumps(mapped.to_json()))
+    weights = values.pop("attention")
+    assert values == json.loads(json.dumps(plain.to_json()))
+    assert [len(row) for row in weights] == [len(values["source_tokens"])] * len(values["tokens"])
+    assert values["text"] == values["nbest"][0]["text"] == plain.text
+    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == "a dog runs ."
+    assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
 
 
 def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:

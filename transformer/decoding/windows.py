@@ -1,0 +1,29 @@
+"""Cut a stream of lines into windows that are translated together.
+
+It does not know what happens to them. Small windows answer soon, large ones make full batches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+FIRST_WINDOW, LAST_WINDOW = 8, 4096
+"""Most lines of the first window and of any; each may be twice as large as the one before."""
+
+
+def windows_of(lines: Iterable[str], ready: Callable[[], bool] | None) -> Iterator[list[str]]:
+    """Read windows, until ``ready`` denies that the next line is at hand or the window is full.
+
+    Where reading fails, the lines before come first, then the error. The last window may be empty.
+    """
+    window: list[str] = []
+    size = FIRST_WINDOW
+    try:
+        for line in lines:
+            window.append(line.removesuffix("\n").removesuffix("\r"))
+            if len(window) == size or (ready is not None and not ready()):
+                yield window
+                window = []
+                size = min(2 * size, LAST_WINDOW)
+    except Exception:
+        yield window
+        raise
+    yield window
