@@ -34,6 +34,20 @@ class TableStep:
         assert len(sentences) > 0
 
 
+class ScheduleStep(TableStep):
+    """Log-probabilities by the number of pieces; the last ones stay. Only 3 (the end) and 4."""
+
+    def __init__(self, schedule: list[tuple[float, float]], beam: int) -> None:
+        super().__init__([-math.inf] * 5, 1, beam)
+        self.schedule = schedule
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        values = super().__call__(tokens)
+        end, piece = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
+        values[..., EOS], values[..., 4] = end, piece
+        return values
+
+
 def next_tokens(seed: int, tokens: list[int]) -> list[float]:
     """Log-probabilities after these tokens, computed from the beginning."""
     step = RecurrentStep([seed], 1)
@@ -137,6 +151,23 @@ def test_the_penalty_decides_between_short_and_long() -> None:
         return len(hypothesis.tokens)
 
     assert (best(0.0), best(3.0)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "limit", "schedule", "length"),
+    [
+        # The penalty still grows: the longest wins, though it looks lost after one piece.
+        (3.0, 4, [(-0.5, -0.9), (-0.01, -0.01)], 4),
+        # The penalty still falls: the next to end wins, though the longest would have lost.
+        (-1.0, 40, [(-0.5, -0.1), (-0.01, -0.2)], 1),
+    ],
+)
+def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
+    alpha: float, limit: int, schedule: list[tuple[float, float]], length: int
+) -> None:
+    config = search_config(beam_size=6, length_penalty=alpha)
+    [[best]] = beam_search(ScheduleStep(schedule, 6), torch.tensor([limit]), config)
+    assert best.tokens == (4,) * length
 
 
 def test_fewer_hypotheses_than_asked_for_where_there_are_no_more() -> None:

@@ -12,10 +12,12 @@ import torch
 
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.attention import cross_attention, word_attention
+from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.transformer import Transformer
 
 from .steps import search_config
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
@@ -32,6 +34,24 @@ def test_order_and_batches_do_not_matter(batch_tokens: int, beam_size: int) -> N
     assert [t.text for t in together] == [t.text for t in alone]
     assert [t.score for t in together] == pytest.approx([t.score for t in alone], abs=1e-4)
     assert len({t.text for t in together}) > 4
+
+
+def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    class RecordingStep(ModelStep):
+        def __init__(self, model: Transformer, source: torch.Tensor, beam: int) -> None:
+            sizes.append((len(source), source.numel() * beam))
+            super().__init__(model, source, beam)
+
+    monkeypatch.setattr("transformer.decoding.translator.ModelStep", RecordingStep)
+    tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
+    assert sum(rows for rows, _ in sizes) == 36  # the blank ones are not there
+    assert all(tokens <= 100 for _, tokens in sizes)
+    assert sum(tokens for _, tokens in sizes) > 70 * len(sizes)
+    sizes.clear()
+    tiny_translator(3, beam_size=2, max_length_offset=1).translate(TEXTS)
+    assert [rows for rows, _ in sizes] == [1] * 6
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n", "\u2581"])
