@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 
-from transformer.data.derivation import Deriver, ImpossibleError, Node, Rule
+from transformer.data.derivation import Deriver, ImpossibleError, Node
+from transformer.data.grammar_rule import SIDES, Rule, check_rules
 from transformer.data.lexicon import Lexicon
-from transformer.data.linearisation import SIDES, Lineariser, Token
+from transformer.data.linearisation import Lineariser, Token
 from transformer.data.verb_group import VerbGroups
 from transformer.errors import InputError
 
@@ -73,23 +74,24 @@ class Grammar:
     def __init__(self, lexicon: Lexicon, content: Mapping[str, Any]) -> None:
         self.lexicon = lexicon
         self._rules = {
-            category: tuple(Rule.parse(category, item) for item in items)
+            category: tuple(Rule.parse(category, item, content["fragments"]) for item in items)
             for category, items in content["rules"].items()
         }
-        self._holdout = {
-            tuple(item["of"]): int(item["one_in"]) for item in content["holdout"]
-        }
+        check_rules(self._rules, lexicon.categories)
+        self._holdout = {tuple(item["of"]): int(item["one_in"]) for item in content["holdout"]}
         self._longest = int(content["longest"])
         kinds = content["clause_orders"]
         self._linearisers = {
             side: Lineariser(
                 side,
-                lexicon,
                 VerbGroups(
-                    side, content["tenses"], kinds["inverted"], kinds["verb_last"],
+                    side,
+                    content["tenses"],
+                    kinds["inverted"],
+                    kinds["verb_last"],
                     lexicon.auxiliaries[side],
                 ),
-                content["spelling"] | {"fragments": content["fragments"]},
+                content["spelling"],
             )
             for side in SIDES
         }
@@ -221,7 +223,8 @@ def derive_splits(
         words.update(derivation.pair.english.words)
         words.update(derivation.pair.german.words)
     trained = [
-        item for item in novel
+        item
+        for item in novel
         if all(word in words for word in item.pair.english.words + item.pair.german.words)
     ]
     splits["test_novel"] = trained[: sizes["test_novel"]]

@@ -133,9 +133,7 @@ def german_determiner(stem: str, endings: Mapping[str, Sequence[str]]) -> Forms:
     }
 
 
-def german_adjective(
-    notation: str, endings: Mapping[str, Mapping[str, Sequence[str]]]
-) -> Forms:
+def german_adjective(notation: str, endings: Mapping[str, Mapping[str, Sequence[str]]]) -> Forms:
     """``"alt, älter, ältest"``, with a fourth part for another stem (hoch, hoh-).
 
     The forms are ``positive.predicate`` and, for each declension in ``endings``,
@@ -173,7 +171,6 @@ def german_verb(notation: str) -> Forms:
     if len(parts) < 3 or parts[2].partition(" ")[0] not in ("hat", "ist"):
         raise ValueError(f"{notation!r} is not infinitive, third person, perfect")
     particle, _, plain = parts[0].rpartition("|")
-    stem = plain.removesuffix("n").removesuffix("e")
     third = parts[1].partition(" ")[0]
     auxiliary, _, participle = parts[2].partition(" ")
     second = parts[3].split(" ")[1] if len(parts) > 3 else _second_person(third)

@@ -6,56 +6,12 @@ It knows the notation of the lexicon files, not the rules that use the entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from transformer.data import inflection
 from transformer.data.inflection import Forms
-
-NONE = "none"
-"""A feature value that no entry has."""
-
-
-@dataclass(frozen=True)
-class Category:
-    """How the leaves of a lexical category are chosen and inflected.
-
-    ``select`` names the features that choose an entry, ``english`` and ``german`` those that
-    make up the key of a form; ``tag`` is the Universal POS tag.
-    """
-
-    name: str
-    tag: str
-    select: tuple[str, ...]
-    english: tuple[str, ...]
-    german: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A pair of translations: ``features`` values are alternatives joined by ``|``."""
-
-    category: Category
-    name: str
-    english: Forms
-    german: Forms
-    features: Mapping[str, str]
-    values: Mapping[str, frozenset[str]] = field(repr=False)
-    weight: float
-    english_tags: tuple[str, ...]
-    german_tags: tuple[str, ...]
-
-    def agrees(self, name: str, wanted: str) -> bool:
-        """Whether the feature has one of the wanted alternatives, or none of them after ``!``."""
-        values = self.values.get(name, frozenset())
-        if wanted.startswith("!"):
-            return values.isdisjoint(wanted[1:].split("|"))
-        return not values.isdisjoint(wanted.split("|"))
-
-    @property
-    def lemma(self) -> str:
-        """Category and name, unique in the lexicon."""
-        return f"{self.category.name}:{self.name}"
+from transformer.data.lexical_entry import NONE, Candidates, Category, Entry
 
 
 class Lexicon:
@@ -90,7 +46,7 @@ class Lexicon:
             for side, verbs in morphology["auxiliaries"].items()
         }
         self._masks: dict[tuple[str, str, str], int] = {}
-        self._candidates: dict[tuple[str, tuple[str, ...]], tuple[Entry, ...]] = {}
+        self._candidates: dict[tuple[str, tuple[str, ...]], Candidates] = {}
 
     def add(self, category: str, group: str, items: Mapping[str, Any]) -> None:
         """Add a group of entries: a class of nouns, a frame of verbs.
@@ -116,7 +72,7 @@ class Lexicon:
             names.add(entry.name)
             self.entries[category].append(entry)
 
-    def candidates(self, category: str, features: Mapping[str, str]) -> tuple[Entry, ...]:
+    def candidates(self, category: str, features: Mapping[str, str]) -> Candidates:
         """The entries that agree with every selecting feature that is given."""
         select = self.categories[category].select
         key = (category, tuple(features.get(name, "") for name in select))
@@ -127,7 +83,8 @@ class Lexicon:
                 if wanted:
                     mask &= self._mask(category, name, wanted)
             entries = self.entries[category]
-            found = tuple(entry for index, entry in enumerate(entries) if mask >> index & 1)
+            chosen = tuple(entry for index, entry in enumerate(entries) if mask >> index & 1)
+            found = Candidates(chosen, tuple(accumulate(entry.weight for entry in chosen)))
             self._candidates[key] = found
         return found
 
@@ -155,7 +112,10 @@ class Lexicon:
             features |= {"frame": group, "lemma": name}
             if features.get("tense") in ("state", "place"):
                 features |= {"adjuncts": "bare", "stative": "yes"}
-            features["tense"] = self._tense_classes[features.get("tense", "action")]
+            tenses = self._tense_classes[features.get("tense", "action")].split("|")
+            if english_forms["past.1sg"] == english_forms["base"]:
+                tenses.remove("past")  # "they put" would be present and past
+            features["tense"] = "|".join(tenses)
             name = f"{name} ({group})"
             features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))
         if category == "adjective" and ("comparable" in features or "mood" in features):
@@ -166,7 +126,12 @@ class Lexicon:
         values = {key: frozenset(value.split("|")) for key, value in features.items()}
         tags = str(item.get("tag", kind.tag))
         return Entry(
-            kind, name, english_forms, german_forms, features, values,
+            kind,
+            name,
+            english_forms,
+            german_forms,
+            features,
+            values,
             float(item.get("weight", 1)),
             tuple(str(item.get("en_tag", tags)).split()),
             tuple(str(item.get("de_tag", tags)).split()),
@@ -180,13 +145,19 @@ class Lexicon:
             features["gender"], forms = inflection.german_noun(german)
             return inflection.english_noun(english), forms
         if category == "verb":
-            forms = inflection.german_verb(german) if "forms" not in item else (
-                _auxiliary(item["forms"]))
+            forms = (
+                inflection.german_verb(german)
+                if "forms" not in item
+                else (_auxiliary(item["forms"]))
+            )
             preposition = " " + features.get("preposition", "").partition("/")[0]
             base, *others = inflection.parts_of(english)
             english = ", ".join([base.removesuffix(preposition), *others])
-            english_forms = _auxiliary(item["en_forms"]) if "en_forms" in item else (
-                inflection.english_verb(english))
+            english_forms = (
+                _auxiliary(item["en_forms"])
+                if "en_forms" in item
+                else (inflection.english_verb(english))
+            )
             return english_forms, forms
         if category == "adjective":
             return inflection.english_adjective(english), inflection.german_adjective(

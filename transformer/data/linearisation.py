@@ -5,19 +5,15 @@ It knows orders, agreement and spelling, not how a derivation was drawn.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.data.derivation import Condition, Node, Rule
-from transformer.data.lexicon import Lexicon
+from transformer.data.derivation import Node
+from transformer.data.grammar_rule import Item
 from transformer.data.verb_group import VerbGroups
 
 Key = tuple[int, str]
-SIDES = ("en", "de")
-
-_ITEM = re.compile(r"^(?P<body>[^()\s]+?)(\((?P<conditions>[^)]*)\))?$")
 
 
 @dataclass(frozen=True)
@@ -29,63 +25,21 @@ class Token:
     keys: tuple[Key, ...]
 
 
-@dataclass(frozen=True)
-class Item:
-    """One place in an order: a word with its tag and label, or a slot and a part of it."""
-
-    word: str
-    tag: str
-    label: str
-    slot: str
-    part: str
-    conditions: tuple[tuple[str, Condition], ...]
-
-
-def parse_order(text: str) -> tuple[Item, ...]:
-    """Read ``"subject verb.finite object(pronoun=yes) nicht/PART=not"``.
-
-    Raises:
-        ValueError: an item is malformed.
-    """
-    return tuple(_item(word) for word in text.split())
-
-
-def _item(text: str) -> Item:
-    match = _ITEM.match(text)
-    if match is None:
-        raise ValueError(f"malformed item {text!r}")
-    pairs = [pair.partition("=") for pair in (match["conditions"] or "").split(",") if pair]
-    conditions = tuple((name, Condition.parse(value)) for name, _, value in pairs)
-    body = match["body"]
-    if "/" in body:
-        word, _, rest = body.partition("/")
-        tag, _, label = rest.partition("=")
-        return Item(word, tag, label, "", "", conditions)
-    slot, _, part = body.partition(".")
-    return Item("", "", "", slot, part, conditions)
-
-
 class Lineariser:
     """Words of a derivation on one side.
 
     Args:
         side: ``en`` or ``de``.
-        lexicon: the lexicon of the derivations.
         verb_groups: the verb groups of this side.
         spelling: ``contractions`` (preposition to article to contracted form), ``an`` (words
             that take another article than their first letter says).
     """
 
-    def __init__(
-        self, side: str, lexicon: Lexicon, verb_groups: VerbGroups, spelling: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, side: str, verb_groups: VerbGroups, spelling: Mapping[str, Any]) -> None:
         self._side = side
-        self._lexicon = lexicon
         self._verb_groups = verb_groups
         self._contractions: Mapping[str, Mapping[str, str]] = spelling["contractions"]
         self._an = {word: value == "yes" for word, value in spelling["an"].items()}
-        self._fragments: Mapping[str, str] = spelling["fragments"]
-        self._orders: dict[tuple[str, str, str], tuple[Item, ...]] = {}
 
     def sentence(self, root: Node) -> list[Token]:
         """The tokens of a sentence, spelled: contractions, a or an, commas, capital."""
@@ -99,10 +53,9 @@ class Lineariser:
     def _tokens(self, node: Node) -> list[Token]:
         if node.entry is not None:
             return self._leaf(node)
-        assert node.rule is not None
         group: dict[str, list[Token]] | None = None
         tokens: list[Token] = []
-        for item in self._order(node.rule, node):
+        for item in self._order(node):
             if item.word:
                 if _holds(item, node):
                     tokens.append(Token(item.word, item.tag, (_key(node, item.label),)))
@@ -123,21 +76,10 @@ class Lineariser:
             tokens.extend(group[item.part])
         return tokens
 
-    def _order(self, rule: Rule, node: Node) -> tuple[Item, ...]:
-        kind = node.features.get("order", "")
-        key = (rule.category, rule.name, kind)
-        order = self._orders.get(key)
-        if order is None:
-            text = rule.orders[self._side]
-            if isinstance(text, Mapping):
-                text = next(order for kinds, order in text.items() if kind in kinds.split("|"))
-            order = self._orders[key] = parse_order(self._expanded(text))
-        return order
-
-    def _expanded(self, text: str) -> str:
-        while "<" in text:
-            text = re.sub(r"<([\w-]+)>", lambda match: self._fragments[match[1]], text)
-        return text
+    def _order(self, node: Node) -> tuple[Item, ...]:
+        assert node.rule is not None
+        orders = node.rule.orders[self._side]
+        return orders[node.features["order"]] if "" not in orders else orders[""]
 
     def _leaf(self, node: Node) -> list[Token]:
         entry = node.entry
@@ -147,7 +89,8 @@ class Lineariser:
         names = entry.category.english if english else entry.category.german
         word = forms.get("")
         if word is None:
-            word = forms[".".join([node.features[name] for name in names if node.features.get(name)])]
+            values = [node.features.get(name, "") for name in names]
+            word = forms[".".join(filter(None, values))]
         tags = entry.english_tags if english else entry.german_tags
         keys: tuple[Key, ...] = ((node.number, ""),)
         if "key" in node.features:

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer.data.derivation import Node
 from transformer.data.inflection import Forms
-from transformer.data.lexicon import Entry
+from transformer.data.lexical_entry import Entry
 
 Word = tuple[str, str, tuple[tuple[int, str], ...]]
 """Word, Universal POS tag, alignment keys."""
@@ -129,7 +129,10 @@ class VerbGroups:
             word = table.get(form) or table[f"{form}.{agreement}"]
             copula = verb.features.get("support") == "no"
             for part in word.split():
-                tag = "PART" if part in ("zu", "to") and form == "zu" else (
-                    "VERB" if main and not copula else "AUX")
+                tag = (
+                    "PART"
+                    if part in ("zu", "to") and form == "zu"
+                    else ("VERB" if main and not copula else "AUX")
+                )
                 words.append((part, tag, keys["verb" if main else "aux"]))
         return words
