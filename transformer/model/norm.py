@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.config import NormOrder
+from transformer.model.dropout import Dropout
 
 
 class Residual(nn.Module):
@@ -23,7 +24,7 @@ class Residual(nn.Module):
         super().__init__()
         self.order = order
         self.norm = nn.LayerNorm(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

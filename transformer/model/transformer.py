@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformer.model.cache import DecoderCache
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
+from transformer.model.dropout import Dropout
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder, Memory
 from transformer.model.masks import padding_mask
@@ -24,7 +25,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = tokens
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, tokens: Int[Tensor, "batch length"], start: int = 0
