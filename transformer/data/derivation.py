@@ -10,9 +10,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from transformer.data.grammar_rule import Condition, Reference, Rule, Slot
+from transformer.data.grammar_rule import Condition, Option, Reference, Rule, Slot
 from transformer.data.lexical_entry import NONE, Candidates, Entry
 from transformer.data.lexicon import Lexicon
 
@@ -24,15 +24,7 @@ class ImpossibleError(Exception):
     """No rule or word satisfies the features that are asked for."""
 
 
-class Weighted(Protocol):
-    """What can be drawn: the likelier, the greater its weight."""
-
-    @property
-    def weight(self) -> float:
-        """A positive number."""
-
-
-W = TypeVar("W", bound=Weighted)
+W = TypeVar("W", Rule, Option)
 
 
 @dataclass

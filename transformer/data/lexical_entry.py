@@ -43,6 +43,11 @@ class Entry:
     english_tags: tuple[str, ...]
     german_tags: tuple[str, ...]
 
+    @property
+    def compound(self) -> bool:
+        """Whether both sides are several words: then the last ones translate each other."""
+        return len(self.english_tags) > 1 and len(self.german_tags) > 1
+
     def agrees(self, name: str, wanted: str) -> bool:
         """Whether the feature has one of the wanted alternatives, or none of them after ``!``."""
         values = self.values.get(name, frozenset())

@@ -96,7 +96,11 @@ class Lineariser:
         if "key" in node.features:
             keys += ((node.scope, node.features["key"]),)
         words = word.split()
-        return [Token(w, tags[min(i, len(tags) - 1)], keys) for i, w in enumerate(words)]
+        tokens = [Token(w, tags[min(i, len(tags) - 1)], keys) for i, w in enumerate(words)]
+        if entry.compound:
+            head: Key = (node.number, "head")
+            tokens[-1] = Token(words[-1], tokens[-1].tag, (head, *keys[1:]))
+        return tokens
 
     def _commas(self, tokens: list[Token]) -> list[Token]:
         """Of two marks in a row the comma goes."""

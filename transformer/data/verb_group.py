@@ -21,8 +21,9 @@ REFLEXIVES = {"1sg": "mich", "2sg": "dich", "3sg": "sich", "1pl": "uns", "3pl": 
 class VerbGroups:
     """Builds the parts of the verb group of a clause node.
 
-    A tense is written ``"finite words | other words"``, each word ``verb:form`` or
-    ``auxiliary:form`` or plain. The English parts are ``auxiliary``, ``lexical`` and
+    A tense is written ``"finite words | other words"``, each word ``verb:form``,
+    ``NAME:form`` of an auxiliary, or plain, with its tag after a slash if it is no AUX; a
+    German adverb follows after ``+``. The English parts are ``auxiliary``, ``lexical`` and
     ``particle``; the German ones ``finite``, ``rest``, ``adverb`` and ``reflexive``.
 
     Args:
@@ -117,22 +118,18 @@ class VerbGroups:
     ) -> list[Word]:
         words: list[Word] = []
         for item in pattern.split():
-            name, _, form = item.partition(":")
-            if not form:
-                tag = "PART" if name == "to" else "VERB"
-                words.append((name, tag, keys["aux"]))
-                continue
+            source, _, tag = item.partition("/")
+            name, _, form = source.partition(":")
             main = name == "verb"
-            if name == "auxiliary":
-                name = forms["auxiliary"]
-            table = forms if main else self._auxiliaries[name]
+            keys_of = keys["verb" if main else "aux"]
+            if not form:
+                words.append((name, tag, keys_of))
+                continue
+            table = forms if main else self._auxiliaries[forms.get(name, name)]
             word = table.get(form) or table[f"{form}.{agreement}"]
             copula = verb.features.get("support") == "no"
-            for part in word.split():
-                tag = (
-                    "PART"
-                    if part in ("zu", "to") and form == "zu"
-                    else ("VERB" if main and not copula else "AUX")
-                )
-                words.append((part, tag, keys["verb" if main else "aux"]))
+            tag = tag or ("VERB" if main and not copula else "AUX")
+            *before, last = word.split()
+            words += [(part, "PART", keys_of) for part in before]  # zu
+            words.append((last, tag, keys_of))
         return words
