@@ -6,9 +6,7 @@ several) nor what the tokenizer's state means; both hand in plain values. It is 
 """
 
 import os
-import pickle
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,16 +83,22 @@ def read_payload(path: Path) -> dict[str, Any]:
     """
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read as a checkpoint: {reason}") from error
-    except zipfile.BadZipFile as error:
-        raise InputError(f"{path} is damaged; use the checkpoint before it") from error
-    if not isinstance(payload, dict) or PORTABLE not in payload or "state_dict" not in payload:
-        raise InputError(f"{path} is not a checkpoint of this framework")
-    if payload[PORTABLE]["format"] > FORMAT:
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:
+        # Bytes that are no pickle make the reader fail in every way there is.
         raise InputError(
-            f"{path} has format {payload[PORTABLE]['format']}, this version reads up to {FORMAT}; "
+            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
+            "values and tensors; use another"
+        ) from error
+    if not isinstance(payload, dict) or not {PORTABLE, "state_dict"} <= payload.keys():
+        raise InputError(f"{path} is not a checkpoint of this framework")
+    portable = payload[PORTABLE]
+    if not isinstance(portable, dict) or "format" not in portable:
+        raise InputError(f"{path} is not a checkpoint of this framework")
+    if portable["format"] > FORMAT:
+        raise InputError(
+            f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
     return payload
