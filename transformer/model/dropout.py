@@ -17,8 +17,8 @@ _LEVELS = 256
 class Dropout(nn.Module):
     """Zeroes elements in training and scales the rest up; the identity in evaluation.
 
-    On a CPU the probability is rounded to a multiple of 1/256, and the scale with it, so that
-    the expectation stays exact.
+    On a CPU the probability is rounded to a multiple of 1/256 below 1, and the scale with it, so
+    that the expectation stays exact.
     """
 
     def __init__(self, probability: float) -> None:
@@ -31,7 +31,7 @@ class Dropout(nn.Module):
             return hidden
         if hidden.device.type != "cpu":
             return F.dropout(hidden, self.probability)
-        dropped = round(self.probability * _LEVELS)
+        dropped = min(round(self.probability * _LEVELS), _LEVELS - 1)
         keep = random_bytes(hidden.numel()).view(hidden.shape) >= dropped
         return hidden * (keep.to(hidden.dtype) * (_LEVELS / (_LEVELS - dropped)))
 
