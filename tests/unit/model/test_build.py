@@ -1,0 +1,151 @@
+"""Names become classes, tensors are shared as asked, and weights start as the paper's."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from tests.helpers.models import tiny_config, tiny_transformer
+from transformer.cli.compose import compose_config
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
+from transformer.model.transformer import Transformer
+
+
+def preset(name: str, vocab_size: int) -> Transformer:
+    fields = compose_config("train", [f"model={name}"]).model
+    with torch.device("meta"):
+        return build_transformer(
+            ModelConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, pad=0, **fields)
+        )
+
+
+def size(model: Transformer) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("decoder", 2), ("all", 1)])
+def test_tying(tie_embeddings: str, tables: int) -> None:
+    model = tiny_transformer(tie_embeddings=tie_embeddings)
+    source = model.source_embedding.tokens.weight
+    target = model.target_embedding.tokens.weight
+    projection = model.projection.weight
+    assert (source is target) == (tie_embeddings == "all")
+    assert (target is projection) == (tie_embeddings != "none")
+    assert len({id(source), id(target), id(projection)}) == tables
+
+
+def test_tied_tables_learn_from_both_sides() -> None:
+    model = tiny_transformer(tie_embeddings="decoder")
+    hidden = model(torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]]))
+    model.logits(hidden)[..., 20].sum().backward()
+    gradient = model.projection.weight.grad
+    assert gradient is not None
+    touched = gradient.abs().sum(1).nonzero().flatten().tolist()
+    assert touched == [2, 7, 8, 20]
+
+
+def test_initial_weights() -> None:
+    torch.manual_seed(1)
+    model = build_transformer(
+        tiny_config(
+            source_vocab_size=500, target_vocab_size=500, d_model=64, tie_embeddings="none", pad=4
+        )
+    )
+    for table in (model.source_embedding.tokens.weight, model.target_embedding.tokens.weight):
+        assert not table[4].any()
+        real = table[torch.arange(500) != 4]
+        # 32,000 draws: the standard error of a deviation is 1 / sqrt(64,000) of it.
+        assert real.std().item() == pytest.approx(64**-0.5, rel=0.02)
+        assert real.mean().item() == pytest.approx(0, abs=5 * 64**-0.5 / 32_000**0.5)
+    assert model.projection.weight.std().item() == pytest.approx(64**-0.5, rel=0.02)
+    # The scale of the lookup brings a token to unit variance.
+    embedded = model.source_embedding.tokens(torch.arange(10, 400)[None])
+    assert embedded.std().item() == pytest.approx(1, rel=0.02)
+
+
+def test_a_tied_projection_starts_as_the_embedding() -> None:
+    torch.manual_seed(1)
+    model = build_transformer(tiny_config(source_vocab_size=500, target_vocab_size=500))
+    assert model.projection.weight.std().item() == pytest.approx(16**-0.5, rel=0.05)
+    assert not model.projection.weight[0].any()
+
+
+def test_learned_positions_start_small() -> None:
+    model = tiny_transformer(positions="learned", d_model=64, max_length=400)
+    for embedding in (model.source_embedding, model.target_embedding):
+        assert embedding.positions.table.std().item() == pytest.approx(64**-0.5, rel=0.02)
+    assert model.source_embedding.positions is not model.target_embedding.positions
+
+
+def test_glorot_bounds() -> None:
+    torch.manual_seed(1)
+    config = tiny_config(d_model=64, ffn_dim=96)
+    model = build_transformer(config)
+    layer = model.decoder.layers[0]
+    width, inner = config.d_model, config.ffn_dim
+    # Glorot and Bengio 2010: sqrt(6 / (fan in + fan out)); query, key and value are one matrix
+    # of 3 d_model rows.
+    bounds = {
+        layer.feed_forward.inner: math.sqrt(6 / (width + inner)),
+        layer.feed_forward.outer: math.sqrt(6 / (width + inner)),
+    }
+    for attention in (layer.self_attention, layer.cross_attention):
+        bounds[attention.output] = math.sqrt(6 / (width + width))
+        for projection in (attention.query, attention.key, attention.value):
+            bounds[projection] = math.sqrt(6 / (width + 3 * width))
+    for linear, bound in bounds.items():
+        largest = linear.weight.abs().max().item()
+        assert 0.99 * bound < largest <= bound
+        assert not linear.bias.any()
+
+
+@pytest.mark.parametrize(("norm_order", "final"), [("pre", nn.LayerNorm), ("post", nn.Identity)])
+def test_only_a_pre_norm_stack_is_closed_by_a_norm(norm_order: str, final: type) -> None:
+    model = tiny_transformer(norm_order=norm_order)
+    assert type(model.encoder.final_norm) is type(model.decoder.final_norm) is final
+    norms = sum(isinstance(module, nn.LayerNorm) for module in model.modules())
+    # Two sublayers in each of two encoder layers, three in each of two decoder layers.
+    assert norms == 2 * 2 + 2 * 3 + (2 if norm_order == "pre" else 0)
+
+
+def test_dropouts_reach_their_places() -> None:
+    model = tiny_transformer(dropout=0.1, attention_dropout=0.2, activation_dropout=0.3)
+    layer = model.decoder.layers[1]
+    assert layer.self_attention.dropout == layer.cross_attention.dropout == 0.2
+    assert layer.feed_forward.dropout.probability == 0.3
+    residuals = (layer.self_residual, layer.cross_residual, layer.feed_forward_residual)
+    assert {residual.dropout.probability for residual in residuals} == {0.1}
+    assert model.source_embedding.dropout.probability == 0.1
+
+
+def test_base_is_as_large_as_the_paper_says() -> None:
+    """Section 5.1: one vocabulary of "about 37,000"; table 3: 65 million parameters.
+
+    One table of 37,000 x 512 serves both embeddings and the projection, which makes 63.1 million;
+    the paper's rounder number has 3,700 symbols more, or what its text leaves out.
+    """
+    width, inner, vocab = 512, 2048, 37_000
+    attention = 4 * (width * width + width)
+    feed_forward = width * inner + inner + inner * width + width
+    norm = 2 * width
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    expected = vocab * width + 6 * encoder_layer + 6 * decoder_layer
+    assert expected == 63_082_496
+    assert size(preset("base", vocab)) == expected
+
+
+def test_big_is_as_large_as_the_paper_says() -> None:
+    # Table 3 gives 213 million.
+    assert size(preset("big", 37_000)) == pytest.approx(213e6, rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["tiny", "small", "base", "big"])
+def test_every_preset_computes_shapes_without_memory(name: str) -> None:
+    model = preset(name, 1000)
+    assert all(parameter.is_meta for parameter in model.parameters())
+    tokens = torch.ones(2, 5, dtype=torch.int64, device="meta")
+    hidden = model(tokens, tokens[:, :3])
+    assert model.logits(hidden).shape == (2, 3, 1000)

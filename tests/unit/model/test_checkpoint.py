@@ -1,0 +1,249 @@
+"""One file that needs no other: written whole, read without running any of it."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from transformer.errors import InputError
+from transformer.model.checkpoint import (
+    FORMAT,
+    PORTABLE,
+    WEIGHTS_PREFIX,
+    find_checkpoint,
+    load_checkpoint,
+    portable_part,
+    read_payload,
+    write_payload,
+)
+from transformer.model.transformer import Transformer
+
+TOKENIZER = {"kind": "joint", "bytes": b"\x00\xff\n"}
+CONFIG = {"seed": 1, "data": {"train": ["a.en", "a.de"], "root": None}, "lr": 2e-3}
+
+
+def payload_of(model: Transformer) -> dict[str, Any]:
+    weights = {f"{WEIGHTS_PREFIX}{k}": v for k, v in model.state_dict().items()}
+    return {
+        "state_dict": weights,
+        "global_step": 7,
+        PORTABLE: portable_part(model.config, TOKENIZER, CONFIG),
+    }
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run" / "checkpoints" / "best.ckpt"
+    write_payload(payload_of(tiny_transformer()), path)
+    return path
+
+
+@pytest.mark.parametrize("tie_embeddings", ["none", "decoder", "all"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_round_trip(tmp_path: Path, tie_embeddings: str, positions: str) -> None:
+    model = tiny_transformer(tie_embeddings=tie_embeddings, positions=positions)
+    path = tmp_path / "x.ckpt"
+    write_payload(payload_of(model), path)
+    loaded = load_checkpoint(path)
+    assert loaded.model.config == model.config
+    assert (loaded.tokenizer, loaded.config, loaded.path) == (TOKENIZER, CONFIG, path)
+    assert not loaded.model.training
+    weights = model.state_dict()
+    for name, tensor in loaded.model.state_dict().items():
+        assert torch.equal(tensor, weights.pop(name))
+    assert not weights
+    tied = loaded.model.target_embedding.tokens.weight is loaded.model.projection.weight
+    assert tied == (tie_embeddings != "none")
+    source, target = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 9]])
+    assert torch.equal(
+        loaded.model.logits(loaded.model(source, target)), model.logits(model(source, target))
+    )
+
+
+def test_the_file_holds_plain_values_and_tensors_only(file: Path) -> None:
+    payload = torch.load(file, weights_only=True)
+    assert payload[PORTABLE] == portable_part(tiny_transformer().config, TOKENIZER, CONFIG)
+    assert payload[PORTABLE]["format"] == FORMAT
+
+
+def test_a_tied_table_is_stored_once(tmp_path: Path) -> None:
+    sizes = {}
+    for tie in ("none", "all"):
+        model = tiny_transformer(tie_embeddings=tie, source_vocab_size=5000, target_vocab_size=5000)
+        write_payload(payload_of(model), tmp_path / tie)
+        sizes[tie] = (tmp_path / tie).stat().st_size
+    table = 5000 * 16 * 4
+    assert sizes["none"] - sizes["all"] == pytest.approx(2 * table, rel=0.02)
+
+
+def test_the_file_can_be_moved_without_the_rest_of_its_run(file: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere" / "mein modell.bin"
+    moved.parent.mkdir()
+    file.rename(moved)
+    file.parent.rmdir()
+    assert load_checkpoint(str(moved)).config == CONFIG
+
+
+class RunsCode:
+    """Touches a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.parametrize("place", ["top", "inside", "plain pickle"])
+def test_code_in_a_file_does_not_run(tmp_path: Path, place: str) -> None:
+    path, sign = tmp_path / "evil.ckpt", tmp_path / "it ran"
+    code = RunsCode(sign)
+    if place == "plain pickle":
+        path.write_bytes(pickle.dumps(code))
+    else:
+        payload = payload_of(tiny_transformer())
+        torch.save(code if place == "top" else payload | {"code": code}, path)
+    with pytest.raises(InputError, match="holds more than plain values and tensors") as caught:
+        load_checkpoint(path)
+    assert_one_line(caught.value, path)
+    assert not sign.exists()
+    torch.load(path, weights_only=False) if place != "plain pickle" else pickle.loads(
+        path.read_bytes()
+    )
+    assert sign.exists()  # the trap was set
+
+
+def assert_one_line(error: InputError, path: Path) -> None:
+    message = str(error)
+    assert "\n" not in message
+    assert "\x1b" not in message  # torch colours its messages
+    assert str(path) in message
+    assert len(message.replace(str(path), "")) < 200
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "empty.ckpt"
+    path.touch()
+    with pytest.raises(InputError, match="cannot be read as a checkpoint") as caught:
+        load_checkpoint(path)
+    assert_one_line(caught.value, path)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file(file: Path, share: float) -> None:
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(InputError, match="damaged") as caught:
+        load_checkpoint(file)
+    assert_one_line(caught.value, file)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_random_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "noise.ckpt"
+    draw = random.Random(1)
+    for number in range(150):
+        # Every third looks like the start of a pickle.
+        start = b"\x80\x02" if number % 3 == 0 else b""
+        path.write_bytes(start + draw.randbytes(draw.choice([1, 10, 100, 3000])))
+        with pytest.raises(InputError, match="damaged") as caught:
+            load_checkpoint(path)
+        assert_one_line(caught.value, path)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"encoder.weight": torch.zeros(2)},
+        [torch.zeros(2)],
+        torch.zeros(2),
+        {"state_dict": {}},
+        {PORTABLE: {"format": FORMAT}},
+        {PORTABLE: torch.zeros(2), "state_dict": {}},
+        {PORTABLE: {"h.0": torch.zeros(2)}, "state_dict": {}},
+    ],
+)
+def test_a_torch_file_of_others(tmp_path: Path, foreign: Any) -> None:
+    path = tmp_path / "foreign.pt"
+    torch.save(foreign, path)
+    with pytest.raises(InputError, match="is not a checkpoint of this framework") as caught:
+        read_payload(path)
+    assert_one_line(caught.value, path)
+
+
+def test_a_newer_format_is_refused_and_an_older_one_is_not(file: Path) -> None:
+    payload = read_payload(file)
+    payload[PORTABLE]["format"] = FORMAT + 1
+    write_payload(payload, file)
+    with pytest.raises(InputError, match="has format 2, this version reads up to 1") as caught:
+        load_checkpoint(file)
+    assert_one_line(caught.value, file)
+    payload[PORTABLE]["format"] = FORMAT - 1
+    write_payload(payload, file)
+    assert read_payload(file)["global_step"] == 7
+
+
+def test_weights_of_another_shape_are_refused(file: Path) -> None:
+    payload = read_payload(file)
+    payload[PORTABLE]["model"]["ffn_dim"] += 1
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"do not fit its model: .*size mismatch") as caught:
+        load_checkpoint(file)
+    assert "\n" not in str(caught.value)
+
+
+class FailsMidway:
+    """A value that cannot be written, as on a disk that fills up."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise OSError("No space left on device")
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(file: Path) -> None:
+    before = file.read_bytes()
+    payload = payload_of(tiny_transformer(seed=2)) | {"last": FailsMidway()}
+    with pytest.raises(OSError, match="No space left"):
+        write_payload(payload, file)
+    assert file.read_bytes() == before
+    assert os.listdir(file.parent) == ["best.ckpt"]
+
+
+def test_a_write_replaces_the_file_and_leaves_nothing_else(file: Path) -> None:
+    write_payload(payload_of(tiny_transformer(seed=2)), file)
+    assert os.listdir(file.parent) == ["best.ckpt"]
+    expected = tiny_transformer(seed=2).projection.weight
+    assert torch.equal(load_checkpoint(file).model.projection.weight, expected)
+
+
+def test_find_a_checkpoint(file: Path, tmp_path: Path) -> None:
+    run = file.parents[1]
+    last = file.with_name("last.ckpt")
+    assert find_checkpoint(file) == find_checkpoint(run) == file
+    last.touch()
+    assert find_checkpoint(run) == file
+    assert find_checkpoint(run, "last") == last
+    file.unlink()
+    assert find_checkpoint(run) == last
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "nowhere does not exist; give a"),
+        (".", "holds no checkpoints/best.ckpt or last"),
+    ],
+)
+def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_checkpoint(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
+def test_no_file_at_all(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
+        read_payload(tmp_path / name)

@@ -1,0 +1,76 @@
+"""Dropout on a CPU: what is dropped, how much, and what the rest becomes."""
+
+import pytest
+import torch
+
+from transformer.model.dropout import Dropout, random_bytes
+
+COUNT = 200_000
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.25, 0.3, 0.5, 0.9])
+def test_the_share_dropped_is_near_the_probability(probability: float) -> None:
+    torch.manual_seed(1)
+    share = (Dropout(probability)(torch.ones(COUNT)) == 0).double().mean().item()
+    # Rounded to 1/256, and five standard deviations of the draw.
+    assert abs(share - probability) < 1 / 512 + 5 * (probability * (1 - probability) / COUNT) ** 0.5
+
+
+@pytest.mark.parametrize("probability", [0.01, 0.1, 0.3, 0.5, 0.9, 0.999])
+def test_the_expectation_is_exact(probability: float) -> None:
+    """Over the 256 equally likely bytes the outputs average to the input."""
+    dropped = min(round(probability * 256), 255)
+    torch.manual_seed(1)
+    outputs = Dropout(probability)(torch.ones(5000, dtype=torch.float64)).unique()
+    kept = outputs[-1].item()
+    assert kept * (256 - dropped) / 256 == pytest.approx(1, abs=1e-12)
+    assert set(outputs.tolist()) <= {0.0, kept}
+
+
+def test_every_byte_is_as_likely_as_any_other() -> None:
+    torch.manual_seed(1)
+    counts = torch.bincount(random_bytes(256 * 2000).int(), minlength=256)
+    chi_square = ((counts - 2000) ** 2 / 2000).sum().item()
+    # 255 degrees of freedom: mean 255, standard deviation 22.6.
+    assert 255 - 5 * 22.6 < chi_square < 255 + 5 * 22.6
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9])
+def test_as_many_bytes_as_asked_for(count: int) -> None:
+    assert random_bytes(count).shape == (count,)
+
+
+def test_neighbours_are_dropped_independently() -> None:
+    torch.manual_seed(1)
+    dropped = (Dropout(0.5)(torch.ones(COUNT)) == 0).double() - 0.5
+    for distance in (1, 2, 7, 8, 64):
+        correlation = 4 * (dropped[distance:] * dropped[:-distance]).mean().item()
+        assert abs(correlation) < 5 / COUNT**0.5
+
+
+def test_evaluation_and_probability_zero_are_the_identity() -> None:
+    hidden = torch.randn(3, 4)
+    assert Dropout(0.5).eval()(hidden) is hidden
+    assert Dropout(0.0)(hidden) is hidden
+    assert Dropout(0.5)(hidden) is not hidden
+
+
+def test_the_seed_decides_the_mask() -> None:
+    def drop(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return Dropout(0.5)(torch.ones(64))
+
+    assert torch.equal(drop(1), drop(1))
+    assert not torch.equal(drop(1), drop(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_gradient_is_zero_exactly_where_dropped(dtype: torch.dtype) -> None:
+    torch.manual_seed(1)
+    hidden = torch.ones(5, 3, 40, dtype=dtype, requires_grad=True)
+    output = Dropout(0.3)(hidden)
+    output.sum().backward()
+    assert output.dtype == dtype
+    assert 0 < (output == 0).sum() < output.numel()
+    # The input is one, so that output and gradient are both the scaled mask.
+    assert torch.equal(hidden.grad, output.detach())  # type: ignore[arg-type]

@@ -1,0 +1,76 @@
+"""Position vectors against the equation of the paper, and where they end."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.errors import InputError
+from transformer.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
+
+
+def paper(length: int, d_model: int) -> Tensor:
+    """Section 3.5, written out one number at a time."""
+    table = np.zeros((length, d_model))
+    for position in range(length):
+        for i in range(d_model // 2):
+            angle = position / 10000 ** (2 * i / d_model)
+            table[position, 2 * i] = math.sin(angle)
+            table[position, 2 * i + 1] = math.cos(angle)
+    return torch.from_numpy(table).float()
+
+
+@pytest.mark.parametrize(("length", "d_model"), [(1, 2), (7, 6), (300, 16), (50, 128)])
+def test_sinusoids_are_the_equation(length: int, d_model: int) -> None:
+    assert_close(sinusoids(length, d_model), paper(length, d_model))
+
+
+@pytest.mark.parametrize(("length", "start"), [(4, 0), (5, 0), (1, 4), (3, 6), (2, 40)])
+def test_sinusoids_exist_for_any_length(length: int, start: int) -> None:
+    positions = SinusoidalPositions(8, expected_length=4)
+    for _ in range(2):  # also once the table has grown
+        assert_close(positions(length, start), paper(start + length, 8)[start:])
+    assert_close(positions(4), paper(4, 8))
+
+
+def test_growth_keeps_the_dtype() -> None:
+    positions = SinusoidalPositions(8, expected_length=4).double()
+    assert positions(20).dtype == torch.float64
+
+
+def test_a_table_that_grew_in_inference_mode_serves_training() -> None:
+    model = tiny_transformer(max_length=4)
+    tokens = torch.full((1, 9), 5)
+    with torch.inference_mode():
+        model(tokens, tokens)
+    model.train()
+    model(tokens, tokens).square().sum().backward()
+    assert model.target_embedding.tokens.weight.grad.any()  # type: ignore[union-attr]
+
+
+def test_sinusoids_are_not_stored_and_learned_positions_are() -> None:
+    def stored(positions: str) -> list[str]:
+        return [
+            name for name in tiny_transformer(positions=positions).state_dict() if "pos" in name
+        ]
+
+    assert stored("sinusoidal") == []
+    assert len(stored("learned")) == 2
+
+
+def test_learned_positions_are_rows_of_their_table() -> None:
+    positions = LearnedPositions(4, max_length=6)
+    torch.nn.init.normal_(positions.table)
+    assert torch.equal(positions(2, start=4), positions.table[4:6])
+    assert torch.equal(positions(6), positions.table)
+
+
+@pytest.mark.parametrize(("length", "start"), [(7, 0), (1, 6), (3, 4)])
+def test_learned_positions_refuse_what_lies_beyond(length: int, start: int) -> None:
+    positions = LearnedPositions(4, max_length=6)
+    with pytest.raises(InputError, match=r"a sentence of 7 tokens .* model\.max_length=6; shorten"):
+        positions(length, start)
