@@ -86,7 +86,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
         matrix = weight.to(dtype)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
-        loss = nll = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        loss = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
+        nll = torch.zeros_like(loss)
         with torch.autocast(device, enabled=False):
             for start in range(0, len(hidden), chunk):
                 rows = hidden[start : start + chunk].to(dtype)
