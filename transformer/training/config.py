@@ -1,25 +1,21 @@
 """The run as plain, typed values: where Hydra ends.
 
-It checks each value's type, and leaves its meaning to the dataclass that holds it.
+It names the parts; typed.py checks each value's type, and the dataclass that holds it its meaning.
 """
 
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import TokenizerConfig
 from transformer.decoding.search import SearchConfig
-from transformer.errors import InputError
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.schedule import ScheduleConfig
-
-T = TypeVar("T")
+from transformer.training.typed import typed, typed_value
 
 
 @dataclass(frozen=True)
@@ -80,9 +76,9 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     """
     checkpoint = resolved["checkpoint"]
     return RunConfig(
-        seed=_typed(resolved["seed"], int, "seed"),
+        seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
-        keep_memory=_typed(resolved["keep_memory"], bool, "keep_memory"),
+        keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
         data=typed(DataConfig, resolved["data"], "data"),
         tokenizer=typed(TokenizerConfig, resolved["tokenizer"], "tokenizer"),
         model=dict(resolved["model"]),
@@ -95,55 +91,3 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         decoding=typed(SearchConfig, resolved["decoding"], "decoding"),
         resolved=resolved,
     )
-
-
-def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """Build a dataclass from plain values.
-
-    Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type.
-    """
-    hints = get_type_hints(kind)
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for unknown in values.keys() - names:
-        raise InputError(f"{where}.{unknown} is not a setting of {where}")
-    return kind(
-        **{name: _typed(value, hints[name], f"{where}.{name}") for name, value in values.items()}
-    )
-
-
-def _typed(value: Any, hint: Any, where: str) -> Any:
-    """The value as its annotation says: int, float, bool, str, literal, tuple, or a union."""
-    origin = get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        for option in get_args(hint):
-            try:
-                return _typed(value, option, where)
-            except InputError:
-                continue
-    elif origin is tuple and isinstance(value, list | tuple):
-        items = get_args(hint)
-        if items[-1] is Ellipsis:
-            items = (items[0],) * len(value)
-        if len(items) == len(value):
-            return tuple(_typed(v, i, where) for v, i in zip(value, items, strict=True))
-    elif origin is Literal and value in get_args(hint):
-        return value
-    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    elif isinstance(hint, type) and type(value) is hint:
-        return value
-    raise InputError(f"{where}={value!r} must be {_words(hint)}")
-
-
-def _words(hint: Any) -> str:
-    """How to say an annotation to the user."""
-    origin = get_origin(hint)
-    if origin in (types.UnionType, typing.Union):
-        return " or ".join(_words(option) for option in get_args(hint))
-    if origin is Literal:
-        return " or ".join(str(option) for option in get_args(hint))
-    if origin is tuple:
-        return "a list"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    return names.get(hint, "null" if hint is type(None) else str(hint))

@@ -26,6 +26,7 @@ from transformer.training.config import RunConfig
 from transformer.training.loggers import build_loggers
 from transformer.training.memory import keep_freed_memory
 from transformer.training.module import TranslationModule
+from transformer.training.typed import typed
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +71,17 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """The model's own config: the user's, and what the tokenizer decides."""
-    return ModelConfig(
-        source_vocab_size=tokenizer.source_vocab_size,
-        target_vocab_size=tokenizer.target_vocab_size,
-        pad=PAD,
-        **config.model,
-    )
+    """The model's own config: the user's, and what the tokenizer decides.
+
+    Raises:
+        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+    """
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+        "pad": PAD,
+    }
+    return typed(ModelConfig, {**config.model, **sizes}, "model")
 
 
 def validation_of(config: RunConfig, model: Transformer, data: DataModule) -> TranslateValidation:

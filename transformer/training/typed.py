@@ -1,0 +1,80 @@
+"""Plain values as the annotations of a dataclass want them.
+
+It does not know what the values mean, and imports nothing heavy.
+"""
+
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from transformer.errors import InputError
+
+T = TypeVar("T")
+
+
+def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """Build a dataclass from plain values.
+
+    Raises:
+        InputError: A key is missing or unknown, or a value has the wrong type.
+    """
+    hints = get_type_hints(kind)
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    for unknown in sorted(values.keys() - names):
+        raise InputError(f"{where}.{unknown} is not a setting of {where}")
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.default is MISSING and field.name not in values:
+            raise InputError(f"{where}.{field.name} is missing")
+    return kind(
+        **{
+            name: typed_value(value, hints[name], f"{where}.{name}")
+            for name, value in values.items()
+        }
+    )
+
+
+def typed_value(value: Any, hint: Any, where: str) -> Any:
+    """The value as its annotation says.
+
+    An annotation is int, float, bool, str, None, a literal, a tuple, a sequence, or a union.
+
+    Raises:
+        InputError: The value has another type.
+    """
+    origin = get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        for option in get_args(hint):
+            try:
+                return typed_value(value, option, where)
+            except InputError:
+                continue
+    elif origin in (tuple, Sequence) and isinstance(value, list | tuple):
+        items = get_args(hint)
+        if origin is Sequence:
+            items *= len(value)
+        if len(items) == len(value):
+            return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
+    elif origin is Literal and value in get_args(hint):
+        return value
+    elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif isinstance(hint, type) and type(value) is hint:
+        return value
+    raise InputError(f"{where}={value!r} must be {_words(hint)}")
+
+
+def _words(hint: Any) -> str:
+    """How to say an annotation to the user."""
+    origin = get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_words(option) for option in get_args(hint))
+    if origin is Literal:
+        return " or ".join(str(option) for option in get_args(hint))
+    if origin is tuple:
+        return f"a list of {len(get_args(hint))}"
+    if origin is Sequence:
+        return "a list"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return names.get(hint, "null" if hint is type(None) else str(hint))
