@@ -95,6 +95,7 @@ class Measure(Callback):
     """
 
     def __init__(self) -> None:
+        self.update = 0
         self._restart()
 
     def _restart(self) -> None:
@@ -107,6 +108,7 @@ class Measure(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int
     ) -> None:
         """Start the clock, if a validation has stopped it."""
+        self.update = trainer.global_step
         if self.since is None:
             self.since = time.perf_counter()
 
@@ -129,7 +131,7 @@ class Measure(Callback):
         self.target += batch.target_tokens
         self.real += batch.source_tokens + batch.target_tokens
         self.padded += batch.source.numel() + batch.target_output.numel()
-        if time_to_log(trainer) and self.since is not None:
+        if time_to_log(trainer, self.update) and self.since is not None:
             seconds = self.seconds + time.perf_counter() - self.since
             values = {
                 "train/loss": self.loss.item() / self.target,
@@ -150,6 +152,7 @@ class GracefulStop(Callback):
     def __init__(self) -> None:
         self.interrupted = False
         self.update = 0
+        self.previous: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listen."""
@@ -180,6 +183,13 @@ class GracefulStop(Callback):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand the signal back."""
         signal.signal(signal.SIGINT, self.previous)
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Hand the signal back after an error; after Ctrl-C Lightning wants it for itself."""
+        if self.previous is not None and not isinstance(exception, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, self.previous)
 
 
 def build_callbacks(
