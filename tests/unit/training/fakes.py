@@ -1,0 +1,32 @@
+"""As much of Lightning as a callback looks at, without a training run behind it."""
+
+from typing import Any
+from unittest.mock import Mock
+
+import torch
+from pytorch_lightning import LightningModule, Trainer
+
+
+def fake_trainer(**changes: Any) -> Mock:
+    """A trainer on one device at update 0, which logs every second update."""
+    fields: dict[str, Any] = {
+        "global_step": 0,
+        "global_rank": 0,
+        "is_global_zero": True,
+        "world_size": 1,
+        "log_every_n_steps": 2,
+        "should_stop": False,
+        "estimated_stepping_batches": 40,
+        "callback_metrics": {},
+        "optimizers": [Mock(param_groups=[{"lr": 0.125}])],
+    }
+    return Mock(spec=Trainer, **(fields | changes))
+
+
+def fake_module() -> Mock:
+    """A module on the CPU; ``logged`` tells what it was given to log."""
+    return Mock(spec=LightningModule, device=torch.device("cpu"))
+
+
+def logged(module: Mock) -> list[dict[str, float]]:
+    return [call.args[0] for call in module.log_dict.call_args_list]

@@ -1,0 +1,221 @@
+"""What the callbacks count, log and ask for, with a trainer that only records."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer.data.batch import collate
+from transformer.decoding.translation import BLANK, Translation
+from transformer.decoding.translator import Translator
+from transformer.evaluation.metrics import score
+from transformer.training.callbacks import (
+    CallbacksConfig,
+    GracefulStop,
+    Measure,
+    TranslateValidation,
+    build_callbacks,
+)
+
+from .fakes import fake_module, fake_trainer, logged
+
+SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
+REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+# Rows of 3 and 2 source and of 2 and 4 target tokens, end of sentence included.
+BATCH = collate([[5, 6], [7]], [[5], [6, 7, 8]])
+
+
+def run_batch(
+    measure: Measure, trainer: Any, module: Any, loss: float, *, updates: bool = True
+) -> None:
+    measure.on_train_batch_start(trainer, module, BATCH, 0)
+    trainer.global_step += updates
+    outputs = {"summed_loss": torch.tensor(loss)}
+    measure.on_train_batch_end(trainer, module, outputs, BATCH, 0)
+
+
+def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for loss in (12.0, 18.0):
+        clock.now += 1
+        run_batch(measure, trainer, module, loss)
+    assert len(logged(module)) == 1
+    values = logged(module)[0]
+    assert values["train/loss"] == (12 + 18) / (2 * 6)
+    # 5 of 6 source and 6 of 8 target places are real.
+    assert values["train/padding"] == pytest.approx(1 - 11 / 14)
+    assert values["lr"] == 0.125
+    for _ in range(2):
+        clock.now += 3
+        run_batch(measure, trainer, module, 6.0)
+    assert [v["train/loss"] for v in logged(module)] == [2.5, 1.0]
+    # The clock starts with the first batch after the last log.
+    assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 3]
+
+
+def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    measure.on_train_batch_start(trainer, module, BATCH, 0)
+    clock.now += 2
+    trainer.global_step = 1
+    measure.on_train_batch_end(trainer, module, {"summed_loss": torch.tensor(1.0)}, BATCH, 0)
+    measure.on_validation_start(trainer, module)
+    clock.now += 1000
+    measure.on_train_batch_start(trainer, module, BATCH, 1)
+    clock.now += 1
+    trainer.global_step = 2
+    measure.on_train_batch_end(trainer, module, {"summed_loss": torch.tensor(1.0)}, BATCH, 1)
+    assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
+
+
+def test_measure_logs_whole_updates_not_micro_batches(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for micro_batch in range(1, 13):  # three micro-batches an update, a log every two updates
+        clock.now += 1
+        run_batch(measure, trainer, module, micro_batch, updates=micro_batch % 3 == 0)
+    means = [sum(range(1, 7)) / 36, sum(range(7, 13)) / 36]
+    assert [values["train/loss"] for values in logged(module)] == pytest.approx(means)
+
+
+@pytest.fixture
+def interrupt() -> Iterator[signal.Handlers]:
+    before = signal.getsignal(signal.SIGINT)
+    yield before  # type: ignore[misc]
+    signal.signal(signal.SIGINT, before)
+
+
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_waits_for_the_update(interrupt: Any, caplog: pytest.LogCaptureFixture) -> None:
+    stop, trainer = GracefulStop(), fake_trainer(global_step=10)
+    stop.on_train_start(trainer, fake_module())
+    press_ctrl_c()
+    assert stop.interrupted
+    assert "press Ctrl-C again" in caplog.text
+    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 0)
+    assert not trainer.should_stop  # a micro-batch that completes no update
+    trainer.global_step = 11
+    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 1)
+    assert trainer.should_stop
+    stop.on_train_end(trainer, fake_module())
+    assert signal.getsignal(signal.SIGINT) is interrupt
+
+
+def test_without_ctrl_c_nothing_stops(interrupt: Any) -> None:
+    stop, trainer = GracefulStop(), fake_trainer()
+    stop.on_train_start(trainer, fake_module())
+    trainer.global_step = 1
+    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 0)
+    assert not trainer.should_stop
+
+
+def test_a_second_ctrl_c_stops_at_once(interrupt: Any) -> None:
+    stop = GracefulStop()
+    stop.on_train_start(fake_trainer(), fake_module())
+    press_ctrl_c()
+    with pytest.raises(KeyboardInterrupt):
+        press_ctrl_c()
+
+
+def test_an_error_hands_the_signal_back(interrupt: Any) -> None:
+    stop = GracefulStop()
+    stop.on_exception(fake_trainer(), fake_module(), ValueError())
+    assert signal.getsignal(signal.SIGINT) is interrupt
+    stop.on_train_start(fake_trainer(), fake_module())
+    assert signal.getsignal(signal.SIGINT) is not interrupt
+    stop.on_exception(fake_trainer(), fake_module(), ValueError())
+    assert signal.getsignal(signal.SIGINT) is interrupt
+
+
+class Dictionary(Translator):
+    """Translates a source into its reference, but for one, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.device = torch.device("meta")
+
+    def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+        self.asked.append(list(texts))
+        hypotheses = dict(zip(SOURCES, HYPOTHESES, strict=True))
+        return [replace(BLANK, text=hypotheses[text]) for text in texts]
+
+
+HYPOTHESES = [*REFERENCES[:-1], "six !"]
+
+
+def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
+    translator, module = Dictionary(), fake_module()
+    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2)
+    with caplog.at_level(logging.INFO):
+        validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
+    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    assert 0 < bleu.value < 100
+    assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
+    assert translator.device == module.device
+    assert f"step 7: BLEU {bleu.value:.2f}" in caplog.messages[0]
+    assert len(caplog.messages) == 3
+    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[2]
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 7])
+def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = {}
+    for rank in range(world_size):
+        sources = SOURCES[rank::world_size]
+        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources]
+
+    def all_gather_object(gathered: list[Any], own: list[str]) -> None:
+        assert own == shares[trainer.global_rank]
+        gathered[:] = [shares[rank] for rank in range(world_size)]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", all_gather_object)
+    asked, values = [], []
+    for rank in range(world_size):
+        translator, module = Dictionary(), fake_module()
+        trainer = fake_trainer(global_rank=rank, world_size=world_size)
+        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0)
+        validation.on_validation_epoch_start(trainer, module)
+        asked += translator.asked[0]
+        values += logged(module)
+    assert sorted(asked) == sorted(SOURCES)  # each once
+    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    # Every rank logs the score of all sentences in their own order.
+    assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size
+
+
+@pytest.mark.parametrize("ema_decay", [0.0, 0.99])
+@pytest.mark.parametrize("patience", [None, 3])
+def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
+    config = CallbacksConfig(ema_decay=ema_decay, patience=patience, keep_last=2, samples=0)
+    validation = TranslateValidation(Dictionary(), [], [], 0)
+    names = [type(c).__name__ for c in build_callbacks(config, validation, tmp_path)]
+    # The average must be in place before validation translates.
+    assert names == [
+        *(["EMAWeightAveraging"] if ema_decay else []),
+        *["TranslateValidation", "Measure", "ProgressBar", "GracefulStop"],
+        *(["EarlyStopping"] if patience else []),
+        *["ModelCheckpoint", "ModelCheckpoint", "LastCheckpoint"],
+    ]

@@ -1,0 +1,84 @@
+"""A bar where somebody watches, a line in the log where nobody does."""
+
+import io
+import logging
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from transformer.training.progress import ProgressBar
+
+from .fakes import fake_module, fake_trainer
+
+METRICS = {
+    "train/loss": torch.tensor(2.34567),
+    "val/bleu": torch.tensor(31.25),
+    "train/tokens_per_second": torch.tensor(12345.6),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(trainer: Any, steps: list[int]) -> None:
+    """Batches after which the trainer has done so many updates."""
+    bar, module = ProgressBar(), fake_module()
+    bar.on_train_start(trainer, module)
+    for step in steps:
+        bar.on_train_batch_start(trainer, module, None, 0)
+        trainer.global_step = step
+        bar.on_train_batch_end(trainer, module, None, None, 0)
+    bar.on_train_end(trainer, module)
+
+
+def test_no_terminal_no_bar(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(callback_metrics=METRICS), [1, 2, 3, 4])
+    assert capfd.readouterr() == ("", "")
+    shown = "loss 2.346  BLEU 31.2  12,346 tokens/s"
+    assert caplog.messages == [f"update 2/40: {shown}", f"update 4/40: {shown}"]
+
+
+def test_a_line_an_update_not_a_micro_batch(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(callback_metrics={}, estimated_stepping_batches=float("inf"))
+    with caplog.at_level(logging.INFO):
+        run(trainer, [0, 0, 1, 1, 1, 2, 2, 2, 3])
+    assert caplog.messages == ["update 2/?: "]
+
+
+def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(is_global_zero=False), [1, 2])
+    assert caplog.messages == []
+
+
+def test_a_terminal_gets_a_bar_and_no_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "dumb")
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
+    assert caplog.messages == []
+    assert "40/40" in terminal.getvalue()
+    assert "BLEU 31.2" in terminal.getvalue()
+
+
+def test_an_error_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    bar = ProgressBar()
+    bar.on_train_start(fake_trainer(), fake_module())
+    progress = bar.progress
+    assert progress is not None
+    assert progress.live.is_started
+    bar.on_exception(fake_trainer(), fake_module(), ValueError())
+    assert not progress.live.is_started
+    assert bar.progress is None
