@@ -23,6 +23,11 @@ def main() -> int:
     if verb not in VERBS:
         print(f"error: unknown verb {verb}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
+    if verb != "train" and {"-h", "--help"} & set(arguments):
+        from transformer.cli.compose import config_folder
+
+        print((config_folder() / f"{verb}.yaml").read_text(encoding="utf-8"), end="")
+        return 0
     code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
     return code
 

@@ -29,7 +29,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
 
     Raises:
         InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
-            named), or a choice does not exist.
+            named) or has no value yet, or a choice does not exist.
     """
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
@@ -38,9 +38,25 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         try:
             config = compose(verb, list(overrides))
             OmegaConf.resolve(config)
-        except (HydraException, OmegaConfBaseException) as error:
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise InputError(_explain(verb, overrides, error)) from error
+    for override in overrides:
+        _check_optional_group(override, config)
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise InputError(f"{missing[0]}= is missing; {verb} needs a value for it")
     return config
+
+
+def _check_optional_group(override: str, config: DictConfig) -> None:
+    """Hydra passes over a choice that an optional group, such as experiment, does not have."""
+    group, _, choice = override.partition("=")
+    if not group.isidentifier() or group in config:
+        return
+    choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
+    for name in choice.strip("[]").split(","):
+        if name.strip() not in choices:
+            known = f"choose {' or '.join(choices)}" if choices else "there is none yet"
+            raise InputError(f"{group}={choice} is unknown; {known}")
 
 
 def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:
