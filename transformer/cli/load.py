@@ -1,7 +1,6 @@
 """The translator that a call of a verb means: checkpoint, device and search."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from transformer.decoding.search import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import load_checkpoint
+from transformer.training.typed import typed
 
 
 def load_translator(
@@ -20,7 +20,7 @@ def load_translator(
     """The translator, and the config of the run that trained it.
 
     Raises:
-        InputError: The checkpoint cannot be read, or the device is not there.
+        InputError: The checkpoint cannot be read, the device is not there, or the search wrong.
     """
     checkpoint = load_checkpoint(config.checkpoint)
     composed = OmegaConf.to_container(config.decoding)
@@ -41,9 +41,10 @@ def _search(
     """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own."""
     keys = [argument.partition("=")[0] for argument in arguments]
     if "decoding" in keys:
-        return SearchConfig(**composed)
+        return typed(SearchConfig, composed, "decoding")
     changed = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
-    return replace(SearchConfig(**trained), **{key: composed[key] for key in changed})
+    values = {**trained, **{key: composed[key] for key in changed}}
+    return typed(SearchConfig, values, "decoding")
 
 
 def _device(name: str) -> torch.device:
