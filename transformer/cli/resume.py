@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import nearest_key
 from transformer.errors import InputError
+
+TAKEN_FROM = {"precision": ("trainer.precision",)}
+"""Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows."""
 
 
 def named_checkpoint(arguments: Sequence[str]) -> Path | None:
@@ -40,7 +45,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
 
     payload = read_payload(find_checkpoint(checkpoint, "last"))
     config = OmegaConf.create(payload[PORTABLE]["config"])
-    for override in OverridesParser.create().parse_overrides(list(arguments)):
+    for override in _parsed(arguments):
         key = override.key_or_group
         if key.startswith("hydra."):
             raise InputError(f"{key} cannot change: a run goes on in its own directory")
@@ -52,5 +57,17 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
                 f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
                 f"config; change single keys, such as {key}.KEY=VALUE"
             )
-        OmegaConf.update(config, key, override.value())
+        for place in (key, *TAKEN_FROM.get(key, ())):
+            OmegaConf.update(config, place, override.value())
     return config
+
+
+def _parsed(arguments: Sequence[str]) -> list[Override]:
+    try:
+        overrides = OverridesParser.create().parse_overrides(list(arguments))
+    except HydraException as error:
+        raise InputError(f"{' '.join(str(error).split())}; give KEY=VALUE") from error
+    for override in overrides:
+        if override.is_delete() or override.is_sweep_override():
+            raise InputError(f"{override.input_line} does not set a key to a value")
+    return overrides
