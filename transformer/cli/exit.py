@@ -1,8 +1,10 @@
 """Exceptions to exit codes: 0 done, 2 the input or the call is wrong, 130 stopped by the user.
 
-Anything else is a bug and keeps its traceback (exit code 1).
+Who reads the output may have enough of it (``| head -1``): 141, as the shell says of a filter that
+ends so. Anything else is a bug and keeps its traceback (exit code 1).
 """
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -21,4 +23,8 @@ def exit_code_of(action: Callable[[], None]) -> int:
         return 130
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Python would write what is left once more when it exits, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return 0
