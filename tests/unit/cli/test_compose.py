@@ -1,0 +1,76 @@
+"""A call becomes a config, or one line that helps."""
+
+import pytest
+
+from transformer.cli.compose import compose_config, config_folder, known_keys
+from transformer.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("verb", "override", "message"),
+    [
+        ("train", "model.d_modle=64", "unknown key model.d_modle (did you mean model.d_model?)"),
+        ("train", "modle=tiny", "unknown key modle (did you mean model?)"),
+        ("train", "trainer.max_stepz=3", "unknown key trainer.max_stepz (did you mean trainer.max"),
+        ("train", "zzyzx=3", "unknown key zzyzx"),
+        ("translate", "chekpoint=RUN", "unknown key chekpoint (did you mean checkpoint?)"),
+        ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
+        ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
+        ("average", "--last", "'--last' is not of the form KEY=VALUE"),
+        ("train", "experiment=pokcet", "experiment=pokcet is unknown; choose multi30k_tiny or poc"),
+        ("train", "experiment=[pocket,x]", "experiment=[pocket,x] is unknown; choose multi30k"),
+        ("train", "experiment=null", "Config group override must be a string or a list"),
+        ("train", "debug=fast", "debug=fast is unknown; there is none yet"),
+        ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
+    ],
+)
+def test_what_is_wrong_and_what_was_meant(verb: str, override: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config(verb, [override])
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("group", ["model", "data", "decoding", "trainer"])
+def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("train", [f"{group}=nothing"])
+    message = str(caught.value)
+    assert "\n" not in message
+    assert f"{group}/nothing" in message
+    for file in (config_folder() / group).glob("*.yaml"):
+        assert file.stem in message
+
+
+def test_the_wrong_argument_is_named_not_the_one_beside_it() -> None:
+    with pytest.raises(InputError, match=r"^unknown key model\.heads \(did you mean"):
+        compose_config("train", ["model.num_heads=2", "model.heads=2", "seed=3"])
+
+
+def test_a_value_that_hydra_cannot_read_is_one_line() -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("train", ["data.train=[a"])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_right_call() -> None:
+    config = compose_config("train", ["data=files", "model=base", "+model.note=x", "~experiment"])
+    assert config.data.corpus == "files"
+    assert config.model.num_heads == 8
+    assert config.trainer.precision == config.precision  # interpolations are resolved
+    assert compose_config("train", ["seed=7"]).data.seed == 7
+
+
+def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
+    assert compose_config("train", []).tokenizer.vocab_size == 2000
+    multi30k = compose_config("train", ["experiment=multi30k_tiny"])
+    assert (multi30k.data.corpus, multi30k.tokenizer.vocab_size) == ("multi30k", 6000)
+    # What the user says goes over both.
+    chosen = compose_config("train", ["tokenizer.vocab_size=99", "experiment=multi30k_tiny"])
+    assert chosen.tokenizer.vocab_size == 99
+
+
+def test_known_keys_are_dotted() -> None:
+    keys = known_keys(compose_config("translate", ["checkpoint=x"]))
+    assert {"checkpoint", "decoding", "decoding.beam_size"} <= set(keys)
+    assert len(keys) == len(set(keys))

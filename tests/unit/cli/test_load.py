@@ -1,0 +1,103 @@
+"""Which search and which device a call means."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from tests.helpers.models import tiny_transformer
+from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.cli.compose import compose_config
+from transformer.cli.load import load_translator
+from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+
+# The run was validated with other values than conf/decoding/beam.yaml has.
+TRAINED = {
+    "algorithm": "beam",
+    "beam_size": 7,
+    "length_penalty": 0.25,
+    "max_length_ratio": 1.5,
+    "max_length_offset": 3,
+    "min_length": 0,
+    "nbest": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tokenizer = tiny_tokenizer()
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+    )
+    payload = {
+        "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},
+        PORTABLE: portable_part(
+            model.config, tokenizer.to_state(), {"decoding": TRAINED, "seed": 4}
+        ),
+    }
+    path = tmp_path_factory.mktemp("run") / "x.ckpt"
+    write_payload(payload, path)
+    return path
+
+
+def call(checkpoint: Path, *arguments: str) -> tuple[DictConfig, list[str]]:
+    every = [f"checkpoint={checkpoint}", *arguments]
+    return compose_config("translate", every), every
+
+
+def search_of(checkpoint: Path, *arguments: str) -> dict[str, Any]:
+    translator, _ = load_translator(*call(checkpoint, *arguments))
+    return vars(translator.search)
+
+
+def test_without_a_word_it_is_the_search_of_the_run(checkpoint: Path) -> None:
+    assert search_of(checkpoint) == TRAINED
+
+
+def test_one_key_changes_the_search_of_the_run(checkpoint: Path) -> None:
+    # 5 and 1.0 are what conf/ has: they count, since the user gave them.
+    changed = search_of(checkpoint, "decoding.beam_size=5", "decoding.length_penalty=1.0")
+    assert changed == TRAINED | {"beam_size": 5, "length_penalty": 1.0}
+
+
+def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
+    greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
+    assert isinstance(greedy, dict)
+    greedy |= {"algorithm": "greedy", "beam_size": 1}
+    assert search_of(checkpoint, "decoding=greedy") == greedy
+    beam = search_of(checkpoint, "decoding=beam", "decoding.min_length=2")
+    assert beam == greedy | {"algorithm": "beam", "beam_size": 5, "min_length": 2}
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("decoding.beam_size=two", r"decoding\.beam_size='two' must be a whole number"),
+        ("decoding.beam_size=2.5", r"decoding\.beam_size=2\.5 must be a whole number"),
+        ("decoding.beam_size=1", r"decoding\.nbest=2 is more than decoding\.beam_size=1"),
+        ("decoding.algorithm=greedy", "follows one hypothesis"),
+        ("device=gpu", "device=gpu cannot be used here"),
+        ("device=meta:x", "device=meta:x cannot be used here"),
+        ("batch_tokens=0", "batch_tokens=0 must be at least 1"),
+    ],
+)
+def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_translator(*call(checkpoint, argument))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(checkpoint: Path) -> None:
+    with pytest.raises(InputError, match="device=cuda cannot be used here: "):
+        load_translator(*call(checkpoint, "device=cuda"))
+
+
+def test_the_config_of_the_run_comes_with_it(checkpoint: Path) -> None:
+    translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
+    assert run == {"decoding": TRAINED, "seed": 4}
+    assert translator.batch_tokens == 123

@@ -1,0 +1,76 @@
+"""``python -m transformer``: which verbs there are."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transformer.__main__ import VERBS, main
+from transformer.cli.compose import config_folder
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["transformer", *arguments])
+    return main()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_lists_the_verbs(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, *arguments) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    for verb, what in VERBS.items():
+        assert verb in said.out
+        assert what in said.out
+
+
+def test_an_unknown_verb_names_the_known_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "translat", "checkpoint=x") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"error: unknown verb translat; choose {', '.join(VERBS)}\n"
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_has_its_module_and_its_config(verb: str) -> None:
+    assert callable(importlib.import_module(f"transformer.cli.{verb}").main)
+    assert (config_folder() / f"{verb}.yaml").is_file()
+
+
+def test_every_verb_is_listed() -> None:
+    folder = Path(importlib.import_module("transformer.cli").__path__[0])
+    verbs = {file.stem for file in folder.glob("*.py") if "def main(" in file.read_text()}
+    assert verbs == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train"}))
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_a_verb_tells_its_keys(
+    verb: str, flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, verb, flag) == 0
+    assert "\ncheckpoint: ???" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train"}))
+def test_a_verb_without_a_checkpoint_asks_for_one(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, verb) == 2
+    said = capsys.readouterr()
+    assert said.err == f"error: checkpoint= is missing; {verb} needs a value for it\n"
+
+
+def test_as_a_process() -> None:
+    help_ = subprocess.run(
+        [sys.executable, "-m", "transformer", "--help"], capture_output=True, text=True
+    )
+    assert (help_.returncode, help_.stderr) == (0, "")
+    unknown = subprocess.run([sys.executable, "-m", "transformer", "x"], capture_output=True)
+    assert unknown.returncode == 2

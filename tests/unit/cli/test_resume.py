@@ -1,0 +1,106 @@
+"""Going on with the config that the checkpoint carries."""
+
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from transformer.cli.compose import compose_config
+from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.errors import InputError
+from transformer.model.checkpoint import FORMAT, PORTABLE, write_payload
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    config = OmegaConf.to_container(
+        compose_config("train", ["model=small", "data.root=here", "precision=bf16-mixed", "seed=5"])
+    )
+    payload = {"state_dict": {}, PORTABLE: {"format": FORMAT, "config": config}}
+    write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
+    return tmp_path / "run"
+
+
+def test_the_config_is_that_of_the_run(run: Path) -> None:
+    config = resumed_config(run, [])
+    assert (config.model.d_model, config.seed, config.data.root) == (512, 5, "here")
+    assert config == resumed_config(run / "checkpoints" / "last.ckpt", [])
+
+
+def test_single_keys_change(run: Path) -> None:
+    arguments = [
+        f"checkpoint={run}",
+        "trainer.max_steps=77",
+        "optimizer.betas=[0.8,0.9]",
+        "data.root=null",
+        "optimizer.lr=5e-4",
+        "trainer.max_time=00:01:00:00",
+    ]
+    config = resumed_config(run, arguments)
+    assert config.checkpoint == str(run)
+    assert config.trainer.max_steps == 77
+    assert list(config.optimizer.betas) == [0.8, 0.9]
+    assert config.data.root is None
+    assert config.optimizer.lr == 5e-4
+    assert config.trainer.max_time == "00:01:00:00"
+    before = resumed_config(run, [])
+    before.checkpoint = str(run)
+    before.trainer = config.trainer
+    before.optimizer = config.optimizer
+    before.data.root = None
+    assert config == before  # and nothing else
+
+
+def test_a_key_that_others_took_their_value_from_reaches_them(run: Path) -> None:
+    assert resumed_config(run, []).trainer.precision == "bf16-mixed"
+    assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("model=base", r"model=… cannot be chosen anew: .* single keys, such as model\.KEY=VALUE"),
+        ("decoding=greedy", r"decoding=… cannot be chosen anew"),
+        ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
+        ("+trainer.fast=3", r"unknown key trainer\.fast"),
+        ("experiment=pocket", r"unknown key experiment"),
+        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run goes on in its own"),
+        ("nonsense", r"nonsense.*; give KEY=VALUE"),
+        ("--multirun", r"; give KEY=VALUE"),
+        ("data.train=[a", r"; give KEY=VALUE"),
+        ("seed=1,2", r"seed=1,2 does not set a key to a value"),
+        ("~data.root", r"~data\.root does not set a key to a value"),
+    ],
+)
+def test_refusals(run: Path, argument: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        resumed_config(run, [f"checkpoint={run}", argument])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        resumed_config(tmp_path / "nowhere", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["seed=1"], None),
+        (["seed=1", "checkpoint=runs/a b/x.ckpt"], Path("runs/a b/x.ckpt")),
+        (["checkpoint=a", "checkpoint=b"], Path("b")),
+        (["checkpoint=null"], None),
+        (["checkpoint="], None),
+        (["callbacks.checkpoint=a"], None),
+        (["checkpoint=runs/lr=3"], Path("runs/lr=3")),
+    ],
+)
+def test_the_named_checkpoint(arguments: list[str], expected: Path | None) -> None:
+    assert named_checkpoint(arguments) == expected
+
+
+def test_where_a_run_goes_on(run: Path, tmp_path: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    assert run_folder_of(run) == run_folder_of(file) == run
+    moved = file.rename(tmp_path / "moved.ckpt")
+    assert run_folder_of(moved) == tmp_path
