@@ -1,0 +1,29 @@
+# make demo | make test | make lint: each makes its own .venv first.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint clean
+
+.venv/core: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) -e .
+	touch $@
+
+.venv/dev: .venv/core
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+demo: .venv/core
+	PATH="$(CURDIR)/$(BIN):$$PATH" sh scripts/demo.sh
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+
+clean:
+	rm -rf .venv .cache runs multirun

@@ -1,0 +1,25 @@
+"""What a Transformer must be able to learn, it learns: copying and reversing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.training.run import train
+
+
+@pytest.mark.parametrize("turn", [list, lambda words: words[::-1]], ids=["copy", "reverse"])
+def test_it_learns_to(turn: Callable[[list[str]], list[str]], tmp_path: Path) -> None:
+    overrides = [
+        *corpus_overrides(tmp_path, turn),
+        *SMALL,
+        "trainer.max_steps=400",
+        "trainer.val_check_interval=200",
+        "trainer.log_every_n_steps=100",
+    ]
+    metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")
+    assert metrics["test/bleu"] > 95
+    assert metrics["val/loss"] < 0.1
+    assert metrics["train/padding"] < 0.1
+    assert metrics["train/tokens_per_second"] > 0
