@@ -15,7 +15,8 @@ from transformer.training.config import RunConfig, run_config
 PROJECT = Path(__file__).resolve().parents[2]
 
 SMALL = [
-    "tokenizer.vocab_size=300",
+    "tokenizer=bpe",
+    "tokenizer.vocab_size=310",
     "model.d_model=64",
     "model.ffn_dim=128",
     "model.encoder_layers=2",

@@ -4,7 +4,20 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda omega".split()
+WORDS = [
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "epsilon",
+    "zeta",
+    "eta",
+    "theta",
+    "iota",
+    "kappa",
+    "lambda",
+    "omega",
+]
 
 
 def write_parallel(

@@ -34,6 +34,8 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise InputError(f"{override!r} is not of the form KEY=VALUE")
+        if override.startswith("+"):
+            raise InputError(f"{override!r} adds a key that nothing reads; drop the +")
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         try:
             config = compose(verb, list(overrides))

@@ -42,7 +42,8 @@ class ModelConfig:
         norm_order: ``post`` normalises after the residual sum (the paper), ``pre`` before the
             sublayer (Xiong et al. 2020), with one more norm at the end of each stack.
         positions: ``sinusoidal`` (the paper, section 3.5) or ``learned``.
-        max_length: Positions that exist; longer input is refused.
+        max_length: Learned positions that exist, sinusoidal ones that are computed ahead; the
+            translator cuts longer text into segments.
         activation: Of the feed-forward block.
         tie_embeddings: ``decoder`` shares the target embedding with the output projection,
             ``all`` the source embedding too (Press and Wolf 2017), ``none`` nothing.

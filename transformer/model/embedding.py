@@ -27,5 +27,5 @@ class TokenEmbedding(nn.Module):
         return self.lookup.weight
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        """Embed; padding becomes zeros."""
+        """Embed; what padding becomes does not matter, since no mask lets it be seen."""
         return self.lookup(tokens) * self.scale

@@ -91,18 +91,18 @@ class Measure(Callback):
     """Logs loss, tokens per second, padding and learning rate over the updates since last time.
 
     ``train/loss`` is the smoothed loss per target token, in nats. ``train/tokens_per_second``
-    counts real target tokens of this rank, and no time spent in validation.
+    counts real target tokens of this rank; waiting for data counts, validation does not.
     """
 
     def __init__(self) -> None:
         self.update = 0
+        self.since: float | None = None
         self._restart()
 
     def _restart(self) -> None:
         self.loss = torch.zeros(())
         self.target = self.real = self.padded = 0
         self.seconds = 0.0
-        self.since: float | None = None
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int
@@ -132,7 +132,8 @@ class Measure(Callback):
         self.real += batch.source_tokens + batch.target_tokens
         self.padded += batch.source.numel() + batch.target_output.numel()
         if time_to_log(trainer, self.update) and self.since is not None:
-            seconds = self.seconds + time.perf_counter() - self.since
+            now = time.perf_counter()
+            seconds, self.since = self.seconds + now - self.since, now
             values = {
                 "train/loss": self.loss.item() / self.target,
                 "train/tokens_per_second": self.target / seconds,

@@ -99,7 +99,7 @@ def build_trainer(config: RunConfig, folder: Path, validation: TranslateValidati
     Raises:
         InputError: Lightning refuses an argument.
     """
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    _quieten_lightning()
     try:
         return Trainer(
             **config.trainer,
@@ -140,6 +140,20 @@ def _tokenizer_of(checkpoint: Path | None) -> Tokenizer | None:
     if checkpoint is None:
         return None
     return Tokenizer.from_state(read_payload(checkpoint)[PORTABLE]["tokenizer"])
+
+
+def _quieten_lightning() -> None:
+    """Keep its advertisements, and its warnings about what is meant so, out of the log."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*LeafSpec.*",
+        "Experiment logs directory.*",
+        "Checkpoint directory.*exists and is not empty.*",
+        ".*in eval mode at the start of training.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)
 
 
 def _describe(model: Transformer, data: DataModule) -> None:

@@ -1,0 +1,167 @@
+"""The verbs as a user calls them: one small run, trained, resumed, scored and put to work."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus and a trained run."""
+    folder = tmp_path_factory.mktemp("home")
+    arguments = [
+        *corpus_overrides(folder),
+        *SMALL,
+        "hydra.run.dir=run",
+        "trainer.max_steps=30",
+        "trainer.val_check_interval=10",
+        "trainer.log_every_n_steps=10",
+        "callbacks.ema_decay=0.9",
+        "decoding.beam_size=2",
+    ]
+    done = run(str(PROJECT / "train.py"), *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    return folder
+
+
+def verb(name: str, *arguments: str, home: Path, stdin: bytes = b"") -> tuple[int, str, str]:
+    done = run("-m", "transformer", name, *arguments, folder=home, stdin=stdin)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def test_a_run_leaves_what_it_promises(home: Path) -> None:
+    files = {str(path.relative_to(home / "run")) for path in (home / "run").rglob("*")}
+    assert files >= {
+        "config.yaml",
+        "metrics.csv",
+        "train.log",
+        "test.json",
+        "test.hyp",
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "checkpoints/step-00000030.ckpt",
+    }
+    scores = json.loads((home / "run" / "test.json").read_text())
+    assert [score["name"] for score in scores] == ["BLEU", "chrF2", "TER"]
+    assert all("version:" in score["signature"] for score in scores)
+    assert len((home / "run" / "test.hyp").read_text().split("\n")) == 40 + 1
+    header = (home / "run" / "metrics.csv").read_text().split("\n")[0].split(",")
+    assert {"train/loss", "train/tokens_per_second", "train/padding", "lr"} <= set(header)
+    assert {"train/grad_norm", "val/loss", "val/bleu", "val/chrf"} <= set(header)
+
+
+def test_evaluate_says_what_training_said(home: Path) -> None:
+    code, stdout, stderr = verb("evaluate", "checkpoint=run", home=home)
+    assert code == 0, stderr
+    assert json.loads(stdout) == json.loads((home / "run" / "test.json").read_text())
+    assert "BLEU" in stderr
+
+
+def test_evaluate_own_files(home: Path) -> None:
+    code, stdout, stderr = verb(
+        *("evaluate", "checkpoint=run", "source=validation.src", "reference=validation.tgt"),
+        *("output=scores", "decoding.beam_size=1"),
+        home=home,
+    )
+    assert code == 0, stderr
+    assert json.loads(stdout)[0]["nrefs"] == 1
+    assert len((home / "scores" / "validation.src.hyp").read_text().split("\n")) == 40 + 1
+
+
+def test_translate_gives_a_line_for_a_line(home: Path) -> None:
+    text = "alpha beta\n\n  \nalpha\u2028beta\x85\rgamma\nno end of line".encode()
+    code, stdout, stderr = verb("translate", "checkpoint=run", home=home, stdin=text)
+    assert code == 0, stderr
+    lines = stdout.split("\n")
+    assert len(lines) == 5 + 1
+    assert [bool(line) for line in lines] == [True, False, False, True, True, False]
+
+
+def test_a_checkpoint_needs_no_other_file(home: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved.ckpt"
+    shutil.copy(home / "run" / "checkpoints" / "best.ckpt", moved)
+    torch.load(moved, weights_only=True)
+    text = b"alpha beta gamma\n"
+    alone = run(
+        "-m", "transformer", "translate", f"checkpoint={moved}", stdin=text, folder=tmp_path
+    )
+    assert alone.returncode == 0, alone.stderr.decode()
+    _, there, _ = verb("translate", "checkpoint=run", home=home, stdin=text)
+    assert alone.stdout.decode() == there
+
+
+def test_translate_json_tells_scores_nbest_and_attention(home: Path) -> None:
+    code, stdout, stderr = verb(
+        *("translate", "checkpoint=run", "format=json", "attention=true", "decoding.nbest=2"),
+        home=home,
+        stdin=b"alpha beta\n\n",
+    )
+    assert code == 0, stderr
+    first, blank = (json.loads(line) for line in stdout.splitlines())
+    assert len(first["nbest"]) == 2
+    assert first["score"] == first["nbest"][0]["score"] >= first["nbest"][1]["score"]
+    assert len(first["attention"]) == len(first["tokens"])
+    assert blank["text"] == ""
+
+
+def test_average_writes_a_checkpoint_that_translates(home: Path) -> None:
+    code, stdout, stderr = verb("average", "checkpoint=run", "last=2", home=home)
+    assert code == 0, stderr
+    code, translated, stderr = verb(
+        "translate", f"checkpoint={stdout.strip()}", home=home, stdin=b"alpha\n"
+    )
+    assert code == 0, stderr
+    assert translated.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["checkpoint=nowhere"], "nowhere does not exist"),
+        (["checkpoint=run", "beam=3"], "unknown key beam"),
+        (["checkpoint=run", "decoding.beam_sise=3"], "decoding.beam_size"),
+        (["checkpoint=run", "nonsense"], "KEY=VALUE"),
+        (["checkpoint=train.src"], "cannot be read as a checkpoint"),
+        (["checkpoint=run", "device=cuda:99"], "device=cuda:99"),
+        (["checkpoint=run", "input=gone.txt"], "gone.txt"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_2(
+    home: Path, arguments: list[str], says: str
+) -> None:
+    code, stdout, stderr = verb("translate", *arguments, home=home)
+    assert (code, stdout) == (2, "")
+    assert says in stderr
+    assert len(stderr.strip().split("\n")) == 1, stderr
+
+
+def test_a_wrong_corpus_is_one_line_and_exit_code_2(home: Path) -> None:
+    (home / "short.tgt").write_text("alpha\n")
+    done = run(
+        *(str(PROJECT / "train.py"), "data=files", "data.train=[train.src,short.tgt]"),
+        "hydra.run.dir=broken",
+        folder=home,
+    )
+    assert done.returncode == 2
+    line = done.stderr.decode().strip().split("\n")[-1]
+    assert "train.src" in line
+    assert "short.tgt" in line
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_run_goes_on_where_it_stopped(home: Path) -> None:
+    shutil.copytree(home / "run", home / "more")
+    before = (home / "more" / "metrics.csv").read_text().strip().split("\n")
+    done = run(str(PROJECT / "train.py"), "checkpoint=more", "trainer.max_steps=40", folder=home)
+    assert done.returncode == 0, done.stderr.decode()
+    after = (home / "more" / "metrics.csv").read_text().strip().split("\n")
+    step = after[0].split(",").index("step")
+    steps = [int(row.split(",")[step]) for row in after[1:]]
+    assert after[: len(before)] == before
+    assert max(steps) == 39
+    assert min(steps[len(before) - 1 :]) >= 30
