@@ -69,7 +69,7 @@ def test_evaluate_own_files(home: Path) -> None:
         home=home,
     )
     assert code == 0, stderr
-    assert json.loads(stdout)[0]["nrefs"] == 1
+    assert json.loads(stdout)[0]["nrefs"] == "1"
     assert len((home / "scores" / "validation.src.hyp").read_text().split("\n")) == 40 + 1
 
 
