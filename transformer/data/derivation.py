@@ -1,19 +1,16 @@
 """Derivations of a synchronous grammar: one abstract tree for both languages.
 
-It draws rules and words; it knows neither morphology nor word order.
+It applies rules that another chooses; it knows neither morphology nor word order.
 """
 
 from __future__ import annotations
 
-import random
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from transformer.data.grammar_rule import Condition, Option, Reference, Rule, Slot
-from transformer.data.lexical_entry import NONE, Candidates, Entry
+from transformer.data.choice import Choice
+from transformer.data.grammar_rule import Condition, Reference, Rule, Slot
+from transformer.data.lexical_entry import NONE, Entry
 from transformer.data.lexicon import Lexicon
 
 _NARROWED = ("number", "tense", "gender", "kind")
@@ -22,9 +19,6 @@ _NARROWED = ("number", "tense", "gender", "kind")
 
 class ImpossibleError(Exception):
     """No rule or word satisfies the features that are asked for."""
-
-
-W = TypeVar("W", Rule, Option)
 
 
 @dataclass
@@ -48,18 +42,14 @@ class Node:
 
 
 class Deriver:
-    """Draws derivations at random; the same seed gives the same ones on every platform.
+    """Makes derivations of a grammar; what the rules leave open is up to ``choice``."""
 
-    Only ``random.Random.random`` is used: its sequence is what Python promises to keep.
-    Of words that are equally likely it draws three and takes the one used least, so that
-    rare words do not stay rare.
-    """
-
-    def __init__(self, lexicon: Lexicon, rules: Mapping[str, Sequence[Rule]], seed: int) -> None:
+    def __init__(
+        self, lexicon: Lexicon, rules: Mapping[str, Sequence[Rule]], choice: Choice
+    ) -> None:
         self._lexicon = lexicon
         self._rules = rules
-        self._random = random.Random(seed).random
-        self._used: Counter[str] = Counter()
+        self._choice = choice
         self._number = 0
         self._asked = {
             category: sorted({name for rule in alternatives for name, _ in rule.when})
@@ -80,7 +70,7 @@ class Deriver:
             return self._leaf(category, features, scope)
         rules = list(self._applicable(category, features))
         while rules:
-            rule = self._draw(rules)
+            rule = self._choice.rule(rules)
             try:
                 return self._apply(rule, dict(features), scope)
             except ImpossibleError:
@@ -105,9 +95,9 @@ class Deriver:
             open_options = [option for option in options if asked.holds(option.value)]
             if not open_options:
                 raise ImpossibleError(name)
-            features[name] = self._draw(open_options).value
+            features[name] = self._choice.value(open_options)
         for slot in rule.slots:
-            if slot.chance < 1 and self._random() >= slot.chance:
+            if not self._choice.includes(slot.name, slot.chance):
                 continue
             try:
                 self._fill(node, slot)
@@ -133,11 +123,7 @@ class Deriver:
         candidates = self._lexicon.candidates(category, features)
         if not candidates.entries:
             raise ImpossibleError(category)
-        entry = self._draw_entry(candidates)
-        for other in (self._draw_entry(candidates), self._draw_entry(candidates)):
-            if entry.weight == other.weight and self._used[other.lemma] < self._used[entry.lemma]:
-                entry = other
-        self._used[entry.lemma] += 1
+        entry = self._choice.entry(candidates)
         self._number += 1
         node = Node(self._number, category, {**features, **entry.features}, scope, entry=entry)
         for name in _NARROWED:
@@ -149,18 +135,6 @@ class Deriver:
             gender = entry.features["gender"]
             node.features["agreement"] = "pl" if number == "pl" else gender
         return node
-
-    def _draw(self, options: Sequence[W]) -> W:
-        rest = self._random() * sum([option.weight for option in options])
-        for option in options:
-            rest -= option.weight
-            if rest < 0:
-                return option
-        return options[-1]
-
-    def _draw_entry(self, candidates: Candidates) -> Entry:
-        place = bisect_right(candidates.sums, self._random() * candidates.sums[-1])
-        return candidates.entries[min(place, len(candidates.entries) - 1)]
 
 
 def _resolve(node: Node, references: Sequence[Reference]) -> dict[str, str]:

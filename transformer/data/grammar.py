@@ -6,22 +6,33 @@ of a folder, described in data/pocket/README.md.
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from transformer.data.choice import Choice, RandomChoice
 from transformer.data.derivation import Deriver, ImpossibleError, Node
 from transformer.data.grammar_rule import SIDES, Rule, check_rules
 from transformer.data.lexicon import Lexicon
-from transformer.data.linearisation import Lineariser, Token
+from transformer.data.linearisation import Lineariser
+from transformer.data.sentence_pair import Sentence, SentencePair, pair_of
 from transformer.data.verb_group import VerbGroups
 from transformer.errors import InputError
+
+__all__ = [
+    "DEFAULT_SIZES",
+    "Derivation",
+    "Grammar",
+    "Sentence",
+    "SentencePair",
+    "derive_splits",
+    "generate_splits",
+]
 
 DEFAULT_SIZES: Mapping[str, int] = {
     "train": 40_000,
@@ -31,29 +42,6 @@ DEFAULT_SIZES: Mapping[str, int] = {
 }
 
 LEXICON_FILES = ("nouns.yaml", "verbs.yaml", "adjectives.yaml", "words.yaml")
-_NO_SPACE_BEFORE = re.compile(r" (?=[.,?!]|'s\b)")
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """One side of a pair: words (punctuation apart) and their Universal POS tags."""
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The sentence as it is written."""
-        return _NO_SPACE_BEFORE.sub("", " ".join(self.words))
-
-
-@dataclass(frozen=True)
-class SentencePair:
-    """A sentence and its translation; links are (English word, German word), 0-based."""
-
-    english: Sentence
-    german: Sentence
-    alignment: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -116,17 +104,17 @@ class Grammar:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{path}: {type(error).__name__}: {error}; mend the file") from error
 
-    def derive(self, seed: int, category: str = "sentence", **features: str) -> Derivation:
-        """One derivation, drawn with ``seed``, of a category with the features asked for.
+    def derive(self, choice: Choice, category: str = "sentence") -> Derivation:
+        """The derivation of a category that ``choice`` makes.
 
         Raises:
             ImpossibleError: the grammar has none.
         """
-        return self._derivation(Deriver(self.lexicon, self._rules, seed).derive(category, features))
+        return self._derivation(Deriver(self.lexicon, self._rules, choice).derive(category))
 
     def derivations(self, seed: int) -> Iterator[Derivation]:
         """An endless stream of derivations; sentences recur."""
-        deriver = Deriver(self.lexicon, self._rules, seed)
+        deriver = Deriver(self.lexicon, self._rules, RandomChoice(seed))
         while True:
             try:
                 tree = deriver.derive("sentence")
@@ -136,25 +124,25 @@ class Grammar:
             if len(derivation.pair.english.words) <= self._longest:
                 yield derivation
 
-    def _held_out(self, tree: Node) -> Iterator[str]:
-        """The combinations in the tree whose CRC-32 is divisible by ``one_in``."""
-        for node in tree.walk():
+    def _held_out(self, nodes: list[Node]) -> Iterator[str]:
+        """The combinations in a tree whose CRC-32 is divisible by ``one_in``."""
+        for node in nodes:
             if node.rule is None or node.rule.transparent:
                 continue
             for paths, one_in in self._holdout.items():
-                values = [_value(node, path) for path in paths]
-                if None in values:
-                    continue
-                name = " + ".join([*paths, *map(str, values)])
-                if zlib.crc32(name.encode()) % one_in == 0:
-                    yield name
+                values = list(_values(node, paths))
+                if len(values) == len(paths):
+                    name = f"{' + '.join(paths)}: {' + '.join(values)}"
+                    if zlib.crc32(name.encode()) % one_in == 0:
+                        yield name
 
     def _derivation(self, tree: Node) -> Derivation:
         english = self._linearisers["en"].sentence(tree)
         german = self._linearisers["de"].sentence(tree)
-        pair = SentencePair(_sentence(english), _sentence(german), _links(english, german))
-        lemmas = tuple(node.entry.lemma for node in tree.walk() if node.entry is not None)
-        return Derivation(pair, lemmas, tuple(self._held_out(tree)))
+        pair = pair_of(english, german)
+        nodes = tree.walk()
+        lemmas = tuple(node.entry.lemma for node in nodes if node.entry is not None)
+        return Derivation(pair, lemmas, tuple(self._held_out(nodes)))
 
 
 def _read(path: Path) -> Any:
@@ -169,66 +157,65 @@ def _read(path: Path) -> Any:
         raise InputError(f"{path}{line}: not valid YAML; mend the file") from error
 
 
-def _value(node: Node, path: str) -> str | None:
-    """An entry (``object.noun``) or a feature (``$tense``) of the node."""
-    if path.startswith("$"):
-        return node.features.get(path[1:])
-    current: Node | None = node
-    for name in path.split("."):
-        current = current.slots.get(name) if current is not None else None
-    return current.entry.name if current is not None and current.entry is not None else None
-
-
-def _sentence(tokens: list[Token]) -> Sentence:
-    return Sentence(tuple(t.word for t in tokens), tuple(t.tag for t in tokens))
-
-
-def _links(english: list[Token], german: list[Token]) -> tuple[tuple[int, int], ...]:
-    places: dict[tuple[int, str], list[int]] = {}
-    for index, token in enumerate(german):
-        for key in token.keys:
-            places.setdefault(key, []).append(index)
-    links = {
-        (index, place)
-        for index, token in enumerate(english)
-        for key in token.keys
-        for place in places.get(key, ())
-    }
-    return tuple(sorted(links))
+def _values(node: Node, paths: tuple[str, ...]) -> Iterator[str]:
+    """The entries (``object.noun``) and features (``$tense``) there, up to one that is not."""
+    for path in paths:
+        current: Node | None = node
+        if path.startswith("$"):
+            value = node.features.get(path[1:])
+        else:
+            for name in path.split("."):
+                current = current.slots.get(name) if current is not None else None
+            value = current.entry.name if current is not None and current.entry else None
+        if value is None:
+            return
+        yield value
 
 
 def derive_splits(
     grammar: Grammar, seed: int = 1, sizes: Mapping[str, int] = DEFAULT_SIZES
 ) -> dict[str, list[Derivation]]:
-    """The derivations behind :func:`generate_splits`."""
-    known = {name: sizes[name] for name in ("validation", "test", "train")}
-    seen: set[tuple[str, ...]] = set()
+    """The derivations behind :func:`generate_splits`.
+
+    Raises:
+        ValueError: the training split is too small to know the words of test_novel.
+    """
+    stream = _distinct(grammar.derivations(seed))
     ordinary: list[Derivation] = []
     novel: list[Derivation] = []
-    words: Counter[str] = Counter()
-    for derivation in grammar.derivations(seed):
-        if len(ordinary) >= sum(known.values()) and len(novel) >= sizes["test_novel"]:
-            break
-        english = derivation.pair.english.words
-        if english in seen:
-            continue
-        seen.add(english)
+    wanted = sizes["validation"] + sizes["test"] + sizes["train"]
+    while len(ordinary) < wanted:
+        derivation = next(stream)
         (novel if derivation.held_out else ordinary).append(derivation)
-    splits: dict[str, list[Derivation]] = {}
-    start = 0
-    for name, size in known.items():
-        splits[name] = ordinary[start : start + size]
-        start += size
-    for derivation in splits["train"]:
-        words.update(derivation.pair.english.words)
-        words.update(derivation.pair.german.words)
-    trained = [
-        item
-        for item in novel
-        if all(word in words for word in item.pair.english.words + item.pair.german.words)
-    ]
-    splits["test_novel"] = trained[: sizes["test_novel"]]
-    return {name: splits[name] for name in sizes}
+    test_from, train_from = sizes["validation"], sizes["validation"] + sizes["test"]
+    splits = {
+        "train": ordinary[train_from:],
+        "validation": ordinary[:test_from],
+        "test": ordinary[test_from:train_from],
+    }
+    known = {part for item in splits["train"] for part in _parts(item)}
+    later = (item for item in islice(stream, 2 * wanted) if item.held_out)
+    understood = (item for item in chain(novel, later) if known.issuperset(_parts(item)))
+    splits["test_novel"] = list(islice(understood, sizes["test_novel"]))
+    if len(splits["test_novel"]) < sizes["test_novel"]:
+        raise ValueError(f"{sizes['train']} pairs of train know too few words for test_novel")
+    return splits
+
+
+def _distinct(derivations: Iterable[Derivation]) -> Iterator[Derivation]:
+    """Each English sentence once."""
+    seen: set[tuple[str, ...]] = set()
+    for derivation in derivations:
+        if derivation.pair.english.words not in seen:
+            seen.add(derivation.pair.english.words)
+            yield derivation
+
+
+def _parts(derivation: Derivation) -> Iterator[str]:
+    """Entries and words of a derivation."""
+    yield from derivation.lemmas
+    yield from (f"en {word}" for word in derivation.pair.english.words)
+    yield from (f"de {word}" for word in derivation.pair.german.words)
 
 
 def generate_splits(

@@ -31,10 +31,14 @@ class Category:
 
 @dataclass(frozen=True)
 class Entry:
-    """A pair of translations: ``features`` values are alternatives joined by ``|``."""
+    """A pair of translations: ``features`` values are alternatives joined by ``|``.
+
+    The name is unique in its category, the lemma (``category:name``) in the lexicon.
+    """
 
     category: Category
     name: str
+    lemma: str
     english: Forms
     german: Forms
     features: Mapping[str, str]
@@ -54,11 +58,6 @@ class Entry:
         if wanted.startswith("!"):
             return values.isdisjoint(wanted[1:].split("|"))
         return not values.isdisjoint(wanted.split("|"))
-
-    @property
-    def lemma(self) -> str:
-        """Category and name, unique in the lexicon."""
-        return f"{self.category.name}:{self.name}"
 
 
 @dataclass(frozen=True)

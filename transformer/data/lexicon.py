@@ -33,7 +33,7 @@ class Lexicon:
         self.categories = {
             name: Category(
                 name,
-                str(item["tag"]),
+                item["tag"],
                 tuple(item.get("select", ())),
                 tuple(item.get("en", ())),
                 tuple(item.get("de", ())),
@@ -64,7 +64,7 @@ class Lexicon:
         for english, item in items.items():
             try:
                 attributes = dict(item) if isinstance(item, Mapping) else {"de": item}
-                entry = self._entry(category, group, str(english), attributes)
+                entry = self._entry(category, group, english, attributes)
             except (ValueError, KeyError, IndexError, TypeError) as error:
                 raise ValueError(f"{category} {english!r}: {error}") from error
             if entry.name in names:
@@ -99,43 +99,53 @@ class Lexicon:
 
     def _entry(self, category: str, group: str, english: str, item: dict[str, Any]) -> Entry:
         kind = self.categories[category]
-        features = {key: str(value) for key, value in item.items() if key not in _RESERVED}
+        features = {key: value for key, value in item.items() if key not in _RESERVED}
         name = english.partition(",")[0].removesuffix(" (plural)")
-        english_forms, german_forms = self._forms(category, item.get("en", english), item, features)
+        forms = self._forms(category, item.get("en", english), item, features)
         if category == "noun":
-            features["class"] = "|".join(self._ancestors([name, group]))
-            features["group"] = group
-            self._parents.setdefault(name, []).append(group)
-            features.setdefault("count", "yes" if "pl.nom" in german_forms else "mass")
-            features.setdefault("number", _numbers(german_forms))
+            self._describe_noun(name, group, forms[1], features)
         elif category == "verb":
-            features |= {"frame": group, "lemma": name}
-            if features.get("tense") in ("state", "place"):
-                features |= {"adjuncts": "bare", "stative": "yes"}
-            tenses = self._tense_classes[features.get("tense", "action")].split("|")
-            if english_forms["past.1sg"] == english_forms["base"]:
-                tenses.remove("past")  # "they put" would be present and past
-            features["tense"] = "|".join(tenses)
+            self._describe_verb(name, group, forms[0], features)
             name = f"{name} ({group})"
-            features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))
-        if category == "adjective" and ("comparable" in features or "mood" in features):
-            features["graded"] = "yes"
+        elif category == "adjective" and ("comparable" in features or "mood" in features):
+            features |= {"graded": "yes", "compares": "yes" if "comparable" in features else "no"}
         if "class" in features:
             features["within"] = features["owned"] = features["class"]
         features["name"] = name
-        values = {key: frozenset(value.split("|")) for key, value in features.items()}
-        tags = str(item.get("tag", kind.tag))
+        tags = item.get("tag", kind.tag)
         return Entry(
-            kind,
-            name,
-            english_forms,
-            german_forms,
-            features,
-            values,
-            float(item.get("weight", 1)),
-            tuple(str(item.get("en_tag", tags)).split()),
-            tuple(str(item.get("de_tag", tags)).split()),
+            category=kind,
+            name=name,
+            lemma=f"{category}:{name}",
+            english=forms[0],
+            german=forms[1],
+            features=features,
+            values={key: frozenset(value.split("|")) for key, value in features.items()},
+            weight=float(item.get("weight", 1)),
+            english_tags=tuple(item.get("en_tag", tags).split()),
+            german_tags=tuple(item.get("de_tag", tags).split()),
         )
+
+    def _describe_noun(
+        self, name: str, group: str, german: Forms, features: dict[str, str]
+    ) -> None:
+        features |= {"class": "|".join(self._ancestors([name, group])), "group": group}
+        self._parents.setdefault(name, []).append(group)
+        features.setdefault("count", "yes" if "pl.nom" in german else "mass")
+        features.setdefault("number", _numbers(german))
+
+    def _describe_verb(
+        self, name: str, frame: str, english: Forms, features: dict[str, str]
+    ) -> None:
+        features |= {"frame": frame, "lemma": name}
+        kind = features.get("tense", "action")
+        if kind in ("state", "place"):
+            features |= {"adjuncts": "bare", "stative": "yes"}
+        tenses = self._tense_classes[kind].split("|")
+        if english["past.1sg"] == english["base"]:
+            tenses.remove("past")  # "they put" would be present and past
+        features["tense"] = "|".join(tenses)
+        features["agent"] = "|".join(self._ancestors(features.get("subject", NONE).split("|")))
 
     def _forms(
         self, category: str, english: Any, item: dict[str, Any], features: dict[str, str]
@@ -145,39 +155,23 @@ class Lexicon:
             features["gender"], forms = inflection.german_noun(german)
             return inflection.english_noun(english), forms
         if category == "verb":
-            forms = (
-                inflection.german_verb(german)
-                if "forms" not in item
-                else (_auxiliary(item["forms"]))
-            )
             preposition = " " + features.get("preposition", "").partition("/")[0]
             base, *others = inflection.parts_of(english)
             english = ", ".join([base.removesuffix(preposition), *others])
-            english_forms = (
+            return (
                 _auxiliary(item["en_forms"])
                 if "en_forms" in item
-                else (inflection.english_verb(english))
+                else inflection.english_verb(english),
+                _auxiliary(item["forms"]) if "forms" in item else inflection.german_verb(german),
             )
-            return english_forms, forms
         if category == "adjective":
             return inflection.english_adjective(english), inflection.german_adjective(
                 german, self._adjective_endings
             )
         if "table" in item:
             table = inflection.german_determiner(german, self._tables[item["table"]])
-            return self._listed(category, "english", english), table
-        return (
-            self._listed(category, "english", english),
-            self._listed(category, "german", german),
-        )
-
-    def _listed(self, category: str, side: str, forms: Any) -> Forms:
-        """A word that does not inflect, or a mapping of its forms, or a list by case."""
-        if isinstance(forms, list):
-            return dict(zip(inflection.CASES, [str(form) for form in forms], strict=False))
-        if isinstance(forms, Mapping):
-            return {str(key): str(form) for key, form in forms.items()}
-        return {"": str(forms)}
+            return _listed(english), table
+        return _listed(english), _listed(german)
 
     def _ancestors(self, classes: Iterable[str]) -> list[str]:
         found: list[str] = []
@@ -191,6 +185,13 @@ class Lexicon:
 
 
 _RESERVED = {"de", "en", "tag", "en_tag", "de_tag", "weight", "table", "forms", "en_forms"}
+
+
+def _listed(forms: Any) -> Forms:
+    """A word that does not inflect, or a mapping of its forms, or a list by case."""
+    if isinstance(forms, list):
+        return dict(zip(inflection.CASES, forms, strict=False))
+    return dict(forms) if isinstance(forms, Mapping) else {"": forms}
 
 
 def _parents(classes: Mapping[str, list[str]]) -> dict[str, list[str]]:
@@ -211,7 +212,7 @@ def _auxiliary(forms: Mapping[str, Any]) -> Forms:
     for key, form in forms.items():
         if isinstance(form, list):
             for person, word in zip(inflection.PERSONS, form, strict=True):
-                result[f"{key}.{person}"] = str(word)
+                result[f"{key}.{person}"] = word
         else:
-            result[key] = str(form)
+            result[key] = form
     return result

@@ -57,11 +57,11 @@ class Lineariser:
         tokens: list[Token] = []
         for item in self._order(node):
             if item.word:
-                if _holds(item, node):
+                if not item.conditions or _holds(item, node):
                     tokens.append(Token(item.word, item.tag, (_key(node, item.label),)))
                 continue
             child = node.slots.get(item.slot)
-            if child is None or not _holds(item, child):
+            if child is None or (item.conditions and not _holds(item, child)):
                 continue
             if not item.part:
                 tokens.extend(self._tokens(child))
@@ -138,9 +138,12 @@ def _holds(item: Item, node: Node) -> bool:
 
 
 def _key(node: Node, label: str) -> Key:
-    """A label names a slot, or with ^ something of the clause, or only itself."""
+    """A label names a slot (or one of its slots), or with ^ something of the clause."""
     if label.startswith("^"):
         return node.scope, label[1:]
-    if label in node.slots:
-        return node.slots[label].number, ""
-    return node.number, label
+    place = node
+    for name in label.split("."):
+        if name not in place.slots:
+            return node.number, label
+        place = place.slots[name]
+    return place.number, ""
