@@ -70,7 +70,7 @@ def test_words_have_tags_and_links_that_exist(seed: int) -> None:
         assert all(j < len(pair.german.words) for _, j in pair.alignment)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seeds)
 def test_every_word_is_aligned_that_has_a_counterpart(seed: int) -> None:
     for pair in pairs(seed):
