@@ -57,8 +57,7 @@ def _check_optional_group(override: str, config: DictConfig) -> None:
     choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
     for name in choice.strip("[]").split(","):
         if name.strip() not in choices:
-            known = f"choose {' or '.join(choices)}" if choices else "there is none yet"
-            raise InputError(f"{group}={choice} is unknown; {known}")
+            raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
 
 
 def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:
