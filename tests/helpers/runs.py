@@ -22,6 +22,7 @@ SMALL = [
     "model.encoder_layers=2",
     "model.decoder_layers=2",
     "model.dropout=0.0",
+    "loss.label_smoothing=0.0",
     "data.batch_tokens=1024",
     "optimizer.lr=3e-3",
     "schedule.warmup=50",

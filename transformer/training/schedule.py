@@ -72,10 +72,10 @@ def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], flo
         return lambda update: constant(update, config.warmup)
     if config.name == "cosine":
         total = config.total
-        if total is None or total <= config.warmup:
+        if total is None or total < 1:
             raise InputError(
-                f"schedule.total={total} must be larger than schedule.warmup={config.warmup}; "
-                "set trainer.max_steps or schedule.total"
+                f"schedule.total={total}: a cosine needs its last update; set trainer.max_steps "
+                "or schedule.total, or take schedule=inverse_sqrt"
             )
         return lambda update: cosine(update, config.warmup, total, config.floor)
     raise InputError(

@@ -94,7 +94,7 @@ def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
 
     def generate(grammar: Grammar, seed: int) -> dict[str, list[Any]]:
         made.append(seed)
-        pairs = (grammar.derive(number).pair for number in range(100))
+        pairs = (derivation.pair for derivation in grammar.derivations(seed))
         return {split: [next(pairs) for _ in range(size)] for split, size in small.items()}
 
     monkeypatch.setattr("transformer.data.grammar.generate_splits", generate)

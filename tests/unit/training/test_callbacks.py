@@ -70,8 +70,8 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
         clock.now += 3
         run_batch(measure, trainer, module, 6.0)
     assert [v["train/loss"] for v in logged(module)] == [2.5, 1.0]
-    # The clock starts with the first batch after the last log.
-    assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 3]
+    # The clock starts with the first batch, and goes on from one log to the next.
+    assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 6]
 
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:

@@ -92,7 +92,6 @@ def test_a_missing_value_is_named_unless_it_has_a_default() -> None:
         (["optimizer.betas=[0.9]"], r"optimizer\.betas=\[0\.9\] must be a list of 2"),
         (["schedule.name=step"], r"schedule\.name='step' must be inverse_sqrt or noam or"),
         (["decoding.beam_size=two"], r"decoding\.beam_size='two' must be a whole number"),
-        (["+loss.focal=2"], r"loss\.focal is not a setting of loss"),
     ],
 )
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:

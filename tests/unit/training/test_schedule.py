@@ -75,8 +75,8 @@ def test_the_first_update_is_made_with_the_first_factor() -> None:
     ("fields", "message"),
     [
         ({"name": "constant", "warmup": -1}, "schedule.warmup=-1 must not be negative"),
-        ({"name": "cosine", "warmup": 5}, "schedule.total=None must be larger than .*warmup=5"),
-        ({"name": "cosine", "warmup": 5, "total": 5}, "schedule.total=5 must be larger than"),
+        ({"name": "cosine", "warmup": 5}, "schedule.total=None: a cosine needs"),
+        ({"name": "cosine", "warmup": 5, "total": -1}, "schedule.total=-1: a cosine needs"),
     ],
 )
 def test_refusals(fields: dict[str, Any], message: str) -> None:
