@@ -65,6 +65,8 @@ class TranslateValidation(Callback):
         bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
         values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
         pl_module.log_dict(values, rank_zero_only=False)
+        if not trainer.is_global_zero:
+            return
         logger.info("step %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
         for index in range(min(self.samples, len(self.sources))):
             logger.info(

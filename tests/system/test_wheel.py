@@ -1,0 +1,37 @@
+"""A wheel carries conf/ and the pocket grammar, so that the command works without the checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from tests.helpers.runs import PROJECT
+
+
+def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
+    pip = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [sys.executable, *pip, "--wheel-dir", str(tmp_path), str(PROJECT)], check=True, timeout=120
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    zipfile.ZipFile(wheel).extractall(site)
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(site)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "beam_size" in run("-m", "transformer", "train", "--cfg", "job")
+    where = run("-c", "from transformer.data.splits import _pocket_grammar as p; print(p())")
+    assert Path(where.strip()) == site / "transformer" / "pocket"
+    assert (site / "transformer" / "pocket" / "rules.yaml").is_file()
