@@ -46,7 +46,9 @@ def composed(overrides: list[str], cache: Path) -> RunConfig:
     return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
 
 
-def run(*arguments: str, stdin: bytes = b"", folder: Path) -> subprocess.CompletedProcess[bytes]:
+def run(
+    *arguments: str, stdin: bytes = b"", folder: Path, timeout: int = 300
+) -> subprocess.CompletedProcess[bytes]:
     """Run ``python …`` as a user does, in ``folder``."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
     return subprocess.run(
@@ -55,6 +57,6 @@ def run(*arguments: str, stdin: bytes = b"", folder: Path) -> subprocess.Complet
         capture_output=True,
         cwd=folder,
         env=environment,
-        timeout=300,
+        timeout=timeout,
         check=False,
     )
