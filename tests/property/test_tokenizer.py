@@ -81,7 +81,7 @@ def test_normalising_twice_changes_nothing_more(text: str) -> None:
 @given(st.lists(st.integers(0, 299), max_size=40), st.sampled_from(ALGORITHMS))
 def test_any_pieces_decode_to_valid_text(ids: list[int], algorithm: str) -> None:
     (text,) = TOKENIZERS[algorithm].decode_target([ids])
-    text.encode("utf-8")
+    assert text.encode("utf-8").decode("utf-8") == text
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

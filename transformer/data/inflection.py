@@ -12,7 +12,6 @@ Forms = dict[str, str]
 """Form key (feature values joined by dots, e.g. ``pl.dat``) to word; ``""`` is invariant."""
 
 CASES = ("nom", "acc", "dat", "gen")
-AGREEMENTS = ("m", "f", "n", "pl")
 PERSONS = ("1sg", "2sg", "3sg", "1pl", "3pl")
 GENDERS = {"der": "m", "die": "f", "das": "n"}
 
