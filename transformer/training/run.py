@@ -76,6 +76,11 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
     Raises:
         InputError: A key is unknown, or a value has the wrong type or is out of its range.
     """
+    if not tokenizer.joint and config.model["tie_embeddings"] == "all":
+        raise InputError(
+            "model.tie_embeddings=all needs one vocabulary for both sides; "
+            "set tokenizer.joint=true or model.tie_embeddings=decoder"
+        )
     sizes = {
         "source_vocab_size": tokenizer.source_vocab_size,
         "target_vocab_size": tokenizer.target_vocab_size,
@@ -100,9 +105,12 @@ def build_trainer(config: RunConfig, folder: Path, validation: TranslateValidati
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
+    arguments = dict(config.trainer)
+    # Lightning counts micro-batches between validations, the config counts updates.
+    arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
     try:
         return Trainer(
-            **config.trainer,
+            **arguments,
             default_root_dir=folder,
             plugins=[AtomicCheckpointIO()],
             logger=build_loggers(config.logger, folder),
