@@ -7,6 +7,7 @@ from torch.autograd import gradcheck
 from tests.helpers.models import tiny_transformer
 from transformer.model.attention import attend, attend_fused
 from transformer.model.masks import causal_mask
+from transformer.model.scope import Scope
 from transformer.training.loss import LossConfig, cross_entropy, fused_cross_entropy
 
 
@@ -23,18 +24,19 @@ def test_attention(masked: bool) -> None:
     assert gradcheck(lambda q, k, v: attend_fused(q, k, v, mask), inputs)
 
 
-@pytest.mark.parametrize("norm_order", ["pre", "post"])
-def test_layers(norm_order: str) -> None:
+@pytest.mark.parametrize("norm_order", ["pre", "post", "deepnorm", "sandwich"])
+@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+def test_layers(norm_order: str, activation: str) -> None:
     model = tiny_transformer(
-        norm_order=norm_order, d_model=4, num_heads=2, ffn_dim=4, activation="gelu"
+        norm_order=norm_order, d_model=4, num_heads=2, ffn_dim=4, activation=activation
     ).double()
     hidden, memory = rand(2, 3, 4), rand(2, 3, 4)
     mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
     encoder_layer, decoder_layer = model.encoder.layers[0], model.decoder.layers[0]
-    assert gradcheck(lambda x: encoder_layer(x, mask), (hidden,))
+    assert gradcheck(lambda x: encoder_layer(x, Scope(mask)), (hidden,))
 
     def decode(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
-        return decoder_layer(x, decoder_layer.start(m), causal_mask(3, 3), mask)
+        return decoder_layer(x, decoder_layer.start(m), Scope(causal_mask(3, 3)), Scope(mask))
 
     assert gradcheck(decode, (hidden, memory))
 

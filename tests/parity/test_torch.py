@@ -12,8 +12,10 @@ from tests.helpers.torch_twins import (
     copy_encoder_layer,
     torch_transformer,
 )
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention import Kernel, MultiHeadAttention, eager
+from transformer.model.kernels import Sdpa, auto, flex
 from transformer.model.masks import causal_mask, padding_mask
+from transformer.model.scope import Scope
 from transformer.model.transformer import Transformer
 
 PAD = 0
@@ -32,9 +34,9 @@ def model(request: pytest.FixtureRequest) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+@pytest.mark.parametrize("kernel", [eager, Sdpa(), flex, auto])
 @pytest.mark.parametrize("heads", [1, 4])
-def test_multi_head_attention(kernel: str, heads: int) -> None:
+def test_multi_head_attention(kernel: Kernel, heads: int) -> None:
     torch.manual_seed(0)
     ours = MultiHeadAttention(16, heads, dropout=0.0, kernel=kernel).eval()
     theirs = nn.MultiheadAttention(16, heads, batch_first=True).eval()
@@ -54,7 +56,7 @@ def test_encoder_layer(model: Transformer) -> None:
     mask = padding_mask(SOURCE, PAD)
     real = SOURCE != PAD
     expected = theirs(hidden, src_key_padding_mask=~real)
-    assert_close(layer(hidden, mask)[real], expected[real])
+    assert_close(layer(hidden, Scope(mask))[real], expected[real])
 
 
 def test_decoder_layer(model: Transformer) -> None:
@@ -64,7 +66,7 @@ def test_decoder_layer(model: Transformer) -> None:
     copy_decoder_layer(layer, theirs)
     hidden, memory = torch.randn(3, 4, 16), torch.randn(3, 5, 16)
     mask, causal = padding_mask(SOURCE, PAD), causal_mask(4, 4)
-    actual = layer(hidden, layer.start(memory), causal, mask)
+    actual = layer(hidden, layer.start(memory), Scope(causal), Scope(mask))
     expected = theirs(
         hidden, memory, tgt_mask=~causal[0, 0], memory_key_padding_mask=~mask[:, 0, 0]
     )

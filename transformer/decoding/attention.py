@@ -1,53 +1,51 @@
-"""Where the decoder looked in the source: the weights of its cross-attention.
+"""Where the model looked: the weights of every attention for given sources and targets.
 
-It computes them afresh for given targets and does not know how these were found.
+It computes them afresh, by the plain formula, and does not know how the targets were found.
 """
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer
+from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
 
 
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The weights of every head, one tensor a layer, the first layer first.
+
+    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
+    step that has read ``target_input[:i + 1]`` and predicts the token after it.
+    """
+
+    encoder: list[Float[Tensor, "batch head source source"]]
+    decoder: list[Float[Tensor, "batch head target target"]]
+    cross: list[Float[Tensor, "batch head target source"]]
+
+
 @torch.inference_mode()
-def cross_attention(
+def attention_maps(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
-) -> list[Float[Tensor, "batch head target source"]]:
-    """Compute the cross-attention weights of every decoder layer, the first layer first.
-
-    Row ``i`` is what the decoder attended to when it had read ``target_input[:i + 1]`` and
-    predicted the token after it; each row sums to one over the real source tokens.
-    """
-    cache = model.start(model.encode(source))
-    attentions = [cast(DecoderLayer, layer).cross_attention for layer in model.decoder.layers]
-    queries: dict[int, Tensor] = {}
-
-    def remember(place: int) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def hook(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-            [queries[place]] = inputs
-
-        return hook
-
-    handles = [
-        attention.query.register_forward_pre_hook(remember(place))
-        for place, attention in enumerate(attentions)
-    ]
-    try:
-        model.decode(target_input, cache)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return [
-        attention.weights(queries[place], layer.cross_keys, cache.mask)
-        for place, (attention, layer) in enumerate(zip(attentions, cache.layers, strict=True))
-    ]
+) -> AttentionMaps:
+    """Compute every attention of the model, in the mode in which it is."""
+    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
+    decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
+    with (
+        recording([layer.attention for layer in encoder]) as own_source,
+        recording([layer.self_attention for layer in decoder]) as own_target,
+        recording([layer.cross_attention for layer in decoder]) as cross,
+    ):
+        model(source, target_input)
+    return AttentionMaps(own_source, own_target, cross)
 
 
 def word_attention(
@@ -60,5 +58,5 @@ def word_attention(
     Of all layers it comes nearest to word alignment: Garg et al. 2019, "Jointly Learning to
     Align and Translate with Transformer Models", section 3.
     """
-    layers = cross_attention(model, source, target_input)
+    layers = attention_maps(model, source, target_input).cross
     return layers[max(0, len(layers) - 2)].mean(dim=1)

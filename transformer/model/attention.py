@@ -1,30 +1,39 @@
 """Scaled dot-product attention and its multi-head form.
 
 The formula comes first, as a pure function; the fused kernel beside it is its twin; the module
-around them only projects. Nothing here knows about layers, positions or decoding.
+around them only projects. Nothing here knows about layers, absolute positions or decoding.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
 import math
+from collections.abc import Callable
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.config import AttentionKernel
+from transformer.model.scope import Mask, Scope
 
-Mask = Bool[Tensor, "#batch #head #query #key"]
-Heads = Float[Tensor, "batch head key head_dim"]
+QueryHeads = Float[Tensor, "batch head query head_dim"]
+KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
+Bias = Float[Tensor, "#batch #head #query #key"]
+
+Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, Scope, float], QueryHeads]
+"""Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
+
+ATTEND_FREELY = Scope()
 
 
 def attend(
-    query: Float[Tensor, "batch head query head_dim"],
+    query: QueryHeads,
     key: Float[Tensor, "batch head key head_dim"],
     value: Float[Tensor, "batch head key head_dim"],
     mask: Mask | None = None,
+    *,
+    bias: Bias | None = None,
     dropout: float = 0.0,
-) -> tuple[Float[Tensor, "batch head query head_dim"], Float[Tensor, "batch head query key"]]:
+) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
@@ -32,6 +41,7 @@ def attend(
         key: What each position offers to be found by.
         value: What each position hands over once found.
         mask: True where a query may attend; a query that may attend to nothing yields zeros.
+        bias: Added to the scaled scores (relative positions).
         dropout: Probability with which a weight is dropped.
 
     Returns:
@@ -39,6 +49,8 @@ def attend(
     """
     d_k = query.size(-1)
     scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
         # softmax over -inf alone is 0/0: such a row attends to nothing and must stay zero.
@@ -50,21 +62,60 @@ def attend(
 
 
 def attend_fused(
-    query: Float[Tensor, "batch head query head_dim"],
-    key: Float[Tensor, "batch head key head_dim"],
-    value: Float[Tensor, "batch head key head_dim"],
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
     mask: Mask | None = None,
+    *,
+    bias: Bias | None = None,
     dropout: float = 0.0,
-) -> Float[Tensor, "batch head query head_dim"]:
+) -> QueryHeads:
     """Compute what ``attend`` computes with torch's fused kernel, without keeping the weights.
 
-    Dao et al. 2022, "FlashAttention"; torch picks the kernel.
+    Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
+    heads than queries.
     """
-    if mask is None:
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
-    attended = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-    # Kernels differ on a row that may attend to nothing: some give NaN, some the mean.
-    return attended.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+    grouped = key.size(1) != query.size(1)
+    blind = None
+    if mask is not None:
+        # Kernels differ on a row that may attend to nothing, NaN or the mean, also in its
+        # gradient: here it attends to everything, and its result is set to zero.
+        blind = ~mask.any(-1, keepdim=True)
+        mask = mask | blind
+    if bias is not None:
+        bias = bias.to(query.dtype)
+        bias = bias if mask is None else bias.masked_fill(~mask, -math.inf)
+    attended = F.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=mask if bias is None else bias,
+        dropout_p=dropout,
+        enable_gqa=grouped,
+    )
+    return attended if blind is None else attended.masked_fill(blind, 0.0)
+
+
+def formula(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
+    """``attend`` within a scope; a head of keys and values serves its group of queries."""
+    group = query.size(1) // key.size(1)
+    return attend(
+        query,
+        key.repeat_interleave(group, dim=1),
+        value.repeat_interleave(group, dim=1),
+        scope.dense_mask,
+        bias=scope.dense_bias,
+        dropout=dropout,
+    )
+
+
+def eager(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> QueryHeads:
+    """The kernel that is the formula; the others, in kernels.py, are its equals."""
+    return formula(query, key, value, scope, dropout)[0]
 
 
 class MultiHeadAttention(nn.Module):
@@ -72,19 +123,46 @@ class MultiHeadAttention(nn.Module):
 
     Self-attention is the case query = key = value; cross-attention takes its query from the
     target and key and value from the source (section 3.2.3).
+
+    Args:
+        d_model: Width of query, key, value and result.
+        num_heads: Heads.
+        num_kv_heads: Heads of keys and values, each shared by ``num_heads / num_kv_heads`` heads
+            of queries: 1 is multi-query attention (Shazeer 2019), more is grouped-query attention
+            (Ainslie et al. 2023). None: one each.
+        head_dim: ``d_k`` and ``d_v``. None: ``d_model / num_heads``.
+        query_key_norm: Normalise every query and key by its root mean square before they meet
+            (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
+        dropout: On the weights.
+        kernel: How to compute (``kernels.py``).
     """
 
+    head_mask: Tensor | None
+
     def __init__(
-        self, d_model: int, num_heads: int, *, dropout: float, kernel: AttentionKernel
+        self,
+        d_model: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        query_key_norm: bool = False,
+        dropout: float = 0.0,
+        kernel: Kernel = eager,
     ) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.head_dim = head_dim or d_model // num_heads
+        kv_heads = num_kv_heads or num_heads
         self.dropout = dropout
         self.kernel = kernel
-        self.query = nn.Linear(d_model, d_model)
-        self.key = nn.Linear(d_model, d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.output = nn.Linear(d_model, d_model)
+        self.query = nn.Linear(d_model, num_heads * self.head_dim)
+        self.key = nn.Linear(d_model, kv_heads * self.head_dim)
+        self.value = nn.Linear(d_model, kv_heads * self.head_dim)
+        self.output = nn.Linear(num_heads * self.head_dim, d_model)
+        self.query_norm = nn.RMSNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
+        self.key_norm = nn.RMSNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
+        # A factor a head on its result; it switches heads off (Michel et al. 2019).
+        self.register_buffer("head_mask", None, persistent=False)
 
     def forward(
         self,
@@ -94,44 +172,49 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
     ) -> Float[Tensor, "batch query width"]:
         """Project, attend in every head, concatenate, project."""
-        keys, values = self.project(key, value)
-        return self.attend_projected(query, keys, values, mask)
+        scope = Scope(mask)
+        keys, values = self.project(key, value, scope)
+        return self.attend_projected(query, keys, values, scope)
+
+    def attend_self(
+        self, hidden: Float[Tensor, "batch length width"], scope: Scope
+    ) -> Float[Tensor, "batch length width"]:
+        """Self-attention: query = key = value."""
+        keys, values = self.project(hidden, hidden, scope)
+        return self.attend_projected(hidden, keys, values, scope)
 
     def project(
-        self, key: Float[Tensor, "batch key width"], value: Float[Tensor, "batch key width"]
-    ) -> tuple[Heads, Heads]:
+        self,
+        key: Float[Tensor, "batch key width"],
+        value: Float[Tensor, "batch key width"],
+        scope: Scope = ATTEND_FREELY,
+    ) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
-        return self._split(self.key(key)), self._split(self.value(value))
+        keys = self.key_norm(self._split(self.key(key)))
+        if scope.rotation is not None:
+            keys = scope.rotation(keys)
+        return keys, self._split(self.value(value))
 
     def attend_projected(
         self,
         query: Float[Tensor, "batch query width"],
-        keys: Heads,
-        values: Heads,
-        mask: Mask | None = None,
+        keys: KeyHeads,
+        values: KeyHeads,
+        scope: Scope = ATTEND_FREELY,
     ) -> Float[Tensor, "batch query width"]:
         """Attend to keys and values that were projected before."""
+        queries = self.query_norm(self._split(self.query(query)))
+        if scope.rotation is not None:
+            queries = scope.rotation(queries)
         dropout = self.dropout if self.training else 0.0
-        queries = self._split(self.query(query))
-        if self.kernel == "eager":
-            attended, _ = attend(queries, keys, values, mask, dropout)
-        else:
-            attended = attend_fused(queries, keys, values, mask, dropout)
+        attended = self.kernel(queries, keys, values, scope, dropout)
+        if self.head_mask is not None:
+            attended = attended * self.head_mask[:, None, None]
         # batch head query head_dim -> batch query (head head_dim)
         return self.output(attended.transpose(1, 2).flatten(-2))
 
-    def weights(
-        self,
-        query: Float[Tensor, "batch query width"],
-        keys: Heads,
-        mask: Mask | None = None,
-    ) -> Float[Tensor, "batch head query key"]:
-        """The attention weights of every head, by the plain formula."""
-        _, weights = attend(self._split(self.query(query)), keys, keys, mask)
-        return weights
-
     def _split(
-        self, hidden: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch head length head_dim"]:
+        self, hidden: Float[Tensor, "batch length heads_width"]
+    ) -> Float[Tensor, "batch some_head length head_dim"]:
         # batch length (head head_dim) -> batch head length head_dim
-        return hidden.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        return hidden.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)

@@ -1,25 +1,36 @@
-"""ModelConfig to Transformer: the one place where a name becomes a class, and the initialisation.
+"""ModelConfig to Transformer: the one place where a name becomes a class.
 
-It reads like the architecture and knows nothing of training.
+It reads like the architecture and knows nothing of training; initialisation.py fills the weights.
 """
 
-import math
-
 from torch import nn
+from torch.nn import functional as F
 
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.config import ModelConfig
+from transformer.errors import InputError
+from transformer.model.attention import Kernel, MultiHeadAttention, eager
+from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.feedforward import FeedForward
-from transformer.model.norm import Residual
+from transformer.model.feedforward import Activation, FeedForward, GatedFeedForward
+from transformer.model.initialisation import Stack, deepnorm_scale, initialise
+from transformer.model.kernels import Sdpa, auto, flex
+from transformer.model.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
 from transformer.model.positions import LearnedPositions, SinusoidalPositions
+from transformer.model.relative import AlibiBias, BucketBias, RotaryPositions
+from transformer.model.scope import SelfScope
 from transformer.model.transformer import Embedding, PositionTable, Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise the model that the config describes."""
+    """Build and initialise the model that the config describes.
+
+    Raises:
+        InputError: It has no decoder.
+    """
+    if config.decoder_layers == 0:
+        raise InputError("model.decoder_layers=0 leaves nothing to translate with; set at least 1")
     source = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
     target = source
     if config.tie_embeddings != "all":
@@ -33,51 +44,95 @@ def build_transformer(config: ModelConfig) -> Transformer:
         decoder=build_decoder(config),
         projection=projection,
     )
-    initialise(model)
+    initialise(model, config)
+    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
     if config.tie_embeddings != "none":
         projection.weight = target.lookup.weight
     return model
 
 
-def build_positions(config: ModelConfig) -> PositionTable:
-    """Position vectors of one side."""
+def build_positions(config: ModelConfig) -> PositionTable | None:
+    """Position vectors of one side, where the attention does not know positions itself."""
     if config.positions == "learned":
         return LearnedPositions(config.d_model, config.max_length)
-    return SinusoidalPositions(config.d_model, config.max_length)
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.d_model, config.max_length)
+    return None
 
 
-def build_encoder(config: ModelConfig) -> Encoder:
-    """The left stack."""
-    layers = [build_encoder_layer(config) for _ in range(config.encoder_layers)]
-    return Encoder(layers, build_final_norm(config))
+def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
+    """The left stack; ``causal`` makes it a language model's."""
+    first = build_encoder_layer(config)
+    layers = [build_encoder_layer(config, like=first) for _ in range(1, config.encoder_layers)]
+    scope = build_scope(config, config.pattern, causal=causal)
+    return Encoder([first, *layers], scope, build_final_norm(config), config.layer_drop)
 
 
 def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
-    layers = [build_decoder_layer(config) for _ in range(config.decoder_layers)]
-    return Decoder(layers, build_final_norm(config))
+    first = build_decoder_layer(config)
+    layers = [build_decoder_layer(config, like=first) for _ in range(1, config.decoder_layers)]
+    scope = build_scope(config, config.decoder_pattern or config.pattern, causal=True)
+    return Decoder([first, *layers], scope, build_final_norm(config), config.layer_drop)
 
 
-def build_encoder_layer(config: ModelConfig) -> EncoderLayer:
-    """Self-attention and feed-forward."""
+def build_encoder_layer(config: ModelConfig, like: EncoderLayer | None = None) -> EncoderLayer:
+    """Self-attention and feed-forward; ``like`` hands on what the layers share."""
+    if like is not None and config.share_layers == "all":
+        return like
+    attends = like if config.share_layers == "attention" else None
+    feeds = like if config.share_layers == "feed_forward" else None
     return EncoderLayer(
-        build_attention(config),
-        build_feed_forward(config),
-        attention_residual=build_residual(config),
-        feed_forward_residual=build_residual(config),
+        attends.attention if attends else build_attention(config),
+        feeds.feed_forward if feeds else build_feed_forward(config),
+        attention_residual=build_residual(config, "encoder"),
+        feed_forward_residual=build_residual(config, "encoder"),
     )
 
 
-def build_decoder_layer(config: ModelConfig) -> DecoderLayer:
-    """Masked self-attention, cross-attention and feed-forward."""
+def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -> DecoderLayer:
+    """Masked self-attention, cross-attention and feed-forward; ``like`` as in the encoder."""
+    if like is not None and config.share_layers == "all":
+        return like
+    attends = like if config.share_layers == "attention" else None
+    feeds = like if config.share_layers == "feed_forward" else None
     return DecoderLayer(
-        build_attention(config),
-        build_attention(config),
-        build_feed_forward(config),
-        self_residual=build_residual(config),
-        cross_residual=build_residual(config),
-        feed_forward_residual=build_residual(config),
+        attends.self_attention if attends else build_attention(config),
+        attends.cross_attention if attends else build_attention(config),
+        feeds.feed_forward if feeds else build_feed_forward(config),
+        self_residual=build_residual(config, "decoder"),
+        cross_residual=build_residual(config, "decoder"),
+        feed_forward_residual=build_residual(config, "decoder"),
     )
+
+
+def build_scope(config: ModelConfig, pattern: PatternName, *, causal: bool) -> SelfScope:
+    """Who sees whom in the self-attention of a stack, and what their distance does."""
+    heads = config.num_heads
+    bias: AlibiBias | BucketBias | None = None
+    if config.positions == "alibi":
+        bias = AlibiBias(heads)
+    elif config.positions == "relative":
+        buckets, distance = config.relative_buckets, config.relative_max_distance
+        bias = BucketBias(heads, buckets=buckets, max_distance=distance, causal=causal)
+    rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
+    return SelfScope(
+        causal=causal, pattern=build_pattern(config, pattern), bias=bias, rotary=rotary
+    )
+
+
+def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
+    """A sparse pattern; None lets everyone see everyone."""
+    window, tokens = config.window, config.global_tokens
+    blocks, size, seed = config.random_blocks, config.random_block_size, config.pattern_seed
+    patterns: dict[PatternName, Pattern | None] = {
+        "full": None,
+        "sliding": Sliding(window),
+        "longformer": Longformer(window, tokens),
+        "bigbird": BigBird(window, tokens, blocks, size, seed),
+        "strided": Strided(window),
+    }
+    return patterns[name]
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
@@ -85,50 +140,60 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        query_key_norm=config.query_key_norm,
         dropout=config.attention_dropout,
-        kernel=config.attention,
+        kernel=build_kernel(config),
     )
 
 
-def build_feed_forward(config: ModelConfig) -> FeedForward:
+def build_kernel(config: ModelConfig) -> Kernel:
+    """How attention is computed."""
+    kernels: dict[str, Kernel] = {
+        "eager": eager,
+        "sdpa": Sdpa(config.sdpa_backend),
+        "flex": flex,
+        "auto": auto,
+    }
+    return kernels[config.attention]
+
+
+def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
     """The block after the attention."""
-    return FeedForward(
+    activation: dict[ActivationName, Activation] = {
+        "relu": F.relu,
+        "gelu": F.gelu,
+        "swiglu": F.silu,
+        "geglu": F.gelu,
+    }
+    gated = config.activation in ("swiglu", "geglu")
+    return (GatedFeedForward if gated else FeedForward)(
         config.d_model,
         config.ffn_dim,
-        activation=config.activation,
+        activation=activation[config.activation],
         dropout=config.activation_dropout,
     )
 
 
-def build_residual(config: ModelConfig) -> Residual:
+def build_residual(config: ModelConfig, stack: Stack) -> Residual:
     """The connection around a sublayer."""
-    return Residual(config.d_model, order=config.norm_order, dropout=config.dropout)
+    norm = build_norm(config)
+    if config.norm_order == "pre":
+        return PreNorm(norm, config.dropout)
+    if config.norm_order == "sandwich":
+        return SandwichNorm(norm, build_norm(config), config.dropout)
+    scale = deepnorm_scale(config, stack).residual if config.norm_order == "deepnorm" else 1.0
+    return PostNorm(norm, config.dropout, scale)
+
+
+def build_norm(config: ModelConfig) -> nn.Module:
+    """Over the width of the residual stream."""
+    if config.norm == "rms":
+        return nn.RMSNorm(config.d_model, eps=1e-6)
+    return nn.LayerNorm(config.d_model)
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
-    """A pre-norm stack leaves its sum unnormalised, and needs one norm more."""
-    return nn.LayerNorm(config.d_model) if config.norm_order == "pre" else nn.Identity()
-
-
-def initialise(model: Transformer) -> None:
-    """Initialise as the paper's implementations do (tensor2tensor, fairseq).
-
-    Linear layers by Glorot and Bengio 2010, query, key and value as if they were one matrix,
-    biases zero, embeddings normal with variance ``1 / d_model``.
-    """
-    std = model.config.d_model**-0.5
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=std)
-            nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, LearnedPositions):
-            nn.init.normal_(module.table, std=std)
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            for projection in (module.query, module.key, module.value):
-                nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
-    nn.init.normal_(model.projection.weight, std=std)
+    """A stack whose sum is left unnormalised needs one norm more."""
+    return build_norm(config) if config.norm_order in ("pre", "sandwich") else nn.Identity()

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-RowHeads = Float[Tensor, "rows head target head_dim"]
-AllHeads = Float[Tensor, "rows head past_and_target head_dim"]
-SentenceHeads = Float[Tensor, "batch head source head_dim"]
+RowHeads = Float[Tensor, "rows kv_head target head_dim"]
+AllHeads = Float[Tensor, "rows kv_head past_and_target head_dim"]
+SentenceHeads = Float[Tensor, "batch kv_head source head_dim"]
 
 
 @dataclass

@@ -6,15 +6,16 @@ It knows nothing of vocabularies or search; state between steps lives in cache.p
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.cache import DecoderCache, LayerCache
+from transformer.model.dropout import layer_is_dropped
 from transformer.model.encoder import Memory
-from transformer.model.feedforward import FeedForward
-from transformer.model.masks import causal_mask
+from transformer.model.feedforward import FeedForward, GatedFeedForward
 from transformer.model.norm import Residual
+from transformer.model.scope import Scope, SelfScope
 
 Hidden = Float[Tensor, "rows target width"]
 
@@ -26,7 +27,7 @@ class DecoderLayer(nn.Module):
         self,
         self_attention: MultiHeadAttention,
         cross_attention: MultiHeadAttention,
-        feed_forward: FeedForward,
+        feed_forward: FeedForward | GatedFeedForward,
         *,
         self_residual: Residual,
         cross_residual: Residual,
@@ -41,41 +42,45 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = feed_forward_residual
 
     def forward(
-        self,
-        hidden: Hidden,
-        cache: LayerCache,
-        self_mask: Bool[Tensor, "1 1 target keys"],
-        source_mask: Bool[Tensor, "batch 1 1 source"],
+        self, hidden: Hidden, cache: LayerCache, self_scope: Scope, source_scope: Scope
     ) -> Hidden:
         """One layer of the right half of figure 1; appends its new positions to the cache."""
-        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_mask))
-        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_mask))
+        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_scope))
+        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_scope))
         return self.feed_forward_residual(hidden, self.feed_forward)
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
         """Project the source once; every later step attends to the same keys and values."""
         return LayerCache(*self.cross_attention.project(memory, memory))
 
-    def _attend_self(self, x: Hidden, cache: LayerCache, mask: Tensor) -> Hidden:
-        keys, values = cache.append(*self.self_attention.project(x, x))
-        return self.self_attention.attend_projected(x, keys, values, mask)
+    def _attend_self(self, x: Hidden, cache: LayerCache, scope: Scope) -> Hidden:
+        keys, values = cache.append(*self.self_attention.project(x, x, scope))
+        return self.self_attention.attend_projected(x, keys, values, scope)
 
-    def _attend_source(self, x: Hidden, cache: LayerCache, mask: Tensor) -> Hidden:
+    def _attend_source(self, x: Hidden, cache: LayerCache, scope: Scope) -> Hidden:
         # The positions of a query do not see each other here, so that the beams of a sentence
         # can stand side by side as one long query: (batch beam) target width -> batch ... width
         query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
         return self.cross_attention.attend_projected(
-            query, cache.cross_keys, cache.cross_values, mask
+            query, cache.cross_keys, cache.cross_values, scope
         ).reshape(x.shape)
 
 
 class Decoder(nn.Module):
     """A stack of layers; ``final_norm`` closes a pre-norm stack."""
 
-    def __init__(self, layers: Sequence[DecoderLayer], final_norm: nn.Module) -> None:
+    def __init__(
+        self,
+        layers: Sequence[DecoderLayer],
+        scope: SelfScope,
+        final_norm: nn.Module,
+        layer_drop: float = 0.0,
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self.scope = scope
         self.final_norm = final_norm
+        self.layer_drop = layer_drop
 
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""
@@ -85,8 +90,10 @@ class Decoder(nn.Module):
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
-        mask = causal_mask(length, cache.length + length, hidden.device)
+        self_scope = self.scope(length, cache.length, None, hidden.device)
+        source_scope = Scope(cache.mask)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
-            hidden = layer(hidden, layer_cache, mask, cache.mask)
+            if not layer_is_dropped(self.layer_drop, self.training):
+                hidden = layer(hidden, layer_cache, self_scope, source_scope)
         cache.length += length
         return self.final_norm(hidden)

@@ -45,3 +45,12 @@ def random_bytes(count: int) -> Tensor:
     words = torch.empty((count + 7) // 8, dtype=torch.int64)
     # None stands for one above the largest value: every pattern of 64 bits is as likely.
     return words.random_(-(2**63), None).view(torch.uint8)[:count]
+
+
+def layer_is_dropped(probability: float, training: bool) -> bool:
+    """Draw whether this training step goes without a layer.
+
+    Fan et al. 2020, "Reducing Transformer Depth on Demand with Structured Dropout"; evaluation
+    uses all layers.
+    """
+    return training and probability > 0 and torch.rand(()).item() < probability

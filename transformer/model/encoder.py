@@ -10,8 +10,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.feedforward import FeedForward
+from transformer.model.dropout import layer_is_dropped
+from transformer.model.feedforward import FeedForward, GatedFeedForward
 from transformer.model.norm import Residual
+from transformer.model.scope import Mask, Scope, SelfScope
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class EncoderLayer(nn.Module):
     def __init__(
         self,
         attention: MultiHeadAttention,
-        feed_forward: FeedForward,
+        feed_forward: FeedForward | GatedFeedForward,
         *,
         attention_residual: Residual,
         feed_forward_residual: Residual,
@@ -40,29 +42,38 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = feed_forward_residual
 
     def forward(
-        self,
-        hidden: Float[Tensor, "batch source width"],
-        mask: Bool[Tensor, "#batch 1 #query source"],
+        self, hidden: Float[Tensor, "batch source width"], scope: Scope
     ) -> Float[Tensor, "batch source width"]:
         """One layer of the left half of figure 1."""
-        hidden = self.attention_residual(hidden, lambda x: self.attention(x, x, x, mask))
+        hidden = self.attention_residual(hidden, lambda x: self.attention.attend_self(x, scope))
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 
 class Encoder(nn.Module):
-    """A stack of layers; ``final_norm`` closes a pre-norm stack."""
+    """A stack of layers; ``final_norm`` closes a pre-norm stack.
 
-    def __init__(self, layers: Sequence[EncoderLayer], final_norm: nn.Module) -> None:
+    With a causal ``scope`` it is the decoder of a language model, which attends to itself alone.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[EncoderLayer],
+        scope: SelfScope,
+        final_norm: nn.Module,
+        layer_drop: float = 0.0,
+    ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
+        self.scope = scope
         self.final_norm = final_norm
+        self.layer_drop = layer_drop
 
     def forward(
-        self,
-        hidden: Float[Tensor, "batch source width"],
-        mask: Bool[Tensor, "#batch 1 #query source"],
+        self, hidden: Float[Tensor, "batch source width"], mask: Mask
     ) -> Float[Tensor, "batch source width"]:
-        """Encode every position in the light of all others."""
+        """Encode every position in the light of all that the mask lets it see."""
+        scope = self.scope(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
-            hidden = layer(hidden, mask)
+            if not layer_is_dropped(self.layer_drop, self.training):
+                hidden = layer(hidden, scope)
         return self.final_norm(hidden)

@@ -3,13 +3,14 @@
 It sees one position at a time and knows nothing of the others.
 """
 
+from collections.abc import Callable
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.config import Activation
 from transformer.model.dropout import Dropout
 
-ACTIVATIONS: dict[Activation, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU}
+Activation = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module):
@@ -20,7 +21,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.inner = nn.Linear(d_model, ffn_dim)
-        self.activation = ACTIVATIONS[activation]()
+        self.activation = activation
         self.dropout = Dropout(dropout)
         self.outer = nn.Linear(ffn_dim, d_model)
 
@@ -29,3 +30,28 @@ class FeedForward(nn.Module):
     ) -> Float[Tensor, "batch length width"]:
         """Widen, activate, narrow."""
         return self.outer(self.dropout(self.activation(self.inner(hidden))))
+
+
+class GatedFeedForward(nn.Module):
+    """``(activation(x W_g + b_g) * (x W_1 + b_1)) W_2 + b_2``: SwiGLU with SiLU, GEGLU with GELU.
+
+    Shazeer 2020, "GLU Variants Improve Transformer". A third matrix: as many weights as the plain
+    block has with three halves of ``ffn_dim``.
+    """
+
+    def __init__(
+        self, d_model: int, ffn_dim: int, *, activation: Activation, dropout: float
+    ) -> None:
+        super().__init__()
+        self.gate = nn.Linear(d_model, ffn_dim)
+        self.inner = nn.Linear(d_model, ffn_dim)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+        self.outer = nn.Linear(ffn_dim, d_model)
+
+    def forward(
+        self, hidden: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """Widen twice, let one half gate the other, narrow."""
+        gated = self.activation(self.gate(hidden)) * self.inner(hidden)
+        return self.outer(self.dropout(gated))

@@ -1,6 +1,6 @@
-"""Where a sublayer meets the residual stream: dropout, sum and layer norm.
+"""Where a sublayer meets the residual stream: dropout, sum and norm, in four orders.
 
-It does not know which sublayer it wraps.
+None of them knows which sublayer it wraps. Each takes the norms it needs, built by build.py.
 """
 
 from collections.abc import Callable
@@ -8,30 +8,62 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.config import NormOrder
 from transformer.model.dropout import Dropout
 
+Stream = Float[Tensor, "batch length width"]
+Sublayer = Callable[[Stream], Stream]
 
-class Residual(nn.Module):
-    """The connection around every sublayer.
 
-    ``post``: ``LayerNorm(x + Dropout(Sublayer(x)))``, Vaswani et al. 2017, section 3.1.
-    ``pre``: ``x + Dropout(Sublayer(LayerNorm(x)))``, Xiong et al. 2020, "On Layer Normalization
-    in the Transformer Architecture".
+class PostNorm(nn.Module):
+    """``Norm(scale * x + Dropout(Sublayer(x)))``.
+
+    Vaswani et al. 2017, section 3.1, with a scale of 1; with a larger one DeepNorm (Wang et al.
+    2022, "DeepNet: Scaling Transformers to 1,000 Layers", section 3).
     """
 
-    def __init__(self, d_model: int, *, order: NormOrder, dropout: float) -> None:
+    def __init__(self, norm: nn.Module, dropout: float, scale: float = 1.0) -> None:
         super().__init__()
-        self.order = order
-        self.norm = nn.LayerNorm(d_model)
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+        self.scale = scale
+
+    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+        """Run the sublayer, add what it finds to the stream, normalise the stream."""
+        found = self.dropout(sublayer(hidden))
+        return self.norm(found + (hidden if self.scale == 1 else hidden * self.scale))
+
+
+class PreNorm(nn.Module):
+    """``x + Dropout(Sublayer(Norm(x)))``: the stream itself is never normalised.
+
+    Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
+    """
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self,
-        hidden: Float[Tensor, "batch length width"],
-        sublayer: Callable[[Tensor], Tensor],
-    ) -> Float[Tensor, "batch length width"]:
-        """Run the sublayer and add what it finds to the stream."""
-        if self.order == "pre":
-            return hidden + self.dropout(sublayer(self.norm(hidden)))
-        return self.norm(hidden + self.dropout(sublayer(hidden)))
+    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+        """Run the sublayer on the normalised stream and add what it finds."""
+        return hidden + self.dropout(sublayer(self.norm(hidden)))
+
+
+class SandwichNorm(nn.Module):
+    """``x + Dropout(Norm(Sublayer(Norm(x))))``: what enters the stream is normalised too.
+
+    Ding et al. 2021, "CogView", section 2.4.
+    """
+
+    def __init__(self, norm: nn.Module, outer_norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.outer_norm = outer_norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
+        """Run the sublayer between two norms and add what it finds."""
+        return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))
+
+
+Residual = PostNorm | PreNorm | SandwichNorm

@@ -19,9 +19,14 @@ PositionTable = SinusoidalPositions | LearnedPositions
 
 
 class Embedding(nn.Module):
-    """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4)."""
+    """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4).
 
-    def __init__(self, tokens: TokenEmbedding, positions: PositionTable, dropout: float) -> None:
+    Without ``positions`` the attention itself must know them (relative.py).
+    """
+
+    def __init__(
+        self, tokens: TokenEmbedding, positions: PositionTable | None, dropout: float
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
@@ -31,7 +36,10 @@ class Embedding(nn.Module):
         self, tokens: Int[Tensor, "batch length"], start: int = 0
     ) -> Float[Tensor, "batch length width"]:
         """Embed tokens that stand at position ``start`` and after."""
-        return self.dropout(self.tokens(tokens) + self.positions(tokens.size(1), start))
+        embedded = self.tokens(tokens)
+        if self.positions is not None:
+            embedded = embedded + self.positions(tokens.size(1), start)
+        return self.dropout(embedded)
 
 
 class Transformer(nn.Module):

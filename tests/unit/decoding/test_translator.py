@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from tests.helpers.tolerance import assert_close
-from transformer.decoding.attention import cross_attention, word_attention
+from transformer.decoding.attention import attention_maps, word_attention
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
+from transformer.model.attention import MultiHeadAttention
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
 from transformer.model.transformer import Transformer
 
@@ -130,17 +131,23 @@ def test_attention_is_that_of_the_best_candidate() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_attention_weights_sum_to_one_and_leave_no_hook(layers: int) -> None:
+def test_attention_weights_sum_to_one_and_leave_the_kernel(layers: int) -> None:
     model = tiny_translator(decoder_layers=layers).model
     source = torch.tensor([[9, 8, 7, 3], [6, 3, 0, 0]])
     target = torch.tensor([[2, 5, 6], [2, 9, 0]])
-    maps = cross_attention(model, source, target)
-    assert [tuple(weights.shape) for weights in maps] == [(2, 4, 3, 4)] * layers
-    for weights in maps:
-        assert_close(weights.sum(-1), torch.ones(2, 4, 3))
+    kernels = [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    maps = attention_maps(model, source, target)
+    assert [tuple(weights.shape) for weights in maps.encoder] == [(2, 4, 4, 4)] * 2
+    assert [tuple(weights.shape) for weights in maps.decoder] == [(2, 4, 3, 3)] * layers
+    assert [tuple(weights.shape) for weights in maps.cross] == [(2, 4, 3, 4)] * layers
+    for weights in (*maps.encoder, *maps.decoder, *maps.cross):
+        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    for weights in (*maps.encoder, *maps.cross):
         assert weights[1, :, :, 2:].eq(0).all()
-    assert_close(word_attention(model, source, target), maps[0].mean(1))
-    assert not any(module._forward_pre_hooks for module in model.modules())
+    for weights in maps.decoder:
+        assert weights.triu(1).eq(0).all()
+    assert_close(word_attention(model, source, target), maps.cross[0].mean(1))
+    assert kernels == [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
 
 
 def test_every_module_returns_to_its_mode() -> None:

@@ -1,0 +1,122 @@
+"""Sparse attention by gathered blocks: a block of queries reads only blocks of keys it may see.
+
+It knows a scope and not which pattern made it. Time and memory grow with the number of blocks
+that are seen, for value and gradient. Written for the CPU; Zaheer et al. 2020, "Big Bird",
+appendix D.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
+from transformer.model.patterns import Pattern
+from transformer.model.scope import Mask, Scope
+
+BLOCK = 64
+"""Positions a block."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Blocks of queries that see equally many blocks of keys, and which."""
+
+    queries: Int[Tensor, " blocks"]
+    keys: Int[Tensor, "blocks seen"]
+
+
+def attend_blocks(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> QueryHeads:
+    """Compute what ``attend`` computes within a scope of positions, the unseen blocks left out."""
+    if scope.queries is None or scope.keys is None:
+        return attend_fused(query, key, value, scope.dense_mask, dropout=dropout)
+    groups = visible_blocks(scope.causal, scope.pattern, query.size(2), key.size(2))
+    query_blocks, key_blocks, value_blocks = (_blocks(heads) for heads in (query, key, value))
+    parts = []
+    for group in groups:
+        some = query_blocks[:, :, group.queries]
+        # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
+        keys = key_blocks[:, :, group.keys].flatten(3, 4)
+        values = value_blocks[:, :, group.keys].flatten(3, 4)
+        parts.append(_attend_group(some, keys, values, group, scope, dropout))
+    order = torch.cat([group.queries for group in groups]).argsort()
+    attended = torch.cat(parts, dim=2)[:, :, order]
+    # batch head blocks block head_dim -> batch head query head_dim
+    return attended.flatten(2, 3)[:, :, : query.size(2)]
+
+
+def _attend_group(
+    query: Tensor, key: Tensor, value: Tensor, group: Group, scope: Scope, dropout: float
+) -> Tensor:
+    """Attend within one group: each block of queries with its own keys, all blocks at once."""
+    assert scope.queries is not None and scope.keys is not None
+    batch, _, blocks, block, _ = query.shape
+    within = torch.arange(block, device=query.device)
+    # blocks -> blocks block 1; blocks seen -> blocks 1 (seen block)
+    rows = (group.queries[:, None] * block + within)[:, :, None]
+    columns = (group.keys[:, :, None] * block + within).flatten(1)[:, None, :]
+    real = (rows < len(scope.queries)) & (columns < len(scope.keys))
+    rows, columns = rows.clamp(max=len(scope.queries) - 1), columns.clamp(max=len(scope.keys) - 1)
+    places = scope.queries[rows], scope.keys[columns]
+    seen = (scope.sees(*places) & real)[None, :, None]
+    if scope.mask is not None:
+        seen = seen & _gathered(scope.mask, rows, columns)
+    bias = None
+    if scope.bias is not None:
+        # head blocks block keys -> blocks head block keys -> (batch blocks) head block keys
+        bias = scope.bias(places[1] - places[0]).movedim(0, 1).repeat(batch, 1, 1, 1)
+    # batch blocks 1 block keys -> (batch blocks) 1 block keys
+    mask = seen.expand(batch, *seen.shape[1:]).flatten(0, 1)
+    # batch head blocks block head_dim -> (batch blocks) head block head_dim
+    query, key, value = (heads.transpose(1, 2).flatten(0, 1) for heads in (query, key, value))
+    attended = attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+    # (batch blocks) head block head_dim -> batch head blocks block head_dim
+    return attended.unflatten(0, (batch, blocks)).transpose(1, 2)
+
+
+def _gathered(mask: Mask, rows: Tensor, columns: Tensor) -> Bool[Tensor, "_ blocks _ _ keys"]:
+    """The part of a dense mask that each block of queries needs."""
+    rows = rows if mask.size(2) > 1 else torch.zeros_like(rows)
+    # batch head blocks block keys -> batch blocks head block keys
+    return mask[:, :, rows, columns].movedim(2, 1)
+
+
+@lru_cache(maxsize=256)
+def visible_blocks(
+    causal: bool, pattern: Pattern | None, queries: int, keys: int, block: int = BLOCK
+) -> list[Group]:
+    """Which blocks of keys each block of queries sees; the queries are the last positions."""
+    scope = Scope(causal=causal, pattern=pattern)
+    by_count: dict[int, list[tuple[int, Tensor]]] = {}
+    for number, seen in enumerate(_seen_blocks(scope, queries, keys, block)):
+        columns = seen.nonzero().squeeze(1)
+        by_count.setdefault(len(columns), []).append((number, columns))
+    return [
+        Group(torch.tensor([n for n, _ in rows]), torch.stack([columns for _, columns in rows]))
+        for rows in by_count.values()
+    ]
+
+
+def _seen_blocks(
+    scope: Scope, queries: int, keys: int, block: int
+) -> Iterator[Bool[Tensor, " key_blocks"]]:
+    """For each block of queries, which blocks of keys hold one that it sees."""
+    columns = torch.arange(keys)
+    for start in range(0, queries, block):
+        rows = torch.arange(start, min(start + block, queries)) + keys - queries
+        seen = scope.sees(rows[:, None], columns[None, :]).any(0)
+        # key -> key_blocks block
+        yield F.pad(seen, (0, -keys % block)).view(-1, block).any(1)
+
+
+def _blocks(heads: Tensor) -> Tensor:
+    """Cut the positions into blocks, the last one filled up with zeros."""
+    padded = F.pad(heads, (0, 0, 0, -heads.size(2) % BLOCK))
+    # batch head (blocks block) head_dim -> batch head blocks block head_dim
+    return padded.unflatten(2, (-1, BLOCK))

@@ -1,0 +1,91 @@
+"""The weights before training, as the paper's implementations start them (tensor2tensor, fairseq).
+
+It knows the blocks and not how they are put together; a tagger starts like a translator.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.config import ModelConfig
+from transformer.model.decoder import Decoder
+from transformer.model.encoder import Encoder
+from transformer.model.feedforward import FeedForward, GatedFeedForward
+from transformer.model.positions import LearnedPositions
+from transformer.model.relative import BucketBias
+
+Stack = Literal["encoder", "decoder"]
+
+
+def initialise(model: nn.Module, config: ModelConfig) -> None:
+    """Draw the weights of every block in the model.
+
+    Linear layers by Glorot and Bengio 2010, query, key and value as if they were one matrix,
+    biases zero, embeddings and trained positions normal with variance ``1 / d_model``; DeepNorm
+    makes some of them smaller.
+    """
+    std = config.d_model**-0.5
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            _draw_linear(module)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+            nn.init.zeros_(module.weight[module.padding_idx])
+        elif isinstance(module, LearnedPositions | BucketBias):
+            nn.init.normal_(module.table, std=std)
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention):
+            for projection in (module.query, module.key, module.value):
+                nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
+    if config.norm_order == "deepnorm":
+        _shrink_stacks(model, config)
+
+
+def _draw_linear(linear: nn.Linear) -> None:
+    nn.init.xavier_uniform_(linear.weight)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
+
+
+@dataclass(frozen=True)
+class DeepNormScale:
+    """Two numbers of a stack, alpha and beta in the paper.
+
+    Attributes:
+        residual: Factor of the residual stream in each sum.
+        weights: Factor of the initial feed-forward, value and output weights.
+    """
+
+    residual: float
+    weights: float
+
+
+def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
+    """How deep stacks keep their updates bounded: Wang et al. 2022, "DeepNet", figure 2."""
+    n, m = config.encoder_layers, config.decoder_layers
+    if m == 0:
+        return DeepNormScale((2 * n) ** 0.25, (8 * n) ** -0.25)
+    if stack == "encoder":
+        return DeepNormScale(0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16))
+    return DeepNormScale((3 * m) ** 0.25, (12 * m) ** -0.25)
+
+
+def _shrink_stacks(model: nn.Module, config: ModelConfig) -> None:
+    for stack in model.modules():
+        if isinstance(stack, Encoder | Decoder):
+            name: Stack = "encoder" if isinstance(stack, Encoder) else "decoder"
+            for linear in _shrinking(stack):
+                linear.weight.data.mul_(deepnorm_scale(config, name).weights)
+
+
+def _shrinking(stack: nn.Module) -> Iterator[nn.Linear]:
+    """Values, outputs and feed-forward: what DeepNorm starts smaller."""
+    for module in stack.modules():
+        if isinstance(module, MultiHeadAttention):
+            yield from (module.value, module.output)
+        elif isinstance(module, FeedForward | GatedFeedForward):
+            yield from (child for child in module.children() if isinstance(child, nn.Linear))

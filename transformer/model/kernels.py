@@ -1,0 +1,120 @@
+"""The kernels beside the plain formula: equal results, other costs.
+
+They do not know projections or layers. ``attention.eager`` is the formula; here stand torch's
+fused kernels, the sparse ones, and the choice between them.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from transformer.errors import InputError
+from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
+from transformer.model.blocks import attend_blocks
+from transformer.model.scope import Scope
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+
+SPARSE_FROM = 1024
+"""Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
+
+
+@dataclass(frozen=True)
+class Sdpa:
+    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels."""
+
+    backend: str = "any"
+
+    def __call__(
+        self, query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    ) -> QueryHeads:
+        """Attend.
+
+        Raises:
+            InputError: The forced backend cannot compute this here.
+        """
+        mask, bias = scope.dense_mask, scope.dense_bias
+        if self.backend == "any":
+            return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+        try:
+            with sdpa_kernel(BACKENDS[self.backend]):
+                return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+        except RuntimeError as error:
+            if "No viable backend" not in str(error) and "No available kernel" not in str(error):
+                raise
+            with_mask = "with" if mask is not None or bias is not None else "without"
+            raise InputError(
+                f"model.sdpa_backend={self.backend} cannot compute {query.dtype} on "
+                f"{query.device.type} {with_mask} a mask; choose any, or another of "
+                f"{', '.join(BACKENDS)}"
+            ) from error
+
+
+def flex(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> QueryHeads:
+    """Read only the blocks of keys that a block of queries may see.
+
+    On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled; it
+    drops no weights. On a CPU, where that has no gradient, by gathered blocks.
+    """
+    if query.device.type == "cpu":
+        return attend_blocks(query, key, value, scope, dropout)
+    return attend_flex(query, key, value, scope, compiled_flex_attention())
+
+
+def auto(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> QueryHeads:
+    """``flex`` for a sparse pattern over a long sequence, else ``sdpa``."""
+    long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
+    drops = dropout > 0 and query.device.type != "cpu"
+    if scope.pattern is not None and long and not drops:
+        return flex(query, key, value, scope, dropout)
+    return Sdpa()(query, key, value, scope, dropout)
+
+
+@cache
+def compiled_flex_attention() -> Any:
+    """Compiled once; any length after that."""
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def attend_flex(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, attention: Any
+) -> QueryHeads:
+    """``scope`` in the words of ``flex_attention``: a mask function, a score function, blocks."""
+    batch, _, queries, _ = query.shape
+    keys, mask, bias = key.size(2), scope.mask, scope.bias
+    first = 0 if scope.queries is None else keys - queries
+
+    def sees(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        seen = scope.sees(q + first, k)
+        return seen if mask is None else seen & mask[b % len(mask), 0, q % mask.size(2), k]
+
+    def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        assert bias is not None
+        return score + bias(k - q - first)[h]
+
+    rows = batch if mask is not None else None
+    blocks = create_block_mask(sees, rows, None, queries, keys, device=query.device.type)
+    attended = attention(
+        query,
+        key,
+        value,
+        score_mod=None if bias is None else score,
+        block_mask=blocks,
+        enable_gqa=key.size(1) != query.size(1),
+    )
+    blind = None if scope.dense_mask is None else ~scope.dense_mask.any(-1, keepdim=True)
+    return attended if blind is None else attended.masked_fill(blind, 0.0)

@@ -1,0 +1,89 @@
+"""Sparse attention patterns: which of two positions may see the other.
+
+Each is a function of two tensors of positions that broadcast against each other; True means "may
+attend". It knows neither lengths nor padding, so that a sentence sees the same in any batch. A
+decoder also hides what comes later (see ``Scope``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+Pattern = Callable[[Int[Tensor, "*#shape"], Int[Tensor, "*#shape"]], Bool[Tensor, "*shape"]]
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """The ``window`` nearest positions on each side (Beltagy et al. 2020, figure 2b)."""
+
+    window: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other."""
+        return (query - key).abs() <= self.window
+
+
+@dataclass(frozen=True)
+class Longformer:
+    """A sliding window; the first ``global_tokens`` see all and are seen by all.
+
+    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d.
+    """
+
+    window: int
+    global_tokens: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or one of them global."""
+        near = (query - key).abs() <= self.window
+        return near | (query < self.global_tokens) | (key < self.global_tokens)
+
+
+@dataclass(frozen=True)
+class BigBird:
+    """Longformer's pattern and random links between blocks of positions.
+
+    Each block is linked, both ways, with ``random_blocks`` blocks drawn among itself and those
+    before it: a draw depends on the seed and the block alone, not on the length of the text.
+    Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2.
+    """
+
+    window: int
+    global_tokens: int
+    random_blocks: int
+    block: int
+    seed: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or one of them global, or in linked blocks."""
+        seen = Longformer(self.window, self.global_tokens)(query, key)
+        later = torch.maximum(query // self.block, key // self.block)
+        earlier = torch.minimum(query // self.block, key // self.block)
+        for draw in range(self.random_blocks):
+            seen = seen | (_hash(later, self.seed * 1_000_003 + draw) % (later + 1) == earlier)
+        return seen
+
+
+@dataclass(frozen=True)
+class Strided:
+    """The ``stride`` nearest positions on each side, and every ``stride``-th one.
+
+    Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.2.
+    """
+
+    stride: int
+
+    def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or a multiple of the stride apart."""
+        return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
+
+
+def _hash(number: Tensor, seed: int) -> Tensor:
+    """Non-negative pseudo-random integers below 2**31, a function of number and seed."""
+    mixed = number.long() * 0x9E3779B1 + (seed * 0x85EBCA77 & 0xFFFFFFFF)
+    for factor in (0x7FEB352D, 0x846CA68B):
+        mixed = ((mixed ^ (mixed >> 16)) * factor) & 0xFFFFFFFF
+    return (mixed ^ (mixed >> 16)) & 0x7FFFFFFF

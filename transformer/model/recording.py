@@ -1,0 +1,41 @@
+"""Look at the weights of an attention while it computes.
+
+It does not know what they are looked at for: a page, an alignment, a loss.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer.model.attention import KeyHeads, MultiHeadAttention, QueryHeads, formula
+from transformer.model.scope import Scope
+
+
+@contextmanager
+def recording(
+    attentions: Iterable[MultiHeadAttention],
+) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
+    """Let these attentions compute by the formula and list their weights, before dropout.
+
+    The list grows by one tensor a call, in the order of the calls; gradients flow through them.
+    """
+    weights: list[Tensor] = []
+
+    def remember(
+        query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    ) -> QueryHeads:
+        attended, seen = formula(query, key, value, scope, dropout)
+        weights.append(seen)
+        return attended
+
+    # Shared layers are one module, whose own kernel must be put back.
+    kernels = {attention: attention.kernel for attention in attentions}
+    for attention in kernels:
+        attention.kernel = remember
+    try:
+        yield weights
+    finally:
+        for attention, kernel in kernels.items():
+            attention.kernel = kernel

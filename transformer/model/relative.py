@@ -1,0 +1,119 @@
+"""Positions inside the attention: a rotation of queries and keys, or a bias on their scores.
+
+Both depend only on how far a key is from its query, and exist for any length. They belong to
+self-attention: the positions of two different sentences have no distance. Nothing here knows
+tokens; positions.py holds the vectors that are added to embeddings instead.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """Cosine and sine of the angles by which the pairs of a head turn, a row a position."""
+
+    cosine: Float[Tensor, "length head_dim"]
+    sine: Float[Tensor, "length head_dim"]
+
+    def __call__(
+        self, heads: Float[Tensor, "batch head length head_dim"]
+    ) -> Float[Tensor, "batch head length head_dim"]:
+        """Turn each position of queries or keys by its own angles."""
+        # Component i makes a pair with component i + head_dim / 2.
+        left, right = heads.chunk(2, dim=-1)
+        turned = torch.cat((-right, left), dim=-1)
+        return heads * self.cosine.to(heads.dtype) + turned * self.sine.to(heads.dtype)
+
+
+class RotaryPositions(nn.Module):
+    """Rotary position embedding: the score of a query and a key depends on their distance.
+
+    Su et al. 2021, "RoFormer", section 3.4.2, with the pairs laid out in halves.
+    """
+
+    frequency: Tensor
+
+    def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        powers = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+        self.register_buffer("frequency", (base**-powers).float(), persistent=False)
+
+    def forward(self, positions: Int[Tensor, " length"]) -> Rotation:
+        """Angles of these positions: ``position * base ** (-2i / head_dim)``."""
+        angle = positions[:, None].float() * self.frequency.float()
+        # length frequency, twice -> length (half frequency)
+        angle = torch.cat((angle, angle), dim=-1)
+        return Rotation(angle.cos(), angle.sin())
+
+
+class AlibiBias(nn.Module):
+    """Attention with linear biases: a penalty that grows with the distance, at its own rate a head.
+
+    Press et al. 2022, "Train Short, Test Long", section 3. In an encoder the penalty is the same
+    in both directions.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
+
+    def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "head *shape"]:
+        """``-slope * |key - query|`` of each head."""
+        # head -> head 1 … 1
+        slopes = self.slopes.view(-1, *(1 for _ in distance.shape))
+        return -slopes * distance.abs()
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """``2 ** (-8i / n)`` for i = 1 … n, where n is a power of two.
+
+    Between two powers the slopes of the smaller one come first, then every other one of the larger
+    (the authors' code, ``get_slopes``).
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
+    between = [2 ** (-8 * i / (2 * power)) for i in range(1, 2 * power + 1, 2)]
+    return slopes + between[: num_heads - power]
+
+
+class BucketBias(nn.Module):
+    """A trained bias for each head and each bucket of distances, shared by the layers of a stack.
+
+    Raffel et al. 2020, "Exploring the Limits of Transfer Learning" (T5), section 2.1. Half of the
+    buckets hold one distance each, the other half grow logarithmically up to ``max_distance``;
+    what is farther shares the last one.
+    """
+
+    def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:
+        super().__init__()
+        self.max_distance = max_distance
+        self.causal = causal
+        self.table = nn.Parameter(torch.empty(buckets, num_heads))
+
+    def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "head *shape"]:
+        """The bias of each head at ``distance = key - query``."""
+        # *shape head -> head *shape
+        return self.table[self.bucket(distance)].movedim(-1, 0)
+
+    def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
+        """The row of the table that a distance reads; causal tables have none for what follows."""
+        buckets = len(self.table)
+        if self.causal:
+            offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)
+        else:
+            buckets //= 2
+            offset, steps = (distance > 0) * buckets, distance.abs()
+        exact = buckets // 2
+        growth = torch.log(steps.clamp(min=1) / exact) / math.log(self.max_distance / exact)
+        far = (exact + (growth * (buckets - exact)).long()).clamp(max=buckets - 1)
+        return offset + torch.where(steps < exact, steps, far)
+
+
+RelativeBias = AlibiBias | BucketBias

@@ -1,0 +1,93 @@
+"""What the queries of an attention may see, and what the distance to a key adds to its score.
+
+A scope is made once a stack and handed to every layer. It does not know queries, keys or values;
+kernels.py reads it as a whole (``dense_mask``, ``dense_bias``) or block by block.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from transformer.model.patterns import Pattern
+from transformer.model.relative import RelativeBias, RotaryPositions, Rotation
+
+Mask = Bool[Tensor, "#batch #head #query #key"]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How the queries of one attention stand to its keys.
+
+    Attributes:
+        mask: True where a query may attend: the padding of a batch, or any other mask.
+        queries: Positions of the queries, where the rest depends on positions.
+        keys: Positions of the keys, likewise.
+        causal: A query sees no key that stands after it.
+        pattern: A query sees what the pattern allows; None allows everything.
+        bias: What the distance adds to the score.
+        rotation: How the positions of the queries turn queries and new keys.
+    """
+
+    mask: Mask | None = None
+    queries: Int[Tensor, " query"] | None = None
+    keys: Int[Tensor, " key"] | None = None
+    causal: bool = False
+    pattern: Pattern | None = None
+    bias: RelativeBias | None = None
+    rotation: Rotation | None = None
+
+    def sees(
+        self, query: Int[Tensor, "*#shape"], key: Int[Tensor, "*#shape"]
+    ) -> Bool[Tensor, "*shape"]:
+        """Whether the position of a query may look at that of a key; the mask is apart."""
+        before = key <= query
+        seen = before if self.causal else torch.ones_like(before)
+        return seen if self.pattern is None else seen & self.pattern(query, key)
+
+    @cached_property
+    def dense_mask(self) -> Mask | None:
+        """Everything that decides who sees whom, as one mask; None where all is seen."""
+        if self.queries is None or self.keys is None:
+            return self.mask
+        if self.pattern is None and (not self.causal or len(self.queries) == 1):
+            # A single query is the last position, which sees all that is there.
+            return self.mask
+        # query key -> 1 1 query key
+        seen = self.sees(self.queries[:, None], self.keys[None, :])[None, None]
+        return seen if self.mask is None else seen & self.mask
+
+    @cached_property
+    def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
+        """The bias of every query and key."""
+        if self.bias is None or self.queries is None or self.keys is None:
+            return None
+        # head query key -> 1 head query key
+        return self.bias(self.keys[None, :] - self.queries[:, None])[None]
+
+
+class SelfScope(nn.Module):
+    """Makes the scope of every self-attention of a stack; holds its pattern and its positions."""
+
+    def __init__(
+        self,
+        *,
+        causal: bool = False,
+        pattern: Pattern | None = None,
+        bias: RelativeBias | None = None,
+        rotary: RotaryPositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.pattern = pattern
+        self.bias = bias
+        self.rotary = rotary
+
+    def forward(self, length: int, start: int, mask: Mask | None, device: torch.device) -> Scope:
+        """The scope of the positions ``start`` to ``start + length`` over all up to there."""
+        keys = torch.arange(start + length, device=device)
+        queries = keys[start:]
+        rotation = None if self.rotary is None else self.rotary(queries)
+        return Scope(mask, queries, keys, self.causal, self.pattern, self.bias, rotation)
