@@ -3,13 +3,13 @@
 Knows nothing of text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS, PAD
@@ -32,6 +32,9 @@ class Batch:
     """BOS and the target pieces: what the decoder sees."""
     target_output: Int[Tensor, "batch target"]
     """Target pieces and EOS: what the decoder has to say."""
+    alignment: Bool[Tensor, "batch target source"] | None = None
+    """Where links are used: which source pieces each piece of ``target_output`` is linked to.
+    EOS and padding have no links."""
 
     @property
     def size(self) -> int:
@@ -50,23 +53,27 @@ class Batch:
 
     def to(self, device: torch.device | str, **kwargs: Any) -> "Batch":
         """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
-        return Batch(
-            source=self.source.to(device, **kwargs),
-            target_input=self.target_input.to(device, **kwargs),
-            target_output=self.target_output.to(device, **kwargs),
-        )
+        return self._each(lambda tensor: tensor.to(device, **kwargs))
 
     def pin_memory(self) -> "Batch":
         """Return the batch in page-locked memory; the DataLoader calls this."""
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return Batch(
-            source=self.source.pin_memory(),
-            target_input=self.target_input.pin_memory(),
-            target_output=self.target_output.pin_memory(),
+            source=change(self.source),
+            target_input=change(self.target_input),
+            target_output=change(self.target_output),
+            alignment=None if self.alignment is None else change(self.alignment),
         )
 
 
-def collate(sources: Sequence[Row], targets: Sequence[Row]) -> Batch:
-    """Pad pairs of piece ids (without bos or eos) into a Batch.
+def collate(
+    sources: Sequence[Row],
+    targets: Sequence[Row],
+    links: Sequence[Bool[np.ndarray, "target source"]] | None = None,
+) -> Batch:
+    """Pad pairs of piece ids (without bos or eos), and their links if given, into a Batch.
 
     Raises:
         ValueError: the numbers of sources and targets differ, or are zero.
@@ -77,7 +84,13 @@ def collate(sources: Sequence[Row], targets: Sequence[Row]) -> Batch:
     # batch (bos pieces eos) -> batch (bos pieces), batch (pieces eos). In a shorter row the input
     # still ends in EOS: the decoder need not see it, so it becomes padding.
     target_input = shifted[:, :-1].masked_fill(shifted[:, :-1] == EOS, PAD)
-    return Batch(pad_source(sources), target_input, shifted[:, 1:].contiguous())
+    source, target_output = pad_source(sources), shifted[:, 1:].contiguous()
+    alignment = None
+    if links is not None:
+        alignment = torch.zeros(*target_output.shape, source.shape[1], dtype=torch.bool)
+        for row, linked in zip(alignment, links, strict=True):
+            row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
+    return Batch(source, target_input, target_output, alignment)
 
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:

@@ -13,11 +13,12 @@ from pytorch_lightning import LightningDataModule
 
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
-from transformer.data.dataset import BatchDataset, EncodedCorpus, SamplingDataset, encode_corpus
+from transformer.data.dataset import BatchDataset, EncodedCorpus, encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.loader import BatchLoader
 from transformer.data.sampler import BatchPlan
 from transformer.data.splits import Split, find_splits
+from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 
@@ -38,6 +39,7 @@ class DataModule(LightningDataModule):
         tokenizer: TokenizerConfig,
         *,
         initial_tokenizer: Tokenizer | None = None,
+        links: bool = False,
     ) -> None:
         """Set out what to load; nothing is read yet.
 
@@ -46,11 +48,13 @@ class DataModule(LightningDataModule):
             tokenizer: how to learn the vocabulary.
             initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own);
                 only the sampling strength is taken from ``tokenizer`` then.
+            links: let training batches carry word alignment, which the corpus must know.
         """
         super().__init__()
         self._data = data
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
+        self._links = links
         self._cache = Path(data.cache).expanduser()
         self._loader: BatchLoader | None = None
 
@@ -87,8 +91,11 @@ class DataModule(LightningDataModule):
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
         Raises:
-            InputError: the text cannot be read, or does not suit the vocabulary size.
+            InputError: text or links cannot be read, or do not suit each other or the vocabulary
+                size.
         """
+        if self._links:
+            self._split("train").links_fingerprint()  # what it lacks is known before the hard work
         self._encoded_path("train")
         self._encoded_path("validation")
 
@@ -136,16 +143,20 @@ class DataModule(LightningDataModule):
     def _encoded_path(self, name: str) -> Path:
         """Return the Arrow file of a split, made if it is not in the cache."""
         split, tokenizer = self._split(name), self.tokenizer
-        filters = None
+        filters = links = None
+        decides = f"{split.fingerprint()} {tokenizer.fingerprint}"
         if name == "train":
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
-        decides = f"{split.fingerprint()} {tokenizer.fingerprint} {filters} {_LAYOUT}"
+            if self._links:
+                links = split.word_links
+                decides += f" {split.links_fingerprint()}"
+        decides += f" {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
         path = self._cache / f"{name}-{key}.arrow"
         with locked(self._cache):
             if not path.exists():
-                encode_corpus(name, split.__iter__, tokenizer, filters, path)
+                encode_corpus(name, split.__iter__, tokenizer, filters, path, links=links)
         return path
 
     @cached_property
@@ -159,8 +170,10 @@ class DataModule(LightningDataModule):
                 seed=data.seed,
                 batch_tokens=data.batch_tokens,
                 max_length=data.max_length,
+                linked=self._links,
             )
-        return BatchDataset(corpus, np.arange(len(corpus)))
+        linked_by = self.tokenizer if self._links else None
+        return BatchDataset(corpus, np.arange(len(corpus)), linked_by)
 
     @cached_property
     def _validation(self) -> BatchDataset:

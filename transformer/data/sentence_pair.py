@@ -6,6 +6,7 @@ It knows nothing of the grammar that made it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,17 @@ class Sentence:
         """The sentence as it is written."""
         return _NO_SPACE_BEFORE.sub("", " ".join(self.words))
 
+    @property
+    def written(self) -> tuple[int, ...]:
+        """For each word, which of the words that spaces part in ``text`` holds it."""
+        spaced = " ".join(self.words)
+        removed = [match.start() for match in _NO_SPACE_BEFORE.finditer(spaced)]
+        places, start = [], 0
+        for word in self.words:
+            places.append(spaced.count(" ", 0, start) - bisect_left(removed, start))
+            start += len(word) + 1
+        return tuple(places)
+
 
 @dataclass(frozen=True)
 class SentencePair:
@@ -34,6 +46,15 @@ class SentencePair:
     english: Sentence
     german: Sentence
     alignment: tuple[tuple[int, int], ...]
+
+    @property
+    def links(self) -> frozenset[tuple[int, int]]:
+        """The alignment between the words that spaces part in the two texts.
+
+        A written word has the links of every word in it, its punctuation included.
+        """
+        english, german = self.english.written, self.german.written
+        return frozenset((english[first], german[second]) for first, second in self.alignment)
 
 
 def pair_of(english: Sequence[Token], german: Sequence[Token]) -> SentencePair:

@@ -5,21 +5,25 @@ Knows where text lies; does not know pieces or batches. Nothing is read before i
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from transformer.data.cache import locked, written_whole
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Corpus, Pair
+from transformer.data.corpus import Corpus, Pair, read_lines
 from transformer.data.fetch import fetch_multi30k, find_multi30k
+from transformer.data.links import WordLinks, format_links, read_links
 from transformer.errors import InputError
 
 POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 # The corpus is one and the same for every run; data.seed only orders its batches.
 _POCKET_SEED = 1
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -33,21 +37,45 @@ class Split:
     """0-based line numbers."""
     inverted: bool = True
     """True: all lines but those; False: those alone."""
+    links: Path | None = None
+    """Word alignment of the whole corpus, a line of Pharaoh links a pair; None: not known."""
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target); raises InputError as `Corpus` does."""
-        if self.inverted and not self.lines:
-            return iter(self.corpus)
-        return (
-            pair
-            for number, pair in enumerate(self.corpus)
-            if (number in self.lines) is not self.inverted
-        )
+        return self._chosen(self.corpus)
+
+    def word_links(self) -> Iterator[WordLinks]:
+        """Yield the links of each pair, in the order of the pairs.
+
+        Raises:
+            InputError: they are not known, cannot be read, or do not fit the text.
+        """
+        return self._chosen(read_links(self._known_links(), self.corpus))
+
+    def links_fingerprint(self) -> str:
+        """Return a hash of what the file of links holds; raises InputError as `word_links`."""
+        return hashlib.sha256("\n".join(read_lines(self._known_links())).encode()).hexdigest()
 
     def fingerprint(self) -> str:
-        """Return a hash of all that decides what the split yields."""
+        """Return a hash of all that decides what the split yields, links apart."""
         chosen = f"{self.corpus.fingerprint()} {self.inverted} {sorted(self.lines)}"
         return hashlib.sha256(chosen.encode()).hexdigest()
+
+    def _known_links(self) -> Path:
+        if self.links is None:
+            raise InputError(
+                f"the word alignment of {self.corpus.paths[0]} is not known; set "
+                "data.alignment=FILE (a line of links such as 0-0 1-2 for each training pair), "
+                "or do without: loss.alignment_weight=0"
+            )
+        return self.links
+
+    def _chosen(self, lines: Iterable[T]) -> Iterator[T]:
+        if self.inverted and not self.lines:
+            return iter(lines)
+        return (
+            line for number, line in enumerate(lines) if (number in self.lines) is not self.inverted
+        )
 
 
 def find_splits(config: DataConfig) -> dict[str, Split]:
@@ -76,14 +104,20 @@ def _pocket(config: DataConfig) -> dict[str, Split]:
             "the pocket corpus is English and German; set data.source=en data.target=de, "
             "or the other way round"
         )
+    if config.alignment is not None:
+        raise InputError(
+            "the pocket corpus has links of its own; leave data.alignment out, or give your text "
+            "with data=files"
+        )
     folder = _generated_pocket(_pocket_grammar(), Path(config.cache).expanduser())
+    source, target = config.source, config.target
     return {
-        split: Split(_plain(folder, split, config.source, config.target)) for split in POCKET_SPLITS
+        split: Split(
+            Corpus((folder / f"{split}.{source}", folder / f"{split}.{target}"), source, target),
+            links=folder / f"{split}.{source}-{target}.links",
+        )
+        for split in POCKET_SPLITS
     }
-
-
-def _plain(folder: Path, split: str, source: str, target: str) -> Corpus:
-    return Corpus((folder / f"{split}.{source}", folder / f"{split}.{target}"), source, target)
 
 
 def _pocket_grammar() -> Path:
@@ -113,10 +147,17 @@ def _generate_pocket(grammar: Path, folder: Path) -> None:
     logger.info("making the pocket corpus from the grammar in %s", grammar)
     folder.mkdir(parents=True, exist_ok=True)
     for split, pairs in generate_splits(Grammar.load(grammar), _POCKET_SEED).items():
-        english = "".join(f"{pair.english.text}\n" for pair in pairs)
-        german = "".join(f"{pair.german.text}\n" for pair in pairs)
-        (folder / f"{split}.en").write_text(english, encoding="utf-8", newline="\n")
-        (folder / f"{split}.de").write_text(german, encoding="utf-8", newline="\n")
+        links = [pair.links for pair in pairs]
+        swapped = [{(german, english) for english, german in those} for those in links]
+        files = {
+            "en": (pair.english.text for pair in pairs),
+            "de": (pair.german.text for pair in pairs),
+            "en-de.links": map(format_links, links),
+            "de-en.links": map(format_links, swapped),
+        }
+        for name, lines in files.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{split}.{name}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _multi30k(config: DataConfig) -> dict[str, Split]:
@@ -133,7 +174,8 @@ def _multi30k(config: DataConfig) -> dict[str, Split]:
                 (path(config.source, split), path(config.target, split)),
                 config.source,
                 config.target,
-            )
+            ),
+            links=_links_of_training(config) if split == "train" else None,
         )
         for split in ("train", "validation", "test")
     }
@@ -147,7 +189,10 @@ def _files(config: DataConfig) -> dict[str, Split]:
         )
     given = {"train": config.train, "validation": config.validation, "test": config.test}
     splits = {
-        name: Split(Corpus.of(paths, config.source, config.target))
+        name: Split(
+            Corpus.of(paths, config.source, config.target),
+            links=_links_of_training(config) if name == "train" else None,
+        )
         for name, paths in given.items()
         if paths is not None
     }
@@ -161,9 +206,13 @@ def _files(config: DataConfig) -> dict[str, Split]:
     return _held_out(splits, missing, config.seed) if missing else splits
 
 
+def _links_of_training(config: DataConfig) -> Path | None:
+    return None if config.alignment is None else Path(config.alignment).expanduser()
+
+
 def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dict[str, Split]:
     """Take the missing splits out of the training text, by line numbers drawn with the seed."""
-    corpus = splits["train"].corpus
+    corpus, links = splits["train"].corpus, splits["train"].links
     total, wanted = sum(1 for _ in corpus), sum(sizes.values())
     if wanted >= total:
         asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
@@ -172,8 +221,8 @@ def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dic
             "set them lower, or give data.validation and data.test"
         )
     drawn = np.random.default_rng(seed).permutation(total)[:wanted].tolist()
-    splits = splits | {"train": Split(corpus, frozenset(drawn))}
+    splits = splits | {"train": Split(corpus, frozenset(drawn), links=links)}
     for name, size in sizes.items():
-        splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False)
+        splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False, links=links)
         drawn = drawn[size:]
     return splits

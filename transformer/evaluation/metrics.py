@@ -23,17 +23,20 @@ class Score:
 
     Attributes:
         name: As sacreBLEU writes it: BLEU, chrF2, TER.
-        value: From 0 to 100 (TER may be more); higher is better, for TER lower.
+        value: From 0 to 100 (TER may be more); higher is better, for TER lower. Alignment scores
+            (``alignment.py``) go from 0 to 1.
         signature: How it was computed, down to the version.
+        decimals: As many as people are shown.
     """
 
     name: str
     value: float
     signature: str
     fields: dict[str, Any] = field(repr=False)
+    decimals: int = DECIMALS
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``sacrebleu --format json --width 2`` prints."""
+        """The object that ``sacrebleu --format json --width 2`` prints, or one like it."""
         return dict(self.fields)
 
 

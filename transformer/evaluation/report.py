@@ -29,7 +29,7 @@ def print_table(title: str, scores: Sequence[Score], console: Console | None = N
     table.add_column("score", justify="right")
     table.add_column("signature", overflow="fold")
     for score in scores:
-        table.add_row(score.name, f"{score.value:.2f}", score.signature)
+        table.add_row(score.name, f"{score.value:.{score.decimals}f}", score.signature)
     (console or Console(stderr=True)).print(table)
 
 

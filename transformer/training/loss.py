@@ -32,11 +32,19 @@ class LossConfig:
             which keeps all of them.
         bfloat16: Multiply in bfloat16 in the fused form, whatever the precision of the rest; on
             a CPU with AVX512-BF16 twice as fast, with a relative error of the gradient of 3e-3.
+        alignment_weight: Of guided alignment (``alignment_loss.py``); 0 goes without. Checkpoints
+            older than this and the next two do not name them: hence the defaults.
+        alignment_layer: Decoder layer, from 0, of the cross-attention head that learns the links;
+            null takes the last but one.
+        alignment_head: That head, from 0.
     """
 
     label_smoothing: float
     chunk: int
     bfloat16: bool
+    alignment_weight: float = 0.0
+    alignment_layer: int | None = None
+    alignment_head: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
@@ -45,6 +53,8 @@ class LossConfig:
             raise InputError(f"loss.chunk={self.chunk} must be 0 (plain) or a number of rows")
         if self.bfloat16 and not self.chunk:
             raise InputError("loss.bfloat16=true needs the fused form; set loss.chunk=512")
+        if self.alignment_weight < 0:
+            raise InputError(f"loss.alignment_weight={self.alignment_weight} must be 0 or more")
 
 
 def cross_entropy(

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from transformer.data.batch import Batch
 from transformer.model.checkpoint import PORTABLE
 from transformer.model.transformer import Transformer
+from transformer.training.alignment_loss import alignment_loss, guided_head, watching
 from transformer.training.loss import LossConfig, cross_entropy, loss_function
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.schedule import ScheduleConfig, build_schedule
@@ -32,6 +33,9 @@ class TranslationModule(LightningModule):
         optimizer: How the weights are updated.
         schedule: How the learning rate moves.
         portable: What every checkpoint says besides the weights (``checkpoint.portable_part``).
+
+    Raises:
+        InputError: The head that shall learn the word alignment is not there.
     """
 
     def __init__(
@@ -50,14 +54,38 @@ class TranslationModule(LightningModule):
         self.schedule = schedule
         self.portable = portable
         self.update_tokens = 0
+        self.guided = None
+        if loss.alignment_weight:
+            self.guided = guided_head(loss, model.config.decoder_layers, model.config.num_heads)
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor]:
-        """Sum of the smoothed loss over the target tokens of one micro-batch."""
+        """Sum of the loss over the target tokens of one micro-batch.
+
+        ``summed_loss`` is that of the translation alone, without guided alignment.
+        """
+        if self.guided is None:
+            loss = summed = self._translation_loss(batch)
+        else:
+            with watching(self.model, *self.guided) as looked:
+                summed = self._translation_loss(batch)
+            loss = summed + self.loss.alignment_weight * self._alignment_loss(looked, batch)
+        return {"loss": loss, "summed_loss": summed.detach()}
+
+    def _translation_loss(self, batch: Batch) -> Tensor:
         hidden, target = self._hidden(batch)
-        weight = self.model.projection.weight
-        loss, _ = loss_function(self.loss, hidden, weight, target)
+        loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, target)
         self.update_tokens += len(target)
-        return {"loss": loss, "summed_loss": loss.detach()}
+        return loss
+
+    def _alignment_loss(self, looked: list[Tensor], batch: Batch) -> Tensor:
+        """Sum over the linked target tokens; logs their mean, in nats."""
+        if batch.alignment is None:
+            raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
+        if not looked:
+            return torch.zeros((), device=batch.source.device)
+        summed, linked = alignment_loss(looked[0], batch.alignment)
+        self.log("train/alignment_loss", summed.detach() / linked.clamp_min(1))
+        return summed
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Log the negative log-likelihood per target token, in nats."""

@@ -49,7 +49,12 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
     resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
-    data = DataModule(config.data, config.tokenizer, initial_tokenizer=_tokenizer_of(resume))
+    data = DataModule(
+        config.data,
+        config.tokenizer,
+        initial_tokenizer=_tokenizer_of(resume),
+        links=config.loss.alignment_weight > 0,
+    )
     data.prepare_data()
     data.setup("fit")
     model = build_transformer(model_config(config, data.tokenizer))

@@ -14,11 +14,11 @@ from transformer.data.corpus import Corpus
 from transformer.data.dataset import (
     BatchDataset,
     EncodedCorpus,
-    SamplingDataset,
     encode_corpus,
 )
 from transformer.data.filters import Filters
 from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
+from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 

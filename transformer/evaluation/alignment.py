@@ -1,0 +1,88 @@
+"""Alignment error rate: links between words against those of a gold standard.
+
+It knows links as pairs of numbers: neither files, nor sentences, nor what proposed the links.
+Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
+section 5.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from transformer.evaluation.metrics import Score
+
+Links = AbstractSet[tuple[int, int]]
+"""(source word, target word) of one sentence pair."""
+
+
+@dataclass(frozen=True)
+class AlignmentCounts:
+    """Links of a corpus, counted over all its sentence pairs.
+
+    Attributes:
+        proposed: Links proposed (A).
+        sure: Sure links of the gold standard (S).
+        proposed_sure: Proposed links that are sure.
+        proposed_possible: Proposed links that are possible; sure ones are possible too (P).
+    """
+
+    proposed: int
+    sure: int
+    proposed_sure: int
+    proposed_possible: int
+
+    @property
+    def error_rate(self) -> float:
+        """``1 - (|A∩S| + |A∩P|) / (|A| + |S|)``, from 0 to 1; lower is better.
+
+        Where all links are sure this is one minus the F-measure, ``1 - 2|A∩S| / (|A| + |S|)``.
+        """
+        return 1 - _ratio(self.proposed_sure + self.proposed_possible, self.proposed + self.sure)
+
+    @property
+    def precision(self) -> float:
+        """``|A∩P| / |A|``: how many of the proposed links may be right."""
+        return _ratio(self.proposed_possible, self.proposed)
+
+    @property
+    def recall(self) -> float:
+        """``|A∩S| / |S|``: how many of the sure links were found."""
+        return _ratio(self.proposed_sure, self.sure)
+
+    def scores(self, signature: str) -> list[Score]:
+        """What ``report.py`` prints; the signature says how the links were found."""
+        values = {
+            "AER": self.error_rate,
+            "alignment precision": self.precision,
+            "alignment recall": self.recall,
+        }
+        return [
+            Score(
+                name,
+                value,
+                signature,
+                {"name": name, "score": round(value, _DECIMALS), "signature": signature},
+                _DECIMALS,
+            )
+            for name, value in values.items()
+        ]
+
+
+_DECIMALS = 4
+
+
+def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:
+    """Count over (proposed, sure, possible) links of each sentence pair.
+
+    A sure link counts as possible, whether it stands among the possible ones or not.
+    """
+    totals = [0, 0, 0, 0]
+    for proposed, sure, possible in pairs:
+        counts = (proposed, sure, proposed & sure, proposed & (possible | sure))
+        totals = [total + len(links) for total, links in zip(totals, counts, strict=True)]
+    return AlignmentCounts(*totals)
+
+
+def _ratio(part: int, whole: int) -> float:
+    # Nothing was asked for and nothing was said: no error.
+    return part / whole if whole else 1.0

@@ -1,0 +1,86 @@
+"""Guided alignment: one cross-attention head learns to look where the links of a word lead.
+
+It knows weights and links, and neither where the links came from nor how they are read off.
+Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
+section 4.2; before it Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
+Translation".
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from transformer.errors import InputError
+from transformer.model.decoder import DecoderLayer
+from transformer.model.recording import recording
+from transformer.model.transformer import Transformer
+from transformer.training.loss import LossConfig
+
+
+def guided_head(config: LossConfig, layers: int, heads: int) -> tuple[int, int]:
+    """Which head learns the links: (decoder layer, head), counted from 0.
+
+    Args:
+        config: The loss.
+        layers: Of the decoder.
+        heads: Of its cross-attention.
+
+    Raises:
+        InputError: There is no such layer or head.
+    """
+    layer, head = config.alignment_layer, config.alignment_head
+    if layer is None:
+        layer = max(0, layers - 2)
+    for name, value, count in (("layer", layer, layers), ("head", head, heads)):
+        if not 0 <= value < count:
+            raise InputError(
+                f"loss.alignment_{name}={value} is not there: the decoder has {count} {name}s, "
+                f"counted from 0 to {count - 1}"
+            )
+    return layer, head
+
+
+@contextmanager
+def watching(
+    model: Transformer, layer: int, head: int
+) -> Iterator[list[Float[Tensor, "batch target source"]]]:
+    """List where a head of the cross-attention looks each time that the decoder runs.
+
+    The list stays empty where layer drop leaves the layer out.
+    """
+    layers = cast(Iterable[DecoderLayer], model.decoder.layers)
+    attentions = [decoder_layer.cross_attention for decoder_layer in layers]
+    # Shared layers are one module: count its calls for the layers before.
+    earlier = sum(attention is attentions[layer] for attention in attentions[:layer])
+    looked: list[Tensor] = []
+    with recording([attentions[layer]]) as weights:
+        yield looked
+    looked += [seen[:, head] for seen in weights[earlier : earlier + 1]]
+
+
+def alignment_loss(
+    weights: Float[Tensor, "batch target source"], links: Bool[Tensor, "batch target source"]
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Cross-entropy between the links of each target token and where a head looks.
+
+    The links of a token are a uniform distribution over its linked source tokens; a token without
+    links does not count.
+
+    Args:
+        weights: Attention of the head; row ``t`` belongs to the step that predicts token ``t``.
+        links: Which source tokens token ``t`` is linked to.
+
+    Returns:
+        The sum over the linked tokens, in nats, and their number. As the other part of the loss,
+        the sum is divided by the number of all target tokens of the update (equation 5 of Garg
+        et al.), however it is cut into micro-batches.
+    """
+    linked = links.any(-1)
+    count = links.sum(-1).clamp_min(1)
+    surprise = -weights.float().clamp_min(torch.finfo(torch.float32).tiny).log()
+    loss = (surprise * links).sum(-1) / count
+    return loss.sum(), linked.sum().float()
