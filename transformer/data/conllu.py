@@ -4,7 +4,7 @@ Reads the columns ID, FORM and UPOS; does not know subwords or models, nor the s
 columns. Source: Universal Dependencies, "CoNLL-U Format".
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,12 +53,10 @@ def read_conllu(path: Path) -> Iterator[TaggedSentence]:
         yield TaggedSentence(tuple(words), tuple(tags))
 
 
-def format_conllu(sentences: Iterable[TaggedSentence]) -> Iterator[str]:
-    """Yield each sentence as CoNLL-U writes it, with the blank line after it; LEMMA is unknown."""
-    for words, tags in sentences:
-        rows = enumerate(zip(words, tags, strict=True), start=1)
-        lines = (f"{place}\t{word}\t_\t{tag}" + 6 * "\t_" + "\n" for place, (word, tag) in rows)
-        yield "".join(lines) + "\n"
+def format_conllu(words: Sequence[str], tags: Sequence[str]) -> str:
+    """Return a sentence as CoNLL-U writes it, a line end after each word; all else is unknown."""
+    rows = enumerate(zip(words, tags, strict=True), start=1)
+    return "".join(f"{place}\t{word}\t_\t{tag}" + 6 * "\t_" + "\n" for place, (word, tag) in rows)
 
 
 def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:

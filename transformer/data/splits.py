@@ -14,6 +14,7 @@ import numpy as np
 
 from transformer.data.cache import locked, written_whole
 from transformer.data.config import DataConfig
+from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus, Pair, read_lines
 from transformer.data.fetch import fetch_multi30k, find_multi30k
 from transformer.data.links import WordLinks, format_links, read_links
@@ -109,7 +110,7 @@ def _pocket(config: DataConfig) -> dict[str, Split]:
             "the pocket corpus has links of its own; leave data.alignment out, or give your text "
             "with data=files"
         )
-    folder = _generated_pocket(_pocket_grammar(), Path(config.cache).expanduser())
+    folder = pocket_folder(Path(config.cache).expanduser())
     source, target = config.source, config.target
     return {
         split: Split(
@@ -127,9 +128,16 @@ def _pocket_grammar() -> Path:
     return next((folder for folder in folders if folder.is_dir()), folders[-1])
 
 
-def _generated_pocket(grammar: Path, cache: Path) -> Path:
-    """Return a folder with the generated text, made anew when grammar or engine has changed."""
-    engine = Path(__file__).resolve().parent
+def pocket_folder(cache: Path) -> Path:
+    """Return a folder with the pocket corpus, made anew when grammar or engine has changed.
+
+    It holds ``SPLIT.LANGUAGE`` (text), ``SPLIT.LANGUAGE.conllu`` (words and tags), and
+    ``SPLIT.LANGUAGE-LANGUAGE.links`` (word alignment), for all POCKET_SPLITS.
+
+    Raises:
+        InputError: the cache cannot be written to, or the grammar not be read.
+    """
+    grammar, engine = _pocket_grammar(), Path(__file__).resolve().parent
     digest = hashlib.sha256(str(_POCKET_SEED).encode())
     for path in sorted([*grammar.glob("*.yaml"), *engine.glob("*.py")]):
         digest.update(path.name.encode() + path.read_bytes())
@@ -154,6 +162,8 @@ def _generate_pocket(grammar: Path, folder: Path) -> None:
             "de": (pair.german.text for pair in pairs),
             "en-de.links": map(format_links, links),
             "de-en.links": map(format_links, swapped),
+            "en.conllu": (format_conllu(pair.english.words, pair.english.tags) for pair in pairs),
+            "de.conllu": (format_conllu(pair.german.words, pair.german.tags) for pair in pairs),
         }
         for name, lines in files.items():
             text = "".join(f"{line}\n" for line in lines)

@@ -47,7 +47,7 @@ def test_words_and_tags_of_a_treebank(tmp_path: Path, name: str, line_end: str) 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
-    path.write_text("".join(format_conllu(SENTENCES)))
+    path.write_text("".join(format_conllu(*sentence) + "\n" for sentence in SENTENCES))
     assert list(read_conllu(path)) == SENTENCES
     lines = path.read_text().split("\n")
     assert lines[0] == "1\tGeht\t_\tVERB\t_\t_\t_\t_\t_\t_"

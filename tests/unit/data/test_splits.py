@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.data.corpora import data_config, write_corpus
 from transformer.data import splits as splits_module
+from transformer.data.conllu import read_conllu
 from transformer.data.grammar import Grammar
-from transformer.data.splits import find_splits
+from transformer.data.splits import find_splits, pocket_folder
 from transformer.errors import InputError
 
 
@@ -111,6 +112,13 @@ def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
     assert {name: len(pairs) for name, pairs in english.items()} == small
     german = found("de", "en")
     assert german["test"] == [(target, source) for source, target in english["test"]]
+    for language, text in (("en", english), ("de", german)):
+        for split, size in small.items():
+            path = pocket_folder(tmp_path / "cache") / f"{split}.{language}.conllu"
+            tagged = list(read_conllu(path))
+            assert len(tagged) == size
+            written = [" ".join(sentence.words).replace(" ", "") for sentence in tagged]
+            assert written == [source.replace(" ", "") for source, _ in text[split]]
     assert len(made) == 1
     with (grammar / "rules.yaml").open("a") as file:
         file.write("# changed\n")
