@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
 from transformer.model.patterns import Pattern
@@ -20,6 +21,9 @@ from transformer.model.scope import Mask, Scope
 
 BLOCK = 64
 """Positions a block."""
+
+GROUP = 32
+"""Most blocks of keys that are gathered at once."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,12 @@ def attend_blocks(
     if scope.queries is None or scope.keys is None:
         return attend_fused(query, key, value, scope.dense_mask, dropout=dropout)
     groups = visible_blocks(scope.causal, scope.pattern, query.size(2), key.size(2))
-    query_blocks, key_blocks, value_blocks = (_blocks(heads) for heads in (query, key, value))
-    parts = []
-    for group in groups:
-        some = query_blocks[:, :, group.queries]
-        # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
-        keys = key_blocks[:, :, group.keys].flatten(3, 4)
-        values = value_blocks[:, :, group.keys].flatten(3, 4)
-        parts.append(_attend_group(some, keys, values, group, scope, dropout))
+    blocks = tuple(_blocks(heads) for heads in (query, key, value))
+    # Gathered keys are as large as several copies of all keys: the backward pass gathers again.
+    parts = [
+        checkpoint(_attend_group, *blocks, group, scope, dropout, use_reentrant=False)
+        for group in groups
+    ]
     order = torch.cat([group.queries for group in groups]).argsort()
     attended = torch.cat(parts, dim=2)[:, :, order]
     # batch head blocks block head_dim -> batch head query head_dim
@@ -56,6 +58,9 @@ def _attend_group(
 ) -> Tensor:
     """Attend within one group: each block of queries with its own keys, all blocks at once."""
     assert scope.queries is not None and scope.keys is not None
+    query = query[:, :, group.queries]
+    # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
+    key, value = (heads[:, :, group.keys].flatten(3, 4) for heads in (key, value))
     batch, _, blocks, block, _ = query.shape
     within = torch.arange(block, device=query.device)
     # blocks -> blocks block 1; blocks seen -> blocks 1 (seen block)
@@ -97,10 +102,14 @@ def visible_blocks(
     for number, seen in enumerate(_seen_blocks(scope, queries, keys, block)):
         columns = seen.nonzero().squeeze(1)
         by_count.setdefault(len(columns), []).append((number, columns))
-    return [
-        Group(torch.tensor([n for n, _ in rows]), torch.stack([columns for _, columns in rows]))
-        for rows in by_count.values()
-    ]
+    groups = []
+    for count, rows in by_count.items():
+        most = max(1, GROUP // max(1, count))
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            numbers = torch.tensor([number for number, _ in some])
+            groups.append(Group(numbers, torch.stack([columns for _, columns in some])))
+    return groups
 
 
 def _seen_blocks(
