@@ -51,6 +51,16 @@ class Batch:
         """Target tokens without padding, EOS included: the tokens the loss counts."""
         return int((self.target_output != PAD).sum())
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of both sides without padding."""
+        return self.source_tokens + self.target_tokens
+
+    @property
+    def positions(self) -> int:
+        """Tokens of both sides with padding."""
+        return self.source.numel() + self.target_output.numel()
+
     def to(self, device: torch.device | str, **kwargs: Any) -> "Batch":
         """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
         return self._each(lambda tensor: tensor.to(device, **kwargs))

@@ -1,4 +1,4 @@
-"""Wires text, tokenizer, encoded corpora, plans and loaders together for Lightning.
+"""Wires text, tokenizer and encoded corpora together; batches.py plans and loads from them.
 
 Does not know models, losses or scores.
 """
@@ -9,14 +9,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from pytorch_lightning import LightningDataModule
 
+from transformer.data.batches import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.dataset import BatchDataset, EncodedCorpus, encode_corpus
 from transformer.data.filters import Filters
-from transformer.data.loader import BatchLoader
-from transformer.data.sampler import BatchPlan
 from transformer.data.splits import Split, find_splits
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -30,7 +28,7 @@ logger = logging.getLogger(__name__)
 _LAYOUT = 1
 
 
-class DataModule(LightningDataModule):
+class DataModule(BatchModule):
     """Batches for training and validation, and the raw text of every evaluation split."""
 
     def __init__(
@@ -50,13 +48,11 @@ class DataModule(LightningDataModule):
                 only the sampling strength is taken from ``tokenizer`` then.
             links: let training batches carry word alignment, which the corpus must know.
         """
-        super().__init__()
-        self._data = data
+        super().__init__(data)
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
         self._links = links
         self._cache = Path(data.cache).expanduser()
-        self._loader: BatchLoader | None = None
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -98,38 +94,6 @@ class DataModule(LightningDataModule):
             self._split("train").links_fingerprint()  # what it lacks is known before the hard work
         self._encoded_path("train")
         self._encoded_path("validation")
-
-    def setup(self, stage: str) -> None:
-        """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
-        if stage == "fit":
-            _ = self._training
-        if stage in ("fit", "validate"):
-            _ = self._validation
-
-    def train_dataloader(self) -> BatchLoader:
-        """Return the training batches of this rank, from where the trainer stands."""
-        self._loader = BatchLoader(
-            self._training,
-            self._plan(self._training, shuffle=True),
-            workers=self._data.workers,
-            pin_memory=self._on_gpu(),
-            done=self._batches_done,
-        )
-        return self._loader
-
-    def val_dataloader(self) -> BatchLoader:
-        """Return the validation batches of this rank: the best segmentation, in one order."""
-        return BatchLoader(
-            self._validation,
-            self._plan(self._validation, shuffle=False),
-            workers=0,
-            pin_memory=self._on_gpu(),
-        )
-
-    def teardown(self, stage: str) -> None:
-        """End the worker processes; Lightning calls this after a run."""
-        if self._loader is not None:
-            self._loader.close()
 
     @cached_property
     def _splits(self) -> dict[str, Split]:
@@ -191,22 +155,3 @@ class DataModule(LightningDataModule):
                 limit,
             )
         return BatchDataset(corpus, np.flatnonzero(usable))
-
-    def _plan(self, dataset: BatchDataset, shuffle: bool) -> BatchPlan:
-        return BatchPlan(
-            *dataset.lengths(),
-            batch_tokens=self._data.batch_tokens,
-            seed=self._data.seed,
-            shuffle=shuffle,
-            rank=0 if self.trainer is None else self.trainer.global_rank,
-            world_size=1 if self.trainer is None else self.trainer.world_size,
-        )
-
-    def _on_gpu(self) -> bool:
-        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-
-    def _batches_done(self) -> int:
-        """Return how many batches the run has trained on, the runs it resumes included."""
-        if self.trainer is None or getattr(self.trainer, "overfit_batches", 0) > 0:
-            return 0
-        return self.trainer.fit_loop.epoch_loop.batch_progress.total.completed

@@ -5,11 +5,12 @@ batches.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
@@ -29,6 +30,8 @@ _CHUNK = 16_384
 
 # The columns of a pair: both texts, both rows of ids, and its links where they are wanted.
 Rows = list[tuple[Any, ...]]
+
+B = TypeVar("B")
 
 
 def encode_corpus(
@@ -140,7 +143,18 @@ class EncodedCorpus:
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
 
-class BatchDataset(Dataset[Batch]):
+class PlannedDataset(Dataset[B], ABC):
+    """Gives lengths to plan batches with, and makes the batch of a key, whole."""
+
+    @abstractmethod
+    def __getitem__(self, key: BatchKey) -> B: ...
+
+    @abstractmethod
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the lengths of source and target that batches are to be planned with."""
+
+
+class BatchDataset(PlannedDataset[Batch]):
     """Makes the batch of a key, whole: use it with ``batch_size=None``."""
 
     def __init__(

@@ -6,19 +6,20 @@ Knows the sampler and how many batches are done; does not know texts or models.
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch.utils.data import DataLoader
 
-from transformer.data.batch import Batch
-from transformer.data.dataset import BatchDataset
+from transformer.data.dataset import PlannedDataset
 from transformer.data.sampler import BatchPlan, BatchSampler
+
+B = TypeVar("B")
 
 logger = logging.getLogger(__name__)
 
 
-class BatchLoader:
-    """An iterable of Batches over a DataLoader, which Lightning takes as it is.
+class BatchLoader(Generic[B]):
+    """An iterable of batches over a DataLoader, which Lightning takes as it is.
 
     It is no DataLoader itself and shows no sampler: Lightning would replace it in a distributed
     run, and with it the token budget. The number of batches done says where to begin. It is asked
@@ -28,7 +29,7 @@ class BatchLoader:
 
     def __init__(
         self,
-        dataset: BatchDataset,
+        dataset: PlannedDataset[B],
         plan: BatchPlan,
         *,
         workers: int,
@@ -58,13 +59,13 @@ class BatchLoader:
             prefetch_factor=4 if workers > 0 else None,
             pin_memory=pin_memory,
         )
-        self._loader: DataLoader[Batch] | None = None
+        self._loader: DataLoader[B] | None = None
 
     def __len__(self) -> int:
         """Return the number of batches of a whole epoch on this rank."""
         return len(self.plan)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[B]:
         """Yield the batches of the epoch that are not done yet; none before them is made."""
         # Every epoch has as many batches, so that their number alone tells where we are.
         epoch, index = divmod(self._done(), len(self.plan))
