@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.corpus import Pair
+    from transformer.data.links import WordLinks
+    from transformer.data.splits import Split
+    from transformer.decoding.translator import Translator
+    from transformer.evaluation.metrics import Score
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,9 +29,13 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.evaluation.report import format_json, print_table, save_report
 
     translator, run = load_translator(config, arguments)
-    sources, references = _text(config, run)
-    hypotheses = [translation.text for translation in translator.translate(sources)]
-    scores = score(hypotheses, references)
+    split = _split(config, run)
+    pairs = list(split)
+    gold = _gold_links(config, split)
+    hypotheses = [found.text for found in translator.translate([source for source, _ in pairs])]
+    scores = score(hypotheses, [reference for _, reference in pairs])
+    if gold is not None:
+        scores += _alignment_scores(translator, pairs, gold)
     name = config.split if config.source is None else Path(config.source).name
     if config.output is not None:
         save_report(Path(config.output), name, scores, hypotheses)
@@ -32,18 +43,16 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
     print(format_json(scores))
 
 
-def _text(config: DictConfig, run: dict[str, Any]) -> tuple[list[str], list[str]]:
+def _split(config: DictConfig, run: dict[str, Any]) -> "Split":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
+    from transformer.data.config import DataConfig
+    from transformer.data.corpus import Corpus
+    from transformer.data.splits import Split, find_splits
+
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is not None:
-        from transformer.data.corpus import Corpus
-
-        pairs = list(Corpus.of([config.source, config.reference], "source", "reference"))
-        return [source for source, _ in pairs], [reference for _, reference in pairs]
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-
+        return Split(Corpus.of([config.source, config.reference], "source", "reference"))
     splits = find_splits(DataConfig(**run["data"]))
     if config.split not in splits or config.split == "train":
         raise InputError(
@@ -51,5 +60,38 @@ def _text(config: DictConfig, run: dict[str, Any]) -> tuple[list[str], list[str]
             f"{', '.join(name for name in splits if name != 'train')}, or give source= and "
             "reference="
         )
-    pairs = list(splits[config.split])
-    return [source for source, _ in pairs], [reference for _, reference in pairs]
+    return splits[config.split]
+
+
+def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":
+    """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
+    from transformer.data.links import read_links
+
+    if config.alignment is False:
+        return None
+    if config.alignment is not True:
+        return list(read_links(Path(config.alignment), split))
+    if split.links is None:
+        raise InputError(
+            "the right links of this text are not known; give alignment=FILE, a line such as "
+            "0-0 1-2 for each pair"
+        )
+    return list(split.word_links())
+
+
+def _alignment_scores(
+    translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
+) -> "list[Score]":
+    from transformer.decoding.alignment import align
+    from transformer.evaluation.alignment import count_links
+
+    links = align(
+        translator.model,
+        translator.tokenizer,
+        pairs,
+        aligner=translator.aligner,
+        batch_tokens=translator.batch_tokens,
+    )
+    triples = zip(links, (g.sure for g in gold), (g.possible for g in gold), strict=True)
+    signature = f"npairs:{len(pairs)}|{translator.aligner.signature}"
+    return count_links(triples).scores(signature)

@@ -1,17 +1,21 @@
 """The translator that a call of a verb means: checkpoint, device and search."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner, Head
 from transformer.decoding.search import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.model.checkpoint import load_checkpoint
-from transformer.training.typed import typed
+from transformer.model.checkpoint import Checkpoint, load_checkpoint
+from transformer.training.alignment_loss import guided_head
+from transformer.training.loss import LossConfig
+from transformer.training.typed import typed, typed_value
 
 
 def load_translator(
@@ -31,6 +35,7 @@ def load_translator(
         search,
         batch_tokens=config.batch_tokens,
         device=_device(config.device),
+        aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
 
@@ -45,6 +50,36 @@ def _search(
     changed = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     values = {**trained, **{key: composed[key] for key in changed}}
     return typed(SearchConfig, values, "decoding")
+
+
+def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoint) -> Aligner:
+    """The head that the user names, else the one that was guided, else the average."""
+    loss = typed(LossConfig, checkpoint.config["loss"], "loss")
+    aligner = Aligner()
+    if loss.alignment_weight:
+        model = checkpoint.model.config
+        aligner = Aligner.guided(Head(*guided_head(loss, model.decoder_layers, model.num_heads)))
+    named = _named_head(arguments)
+    if named not in (None, aligner.head):
+        aligner = Aligner(named)
+    if config.alignment_threshold is not None:
+        threshold = typed_value(config.alignment_threshold, float, "alignment_threshold")
+        aligner = replace(aligner, near_best=threshold)
+    return aligner
+
+
+def _named_head(arguments: Sequence[str]) -> Head | None:
+    """``alignment_head=LAYER.HEAD`` as it was typed: the config would take 2.10 for 2.1."""
+    for argument in reversed(arguments):
+        key, _, value = argument.partition("=")
+        if key == "alignment_head" and value != "null":
+            layer, _, number = value.strip("\"'").partition(".")
+            if not (layer.isdecimal() and number.isdecimal()):
+                raise InputError(
+                    f"alignment_head={value} is not a head; write LAYER.HEAD, such as 2.0"
+                )
+            return Head(int(layer), int(number))
+    return None
 
 
 def _device(name: str) -> torch.device:

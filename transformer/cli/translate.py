@@ -33,15 +33,14 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
 
     def show(translation: Translation) -> str:
         if config.format == "text":
-            return translation.text
+            return translation.to_line()
         return json.dumps(translation.to_json(), ensure_ascii=False)
 
     with ExitStack() as stack:
         lines, ready = _open_input(config.input, stack)
         output = _open_output(config.output, stack)
-        for translation in translator.translate_stream(
-            lines, ready=ready, attention=config.attention
-        ):
+        wanted = {"attention": config.attention, "alignment": config.alignment}
+        for translation in translator.translate_stream(lines, ready=ready, **wanted):
             output.write(show(translation).encode() + b"\n")
             output.flush()
 

@@ -9,6 +9,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from transformer.data.links import Links, format_links
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -39,6 +41,7 @@ class Translation:
         source_tokens: The pieces of the text that was translated.
         attention: On request, how much each of ``tokens`` looked at each of ``source_tokens``;
             what a row lacks to one fell on the end of the source.
+        alignment: On request, (source word, target word) links; words are what spaces part.
     """
 
     text: str
@@ -47,9 +50,10 @@ class Translation:
     nbest: tuple[Candidate, ...]
     source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
+    alignment: Links | None = field(default=None, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, one object a text; ``attention`` only where it was asked for."""
+        """Plain values, one object a text; attention and alignment only where asked for."""
         values: dict[str, Any] = {
             "text": self.text,
             "score": self.score,
@@ -59,7 +63,15 @@ class Translation:
         }
         if self.attention is not None:
             values["attention"] = self.attention.tolist()
+        if self.alignment is not None:
+            values["alignment"] = format_links(self.alignment)
         return values
+
+    def to_line(self) -> str:
+        """The text; where links were asked for, ``text ||| 0-0 1-2``, as Marian writes it."""
+        if self.alignment is None:
+            return self.text
+        return f"{self.text} ||| {format_links(self.alignment)}"
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))

@@ -7,18 +7,19 @@ command line or metrics.
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
 
-from transformer.data.batch import collate, pad_source
+from transformer.data.batch import pad_source
+from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.attention import word_attention
+from transformer.decoding.alignment import Aligner, word_links
+from transformer.decoding.batches import batches_of
 from transformer.decoding.beam import beam_search
+from transformer.decoding.found import Found, Wanted, looked_up
 from transformer.decoding.greedy import greedy_search
+from transformer.decoding.mode import evaluating
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis, Search, SearchConfig
 from transformer.decoding.segments import segment_lengths
@@ -34,14 +35,6 @@ log = logging.getLogger(__name__)
 SEARCHES: dict[str, Search] = {"beam": beam_search, "greedy": greedy_search}
 
 
-@dataclass(frozen=True)
-class Found:
-    """What the search found for one segment."""
-
-    hypotheses: list[Hypothesis]
-    attention: Float[Tensor, "target source"] | None = None
-
-
 class Translator:
     """A model, its tokenizer and a search."""
 
@@ -52,6 +45,7 @@ class Translator:
         search: SearchConfig,
         batch_tokens: int,
         device: torch.device | str = "cpu",
+        aligner: Aligner | None = None,
     ) -> None:
         """Move the model to the device and translate with it as it is at each call.
 
@@ -62,6 +56,10 @@ class Translator:
             batch_tokens: The most padded source tokens of a batch, counted once a hypothesis;
                 memory grows with it. A longer sentence makes a batch alone.
             device: Where to compute.
+            aligner: How alignment is read off; None for a model that was not guided.
+
+        Raises:
+            InputError: No token makes a batch, or there is no such head.
         """
         if batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
@@ -70,6 +68,7 @@ class Translator:
         self.tokenizer = tokenizer
         self.search = search
         self.batch_tokens = batch_tokens
+        self.aligner = (aligner or Aligner()).checked(model.config)
 
     @classmethod
     def load(
@@ -79,6 +78,7 @@ class Translator:
         search: SearchConfig | None = None,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
+        aligner: Aligner | None = None,
     ) -> "Translator":
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
@@ -91,9 +91,11 @@ class Translator:
         if search is None:
             search = SearchConfig(**checkpoint.config["decoding"])
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-        return cls(checkpoint.model, tokenizer, search, batch_tokens, device)
+        return cls(checkpoint.model, tokenizer, search, batch_tokens, device, aligner)
 
-    def translate(self, texts: Sequence[str], *, attention: bool = False) -> list[Translation]:
+    def translate(
+        self, texts: Sequence[str], *, attention: bool = False, alignment: bool = False
+    ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
         A text of more pieces than the model has positions (``model.max_length``) is cut into
@@ -103,18 +105,23 @@ class Translator:
         Args:
             texts: Any strings, also empty or with control characters.
             attention: Also return the attention of the best candidate.
+            alignment: Also return the word links of the best candidate.
 
         Raises:
             FloatingPointError: The model gave NaN.
         """
+        wanted = Wanted(attention, alignment)
         with evaluating(self.model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
                 self._segments(pieces) if text.strip() else []
                 for text, pieces in zip(texts, encoded, strict=True)
             ]
-            found = iter(self._search([s for segments in segmented for s in segments], attention))
-            return [self._join(segments, [next(found) for _ in segments]) for segments in segmented]
+            found = iter(self._search([s for segments in segmented for s in segments], wanted))
+            return [
+                self._join(segments, [next(found) for _ in segments], wanted)
+                for segments in segmented
+            ]
 
     def translate_stream(
         self,
@@ -122,6 +129,7 @@ class Translator:
         *,
         ready: Callable[[], bool] | None = None,
         attention: bool = False,
+        alignment: bool = False,
     ) -> Iterator[Translation]:
         """Translate lines as they come, holding no more than a window of them.
 
@@ -132,9 +140,10 @@ class Translator:
                 hand are translated first, so that someone who waits for the answer to a line
                 before sending the next one gets it. Without it, lines are taken to be at hand.
             attention: See ``translate``.
+            alignment: See ``translate``.
         """
         for window in windows_of(lines, ready):
-            yield from self.translate(window, attention=attention)
+            yield from self.translate(window, attention=attention, alignment=alignment)
 
     def _segments(self, pieces: list[int]) -> list[list[int]]:
         # The end of the sentence takes one position.
@@ -152,29 +161,18 @@ class Translator:
         rest = iter(pieces)
         return [[next(rest) for _ in range(length)] for length in lengths]
 
-    def _search(self, segments: list[list[int]], attention: bool) -> list[Found]:
+    def _search(self, segments: list[list[int]], wanted: Wanted) -> list[Found]:
         """Search in batches of similar length; return in the order of the segments."""
         found: list[Found | None] = [None] * len(segments)
-        for places in self._batches([len(segment) for segment in segments]):
-            results = self._search_batch([segments[place] for place in places], attention)
+        # The end of the sentence is one token more.
+        tokens = [(len(segment) + 1) * self.search.beam_size for segment in segments]
+        for places in batches_of(tokens, self.batch_tokens):
+            results = self._search_batch([segments[place] for place in places], wanted)
             for place, result in zip(places, results, strict=True):
                 found[place] = result
         return [result for result in found if result is not None]
 
-    def _batches(self, lengths: list[int]) -> Iterator[list[int]]:
-        """Places of segments, the longest first: what exceeds the memory does so at once."""
-        batch: list[int] = []
-        for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-            # The first of a batch is its longest; the end of the sentence is one token more.
-            width = (lengths[batch[0]] + 1) * self.search.beam_size if batch else 0
-            if (len(batch) + 1) * width > self.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
-
-    def _search_batch(self, segments: list[list[int]], attention: bool) -> list[Found]:
+    def _search_batch(self, segments: list[list[int]], wanted: Wanted) -> list[Found]:
         source = pad_source(segments).to(self.device)
         # The beginning takes one position.
         most = max(1, self.model.config.max_length - 1)
@@ -183,32 +181,35 @@ class Translator:
         find = SEARCHES[self.search.algorithm]
         results = find(step, torch.tensor(limits, device=self.device), self.search)
         found = [Found(hypotheses) for hypotheses in results]
-        return self._with_attention(segments, found) if attention else found
+        return looked_up(self.model, segments, found, wanted, self.aligner.head)
 
-    def _with_attention(self, segments: list[list[int]], found: list[Found]) -> list[Found]:
-        best = [result.hypotheses[0].tokens for result in found]
-        batch = collate(segments, best).to(self.device)
-        weights = word_attention(self.model, batch.source, batch.target_input).float().cpu()
-        return [
-            replace(result, attention=weights[row, : len(tokens), : len(segment)].clone())
-            for row, (result, tokens, segment) in enumerate(zip(found, best, segments, strict=True))
-        ]
-
-    def _join(self, segments: list[list[int]], found: list[Found]) -> Translation:
+    def _join(self, segments: list[list[int]], found: list[Found], wanted: Wanted) -> Translation:
         """Make one translation of those of its segments: mostly one, none of a blank text."""
         if not segments:
-            return BLANK
+            return replace(BLANK, alignment=frozenset() if wanted.alignment else None)
         ranks = zip(*(result.hypotheses for result in found), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
         maps = [result.attention for result in found if result.attention is not None]
+        source = [p for s in segments for p in self.tokenizer.source_pieces(s)]
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,
             tokens=nbest[0].tokens,
             nbest=nbest,
-            source_tokens=tuple(p for s in segments for p in self.tokenizer.source_pieces(s)),
+            source_tokens=tuple(source),
             attention=torch.block_diag(*maps) if maps else None,
+            alignment=self._links(source, found) if wanted.alignment else None,
         )
+
+    def _links(self, source: list[str], found: list[Found]) -> Links:
+        """Words are counted through all segments, each of which begins a new target word."""
+        target_words: list[int] = []
+        for result in found:
+            words = piece_words(self.tokenizer.pieces(result.hypotheses[0].tokens))
+            first = max(target_words, default=-1) + 1
+            target_words += [first + word for word in words]
+        weights = torch.block_diag(*[f.aligning for f in found if f.aligning is not None])
+        return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
         texts = self.tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
@@ -219,16 +220,3 @@ class Translator:
         penalty = length_penalty(len(tokens) + len(hypotheses), self.search.length_penalty)
         pieces = tuple(self.tokenizer.pieces(tokens))
         return Candidate(text, total / penalty, total, pieces)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout and gradients off, then put every module back into its mode."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training

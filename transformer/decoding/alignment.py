@@ -1,0 +1,176 @@
+"""Word alignment read off the cross-attention: which source words a target word came from.
+
+It knows the model, pieces and their words; not where targets come from, nor gold links.
+Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
+section 3.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from transformer.data.batch import collate
+from transformer.data.links import Links, piece_words
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.batches import batches_of
+from transformer.decoding.mode import evaluating
+from transformer.errors import InputError
+from transformer.model.config import ModelConfig
+from transformer.model.decoder import DecoderLayer
+from transformer.model.recording import recording
+from transformer.model.transformer import Transformer
+
+
+class Head(NamedTuple):
+    """A head of the cross-attention, counted from 0."""
+
+    layer: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Aligner:
+    """How links are read off the cross-attention.
+
+    The defaults were chosen on the validation text of pocket; README.md has what came of them.
+
+    Attributes:
+        head: The head to look at; None looks at all heads of the layers after the first, on
+            average, which is better there than any one layer or head that was not guided.
+        near_best: A target word is linked to each source word that has at least so much of the
+            weight of the best one: a fertile word ("im" for "in the") has several links.
+    """
+
+    head: Head | None = None
+    near_best: float = 0.6
+
+    @classmethod
+    def guided(cls, head: Head) -> "Aligner":
+        """For a head that learnt the links: it shares its weight evenly among them."""
+        return cls(head, near_best=0.3)
+
+    def checked(self, config: ModelConfig) -> "Aligner":
+        """This, if the model has the head.
+
+        Raises:
+            InputError: It has not, or no weight can be that near to the best.
+        """
+        layers, heads = config.decoder_layers, config.num_heads
+        head = self.head or Head(0, 0)
+        if not (0 <= head.layer < layers and 0 <= head.number < heads):
+            raise InputError(
+                f"alignment_head={head.layer}.{head.number} is not there: the decoder has layers "
+                f"0 to {layers - 1} of heads 0 to {heads - 1}; write LAYER.HEAD"
+            )
+        if not 0 < self.near_best <= 1:
+            raise InputError(f"alignment_threshold={self.near_best} must be in (0, 1]")
+        return self
+
+    @property
+    def signature(self) -> str:
+        """How the links are found, in the manner of sacreBLEU."""
+        place = "mean" if self.head is None else f"{self.head.layer}.{self.head.number}"
+        return f"head:{place}|threshold:{self.near_best}"
+
+
+def aligning_attention(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    target_input: Int[Tensor, "batch target"],
+    head: Head | None,
+) -> Float[Tensor, "batch target source"]:
+    """Where one head looks, or all heads of the layers after the first on average.
+
+    Row ``i`` is the step that predicts the token after ``target_input[:i + 1]``. On pocket it
+    aligns far better than the step that has read that token (Chen et al. 2020, "Accurate Word
+    Alignment Induction from Neural Machine Translation", propose that one).
+    """
+    layers = cast(Iterable[DecoderLayer], model.decoder.layers)
+    with recording([layer.cross_attention for layer in layers]) as weights:
+        model(source, target_input)
+    if head is not None:
+        return weights[head.layer][:, head.number]
+    return torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
+
+
+def word_links(
+    weights: Float[Tensor, "target source"],
+    source_words: Sequence[int],
+    target_words: Sequence[int],
+    near_best: float = Aligner.near_best,
+) -> Links:
+    """Link each target word to the source words that it looked at most.
+
+    The weights of a word's pieces are added up, on both sides. Every target word has a link, at a
+    tie several: of a word that the source says nothing of (``um``), it is a guess.
+
+    Args:
+        weights: Of each target piece on each source piece; the end of the source left out.
+        source_words: The word of each source piece.
+        target_words: The word of each target piece.
+        near_best: The least share of the best word's weight that makes a link.
+    """
+    shape = max(target_words, default=-1) + 1, max(source_words, default=-1) + 1
+    if 0 in shape:
+        return frozenset()
+    by_word = weights.new_zeros(shape)
+    # target source -> target_word source_word
+    # (a piece before the first word spells nothing and counts to that word)
+    places = torch.tensor(target_words).clamp_min(0), torch.tensor(source_words).clamp_min(0)
+    by_word.index_put_((places[0][:, None], places[1][None]), weights, accumulate=True)
+    best = by_word.amax(-1, keepdim=True)
+    linked = (by_word >= near_best * best) & (best > 0)
+    return frozenset((int(source), int(target)) for target, source in linked.nonzero())
+
+
+def align(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    aligner: Aligner,
+    batch_tokens: int = 4096,
+) -> list[Links]:
+    """Link the words of given translations, which the decoder is made to say (forced decoding).
+
+    Args:
+        model: Moved nowhere; its mode is restored.
+        tokenizer: The one the model was trained with.
+        pairs: Raw (source, target) text.
+        aligner: How links are read off.
+        batch_tokens: The most padded tokens of a batch, on the longer side.
+
+    Raises:
+        InputError: A text is longer than the model has positions for, or there is no such head.
+    """
+    aligner = aligner.checked(model.config)
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
+    most = model.config.max_length
+    for number, length in enumerate(lengths, start=1):
+        if length > most:
+            raise InputError(
+                f"pair {number} has a side of {length - 1} pieces, more than "
+                f"model.max_length={most} allows; leave it out to align the others"
+            )
+    links: list[Links] = [frozenset()] * len(pairs)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for places in batches_of(lengths, batch_tokens):
+            rows = [sources[place] for place in places], [targets[place] for place in places]
+            batch = collate(*rows).to(device)
+            weights = aligning_attention(model, batch.source, batch.target_input, aligner.head)
+            for row, place in zip(weights.float().cpu(), places, strict=True):
+                source, target = sources[place], targets[place]
+                links[place] = word_links(
+                    row[: len(target), : len(source)],
+                    piece_words(tokenizer.source_pieces(source)),
+                    piece_words(tokenizer.pieces(target)),
+                    aligner.near_best,
+                )
+    return links
