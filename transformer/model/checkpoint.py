@@ -17,10 +17,8 @@ from torch import Tensor
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
+from transformer.model.formats import FORMAT, upgraded
 from transformer.model.transformer import Transformer
-
-FORMAT = 1
-"""Of the portable part; a reader refuses a newer one."""
 
 PORTABLE = "transformer"
 """Key of the portable part in the file."""
@@ -101,7 +99,7 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
-    return payload
+    return payload | {PORTABLE: upgraded(portable)}
 
 
 def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:

@@ -180,7 +180,7 @@ def test_a_newer_format_is_refused_and_an_older_one_is_not(file: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["format"] = FORMAT + 1
     write_payload(payload, file)
-    with pytest.raises(InputError, match="has format 2, this version reads up to 1") as caught:
+    with pytest.raises(InputError, match=f"has format {FORMAT + 1}, this version reads up to {FORMAT};") as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
     payload[PORTABLE]["format"] = FORMAT - 1

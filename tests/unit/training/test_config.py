@@ -112,7 +112,7 @@ def test_own_text_is_given_as_a_pair_or_as_one_file() -> None:
     [
         ({"d_model": "wide"}, r"model\.d_model='wide' must be a whole number"),
         ({"d_model": 128.5}, r"model\.d_model=128\.5 must be a whole number"),
-        ({"positions": "rotary"}, r"model\.positions='rotary' must be sinusoidal or learned"),
+        ({"positions": "absolute"}, r"model\.positions='absolute' must be sinusoidal or learned"),
         ({"experts": 8}, r"model\.experts is not a setting of model"),
     ],
 )

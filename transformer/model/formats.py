@@ -1,0 +1,50 @@
+"""Formats of the checkpoint: what each added, so that a file of an older one opens as it was meant.
+
+It knows plain values only, and not what reads them.
+"""
+
+from typing import Any
+
+FORMAT = 2
+"""Of the portable part, as it is written; a reader refuses a newer one."""
+
+MODEL_2 = {
+    "num_kv_heads": None,
+    "head_dim": None,
+    "query_key_norm": False,
+    "layer_drop": 0.0,
+    "norm": "layer",
+    "relative_buckets": 32,
+    "relative_max_distance": 128,
+    "share_layers": "none",
+    "sdpa_backend": "any",
+    "pattern": "full",
+    "decoder_pattern": None,
+    "window": 64,
+    "global_tokens": 1,
+    "random_blocks": 2,
+    "random_block_size": 16,
+    "pattern_seed": 1,
+}
+LOSS_2 = {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0}
+
+ADDED: dict[int, dict[str, dict[str, Any]]] = {
+    2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
+}
+"""For each format, the keys that came with it, by group, and the values that change nothing."""
+
+ADDED_AT_ROOT: dict[int, dict[str, Any]] = {2: {"task": "translation"}}
+"""Likewise, the keys outside of the groups."""
+
+
+def upgraded(portable: dict[str, Any]) -> dict[str, Any]:
+    """The portable part in today's format; values that the file has stay."""
+    if portable["format"] == FORMAT:
+        return portable
+    model, config = portable["model"], portable["config"]
+    for number in range(portable["format"] + 1, FORMAT + 1):
+        model = ADDED[number]["model"] | model
+        config = ADDED_AT_ROOT[number] | config
+        for group, values in ADDED[number].items():
+            config = config | {group: values | config.get(group, {})}
+    return portable | {"format": FORMAT, "model": model, "config": config}
