@@ -1,0 +1,75 @@
+"""One stack alone, between an embedding and a projection: a tagger, or a language model.
+
+It does not know what its outputs mean. Seeing both sides it is the model of Devlin et al. 2019,
+"BERT" (an encoder without a decoder); causal, that of Radford et al. 2018, "Improving Language
+Understanding by Generative Pre-Training" (a decoder that attends to itself alone).
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer.errors import InputError
+from transformer.model.build import build_encoder, build_positions
+from transformer.model.config import ModelConfig
+from transformer.model.embedding import TokenEmbedding
+from transformer.model.encoder import Encoder
+from transformer.model.initialisation import initialise
+from transformer.model.masks import padding_mask
+from transformer.model.transformer import Embedding
+
+
+class SingleStack(nn.Module):
+    """Embedding, stack, and the projection to the outputs of each position."""
+
+    def __init__(
+        self, config: ModelConfig, *, embedding: Embedding, stack: Encoder, projection: nn.Linear
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = embedding
+        self.stack = stack
+        self.projection = projection
+
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
+        """Hidden states of padded tokens."""
+        return self.stack(self.embedding(tokens), padding_mask(tokens, self.config.pad))
+
+    def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
+        """Project hidden states to the outputs."""
+        return self.projection(hidden)
+
+
+def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
+    """Build and initialise the stack that the config describes.
+
+    Args:
+        config: ``source_vocab_size`` is that of the input, ``target_vocab_size`` that of the
+            outputs; ``encoder_layers`` and ``pattern`` are the stack's, ``decoder_layers`` is 0.
+        causal: A position sees itself and what stands before it, not what follows.
+
+    Raises:
+        InputError: The config has a decoder, or ties what differs.
+    """
+    if config.decoder_layers:
+        raise InputError(
+            f"model.decoder_layers={config.decoder_layers}: this task has one stack, of "
+            "model.encoder_layers; set model.decoder_layers=0"
+        )
+    if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
+        raise InputError(
+            f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "
+            "as the input; set model.tie_embeddings=none"
+        )
+    tokens = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
+    projection = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+    model = SingleStack(
+        config,
+        embedding=Embedding(tokens, build_positions(config), config.dropout),
+        stack=build_encoder(config, causal=causal),
+        projection=projection,
+    )
+    initialise(model, config)
+    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
+    if config.tie_embeddings != "none":
+        projection.weight = tokens.lookup.weight
+    return model
