@@ -8,6 +8,7 @@ VERBS = {
     "evaluate": "score a checkpoint on a test set",
     "translate": "translate stdin to stdout, line by line",
     "average": "average the last checkpoints of a run",
+    "attention": "show what every head looks at in a sentence",
 }
 
 

@@ -1,0 +1,91 @@
+"""``attention``: what every head looks at in one sentence pair, as page, picture, numbers."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.cli.resume import run_folder_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.evaluation.attention_view import AttentionView
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Show attention; returns the exit code."""
+    return exit_code_of(lambda: _attention(arguments))
+
+
+def _attention(arguments: Sequence[str]) -> None:
+    keys, sentences = _literal(arguments, ("text", "target"))
+    config = compose_config("attention", keys)
+    if config.png:
+        from transformer.evaluation.attention_figure import require_matplotlib
+
+        require_matplotlib()
+    if "text" not in sentences:
+        raise InputError('text= is missing; give a sentence, text="A man sleeps."')
+    from transformer.cli.load import load_translator
+    from transformer.cli.view import attention_view
+    from transformer.evaluation.attention_report import print_best
+
+    translator, run = load_translator(config, keys)
+    view = attention_view(config, sentences["text"], sentences.get("target"), translator, run)
+    print_best(view)
+    for path in _write(view, _folder(config), config.png):
+        print(path)
+
+
+def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The sentences among the arguments, and the arguments with a mere sign in their place.
+
+    A sentence is taken as it is: to Hydra, its commas and brackets would mean something.
+    """
+    kept, sentences = [], {}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if not equals or name not in names or argument == "target=null":
+            kept.append(argument)
+            continue
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{name}= is not UTF-8; convert it first") from error
+        sentences[name] = value
+        kept.append(f"{name}=given")
+    return kept, sentences
+
+
+def _folder(config: DictConfig) -> Path:
+    return Path(config.output or run_folder_of(Path(config.checkpoint)) / "attention")
+
+
+def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:
+    """The files, each whole or not at all."""
+    from transformer.data.cache import written_whole
+    from transformer.evaluation.attention_page import attention_page
+
+    numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
+    files = {
+        "attention.html": attention_page(view).encode("utf-8"),
+        "attention.json": numbers.encode("utf-8"),
+    }
+    if png:
+        from transformer.evaluation.attention_figure import attention_figure
+
+        files["attention.png"] = attention_figure(view)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            with written_whole(folder / name) as part:
+                part.write_bytes(content)
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written to ({error.strerror}); choose another with output=FOLDER"
+        ) from error
+    return [folder / name for name in files]

@@ -1,0 +1,228 @@
+"""The character of an attention head, measured on its weights and put into words by rule.
+
+It does not know where the weights come from, nor what the tokens mean. Sources: Voita et al. 2019,
+"Analyzing Multi-Head Self-Attention", section 4 (positional and confident heads); Clark et al.
+2019, "What Does BERT Look At?", section 3 (heads of a relative position, the separator, entropy).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+MAJORITY = 0.5
+"""From here on a mean weight, or a mean maximum, names a head: most of its attention lies there."""
+POSITIONAL = 0.9
+"""Share of queries whose strongest key is at one relative position (Voita et al. 2019)."""
+BROAD = 0.8
+"""Entropy, relative to that of equal weights, from which on a head is called broad."""
+
+_OFFSETS = {"previous": -1, "same": 0, "next": 1}
+_PLACES = (*_OFFSETS, "first", "separator")
+_PEAKS = tuple(f"{name}_peak" for name in _OFFSETS)
+_MEASURES = (*_PLACES, *_PEAKS, "confidence", "entropy", "possible_entropy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadCharacter:
+    """Means over the queries that have a choice, that is, see at least two keys.
+
+    A place counts only for the queries that see a key there. None: no query did.
+
+    Attributes:
+        previous: Weight on the key before the query's own position.
+        same: Weight on the key at the query's position.
+        next: Weight on the key after it.
+        first: Weight on the first key.
+        separator: Weight on the end-of-sentence symbol.
+        previous_peak: Share of queries whose strongest key is the previous one.
+        same_peak: Likewise, the same position.
+        next_peak: Likewise, the next one.
+        confidence: Largest weight, the end-of-sentence symbol apart (Voita et al. 2019).
+        entropy: Of the weights, in nats.
+        possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
+        alignment_error: Alignment error rate of the word links that the head makes; None where
+            it is not measured.
+    """
+
+    previous: float | None
+    same: float | None
+    next: float | None
+    first: float | None
+    separator: float | None
+    previous_peak: float | None
+    same_peak: float | None
+    next_peak: float | None
+    confidence: float | None
+    entropy: float | None
+    possible_entropy: float | None
+    alignment_error: float | None = None
+
+    @property
+    def relative_entropy(self) -> float | None:
+        """The entropy as a share of the possible one: 0 is one key, 1 is equal weights."""
+        if self.entropy is None or not self.possible_entropy:
+            return None
+        return self.entropy / self.possible_entropy
+
+    def to_json(self) -> dict[str, float | None]:
+        """Every measure by its name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"relative_entropy": self.relative_entropy}
+
+
+@dataclass(frozen=True)
+class HeadTotals:
+    """Sums over the queries of a batch; those of several batches add up."""
+
+    sums: Float[Tensor, "measure head"]
+    counts: Int[Tensor, " measure"]
+
+    def __add__(self, other: "HeadTotals") -> "HeadTotals":
+        return HeadTotals(self.sums + other.sums, self.counts + other.counts)
+
+    def characters(self) -> list[HeadCharacter]:
+        """The means, one object a head."""
+        counts = self.counts.tolist()
+        return [
+            HeadCharacter(
+                **{
+                    name: value / count if count else None
+                    for name, value, count in zip(_MEASURES, values, counts, strict=True)
+                }
+            )
+            for values in self.sums.T.tolist()
+        ]
+
+
+def head_totals(
+    weights: Float[Tensor, "batch head query key"],
+    visible: Bool[Tensor, "batch query key"],
+    separator: Bool[Tensor, "batch key"],
+) -> HeadTotals:
+    """Measure the heads of one layer.
+
+    Args:
+        weights: Rows sum to one over the visible keys; the others are not looked at.
+        visible: What each query may see; nothing at all for padding.
+        separator: Where the end-of-sentence symbol stands.
+    """
+    weights = weights.double().masked_fill(~visible[:, None], 0.0)
+    strongest = weights.argmax(dim=-1, keepdim=True)
+    seen = visible.sum(dim=-1)
+    free = seen >= 2
+    sums, counts = [], []
+
+    def add(
+        values: Float[Tensor, "batch #head query"], counted: Bool[Tensor, "batch query"]
+    ) -> None:
+        total = values.masked_fill(~counted[:, None], 0.0).sum(dim=(0, 2))
+        sums.append(total.expand(weights.size(1)))
+        counts.append(counted.sum())
+
+    places = _places(visible, separator)
+    for name in _PLACES:
+        there = places[name]
+        add((weights * there[:, None]).sum(dim=-1), there.any(dim=-1) & free)
+    for name in _OFFSETS:
+        there = places[name]
+        # batch query key -> batch head query: is the strongest key there?
+        peak = there[:, None].expand(weights.shape).gather(-1, strongest)[..., 0]
+        add(peak.double(), there.any(dim=-1) & free)
+    tokens = visible & ~separator[:, None]
+    add((weights * tokens[:, None]).amax(dim=-1), tokens.any(dim=-1) & free)
+    add(torch.special.entr(weights).sum(dim=-1), free)
+    add(seen.clamp(min=1).double().log()[:, None], free)
+    return HeadTotals(torch.stack(sums), torch.stack(counts))
+
+
+def _places(
+    visible: Bool[Tensor, "batch query key"], separator: Bool[Tensor, "batch key"]
+) -> dict[str, Bool[Tensor, "batch query key"]]:
+    """Where the keys of each place stand, as far as they are visible."""
+    queries = torch.arange(visible.size(1), device=visible.device)
+    keys = torch.arange(visible.size(2), device=visible.device)
+    places = {
+        name: (keys == queries[:, None] + offset) & visible for name, offset in _OFFSETS.items()
+    }
+    return places | {"first": (keys == 0) & visible, "separator": separator[:, None] & visible}
+
+
+_SPOKEN = {
+    "previous": "the previous position",
+    "same": "the same position",
+    "next": "the next position",
+    "first": "the first position",
+    "separator": "the end-of-sentence symbol",
+}
+
+
+def describe(head: HeadCharacter) -> str:
+    """What the head does, by the first rule that holds, with the number that makes it hold."""
+    weights = {name: value for name in _PLACES if (value := getattr(head, name)) is not None}
+    ranked = sorted(weights, key=lambda name: -weights[name])
+    if head.confidence is None and not ranked:
+        return "not measured: no query had a choice"
+    if ranked and weights[ranked[0]] >= MAJORITY:
+        return f"attends to {_SPOKEN[ranked[0]]} ({weights[ranked[0]]:.2f})"
+    for name in _OFFSETS:
+        share = getattr(head, f"{name}_peak")
+        if share is not None and share >= POSITIONAL:
+            return f"strongest at {_SPOKEN[name]} ({share:.0%} of queries)"
+    if head.relative_entropy is not None and head.relative_entropy >= BROAD:
+        return f"broad (entropy {head.entropy:.1f} of {head.possible_entropy:.1f} nats)"
+    if head.confidence is not None and head.confidence >= MAJORITY:
+        return f"one token, at no fixed place (mean maximum {head.confidence:.2f})"
+    most = ", ".join(f"{_SPOKEN[name]} {weights[name]:.2f}" for name in ranked[:2])
+    return f"mixed ({most})"
+
+
+@dataclass(frozen=True)
+class NamedHead:
+    """A head that is the best at something, and how good it is."""
+
+    title: str
+    layer: int
+    head: int
+    text: str
+
+
+def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
+    """The heads to look at first, among those of one kind of attention.
+
+    Args:
+        layers: The heads of each layer.
+        alignments: How many of the lowest alignment error rates are named.
+
+    Returns:
+        The best aligned, where that is measured; for each place the head that looks there most,
+        if it is the most of its weight; the most confident and the broadest.
+    """
+    named = [
+        NamedHead("word alignment", *place, f"AER {value:.3f}")
+        for value, place in _ranked(layers, "alignment_error")[::-1][:alignments]
+    ]
+    for name in _PLACES:
+        for value, place in _ranked(layers, name)[:1]:
+            if value >= MAJORITY:
+                named.append(NamedHead(_SPOKEN[name], *place, f"{value:.2f}"))
+    for value, place in _ranked(layers, "confidence")[:1]:
+        named.append(NamedHead("most confident", *place, f"mean maximum {value:.2f}"))
+    for value, place in _ranked(layers, "relative_entropy")[:1]:
+        named.append(NamedHead("broadest", *place, f"{value:.0%} of the possible entropy"))
+    return named
+
+
+def _ranked(
+    layers: Sequence[Sequence[HeadCharacter]], measure: str
+) -> list[tuple[float, tuple[int, int]]]:
+    """Value and (layer, head) of every head that has it, the largest first."""
+    values = [
+        (value, (layer, head))
+        for layer, row in enumerate(layers)
+        for head, character in enumerate(row)
+        if (value := getattr(character, measure)) is not None
+    ]
+    return sorted(values, key=lambda pair: pair[0], reverse=True)
