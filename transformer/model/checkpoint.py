@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
@@ -111,22 +111,53 @@ def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load a checkpoint file, or the best one of a run directory.
+def task_of(payload: dict[str, Any]) -> str:
+    """What the model was trained for; without a word, to translate."""
+    task: str = payload[PORTABLE]["config"].get("task", "translation")
+    return task
+
+
+def require_translation(payload: dict[str, Any], file: Path) -> None:
+    """Refuse a model of another task.
 
     Raises:
-        InputError: There is none, or it cannot be read.
+        InputError: It was not trained to translate.
     """
-    file = find_checkpoint(Path(path))
-    payload = read_payload(file)
-    portable = payload[PORTABLE]
-    model = build_transformer(ModelConfig(**portable["model"]))
+    task = task_of(payload)
+    if task != "translation":
+        raise InputError(
+            f"{file} was trained for task={task} and does not translate; give a checkpoint of "
+            "task=translation"
+        )
+
+
+def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
+    """Fill a model, and put it into evaluation mode.
+
+    Raises:
+        InputError: The weights are another model's.
+    """
     try:
         model.load_state_dict(model_weights(payload))
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
-    return Checkpoint(model.eval(), portable["tokenizer"], portable["config"], file)
+    model.eval()
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Load the checkpoint file of a translator, or the best one of a run directory.
+
+    Raises:
+        InputError: There is none, it cannot be read, or it does not translate.
+    """
+    file = find_checkpoint(Path(path))
+    payload = read_payload(file)
+    require_translation(payload, file)
+    portable = payload[PORTABLE]
+    model = build_transformer(ModelConfig(**portable["model"]))
+    load_weights(model, payload, file)
+    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 
 
 def write_payload(payload: dict[str, Any], path: Path) -> None:

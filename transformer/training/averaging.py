@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from transformer.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint import PORTABLE, read_payload, require_translation
 
 
 def recent_checkpoints(folder: Path, count: int) -> list[Path]:
@@ -36,9 +36,10 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     kept.
 
     Raises:
-        InputError: The files are not of one model.
+        InputError: The files are not of one model, or do not translate.
     """
     first = read_payload(paths[0])
+    require_translation(first, paths[0])
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
     for path in paths[1:]:
         payload = read_payload(path)

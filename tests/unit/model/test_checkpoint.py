@@ -19,6 +19,7 @@ from transformer.model.checkpoint import (
     load_checkpoint,
     portable_part,
     read_payload,
+    task_of,
     write_payload,
 )
 from transformer.model.transformer import Transformer
@@ -69,6 +70,16 @@ def test_the_file_holds_plain_values_and_tensors_only(file: Path) -> None:
     payload = torch.load(file, weights_only=True)
     assert payload[PORTABLE] == portable_part(tiny_transformer().config, TOKENIZER, CONFIG)
     assert payload[PORTABLE]["format"] == FORMAT
+
+
+@pytest.mark.parametrize("task", ["tagging", "language_modelling"])
+def test_what_does_not_translate_is_refused(tmp_path: Path, task: str) -> None:
+    payload = payload_of(tiny_transformer())
+    payload[PORTABLE]["config"] = CONFIG | {"task": task}
+    write_payload(payload, tmp_path / "x.ckpt")
+    assert task_of(read_payload(tmp_path / "x.ckpt")) == task
+    with pytest.raises(InputError, match=f"x.ckpt was trained for task={task} and does not tran"):
+        load_checkpoint(tmp_path / "x.ckpt")
 
 
 def test_a_tied_table_is_stored_once(tmp_path: Path) -> None:
@@ -180,7 +191,9 @@ def test_a_newer_format_is_refused_and_an_older_one_is_not(file: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["format"] = FORMAT + 1
     write_payload(payload, file)
-    with pytest.raises(InputError, match=f"has format {FORMAT + 1}, this version reads up to {FORMAT};") as caught:
+    with pytest.raises(
+        InputError, match=f"has format {FORMAT + 1}, this version reads up to {FORMAT};"
+    ) as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
     payload[PORTABLE]["format"] = FORMAT - 1

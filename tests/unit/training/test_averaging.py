@@ -44,6 +44,15 @@ def test_the_mean(tmp_path: Path, values: list[float], mean: float) -> None:
         assert torch.equal(tensor, torch.full_like(tensor, mean))
 
 
+def test_what_does_not_translate_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "0.ckpt", 1.0)
+    payload = read_payload(path)
+    payload[PORTABLE]["config"] = {"task": "tagging"}
+    write_payload(payload, path)
+    with pytest.raises(InputError, match="was trained for task=tagging"):
+        average_checkpoints([path])
+
+
 def test_the_sum_does_not_run_in_float32(tmp_path: Path) -> None:
     # Next to 2**24 float32 does not hold 1: one after the other the ones would be lost.
     values = [2.0**24, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0]
