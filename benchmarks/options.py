@@ -31,7 +31,8 @@ class Option:
     @property
     def name(self) -> str:
         """As a folder is called."""
-        return self.overrides.replace("model.", "").replace(" ", ",") or "default"
+        words = self.overrides.replace("model.", "").replace("=", "-").split()
+        return "_".join(words) or "default"
 
 
 OPTIONS = [
@@ -81,7 +82,9 @@ def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
     command = [sys.executable, "train.py", *bounds, *overrides, f"hydra.run.dir={folder}"]
     print(f"{option.name} …", file=sys.stderr, flush=True)
-    subprocess.run(command, cwd=ROOT, check=True, stderr=subprocess.DEVNULL)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{option.name}: {done.stderr.splitlines()[-1]}")
 
 
 def row(option: Option, folder: Path) -> str:
