@@ -17,6 +17,9 @@ from transformer.data.tokenizer import BOS, EOS, PAD
 Row = Sequence[int] | np.ndarray
 """Piece ids of a sentence, without bos or eos."""
 
+UNTAGGED = -1
+"""In place of a tag where no word begins."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -101,6 +104,48 @@ def collate(
         for row, linked in zip(alignment, links, strict=True):
             row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
     return Batch(source, target_input, target_output, alignment)
+
+
+@dataclass(frozen=True)
+class TaggedBatch:
+    """Sentences and their tags of one step; all int64, padded at the right."""
+
+    source: Int[Tensor, "batch source"]
+    """Pieces and EOS."""
+    tags: Int[Tensor, "batch source"]
+    """A tag at the first piece of each word, UNTAGGED elsewhere."""
+
+    @property
+    def target_tokens(self) -> int:
+        """Number of words: what the loss counts."""
+        return int((self.tags != UNTAGGED).sum())
+
+    @property
+    def tokens(self) -> int:
+        """Pieces and ends of sentences without padding."""
+        return int((self.source != PAD).sum())
+
+    @property
+    def positions(self) -> int:
+        """The same with padding."""
+        return self.source.numel()
+
+    def to(self, device: torch.device | str, **kwargs: Any) -> "TaggedBatch":
+        """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
+        return TaggedBatch(self.source.to(device, **kwargs), self.tags.to(device, **kwargs))
+
+    def pin_memory(self) -> "TaggedBatch":
+        """Return the batch in page-locked memory; the DataLoader calls this."""
+        return TaggedBatch(self.source.pin_memory(), self.tags.pin_memory())
+
+
+def collate_tagged(sources: Sequence[Row], tags: Sequence[Row]) -> TaggedBatch:
+    """Pad sentences of piece ids (without eos), and a tag or UNTAGGED for each piece."""
+    source = pad_source(sources)
+    padded = torch.full_like(source, UNTAGGED)
+    for row, labels in zip(padded, tags, strict=True):
+        row[: len(labels)] = torch.as_tensor(labels)
+    return TaggedBatch(source, padded)
 
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:

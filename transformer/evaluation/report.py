@@ -34,9 +34,11 @@ def print_table(title: str, scores: Sequence[Score], console: Console | None = N
 
 
 def save_report(
-    folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str]
+    folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str] | None
 ) -> None:
     """Write ``SPLIT.json`` and ``SPLIT.hyp`` (one hypothesis a line), each whole or not at all.
+
+    Without hypotheses there is only the first.
 
     Raises:
         InputError: The folder cannot be made or written to.
@@ -44,7 +46,8 @@ def save_report(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _write_whole(folder / f"{split}.json", format_json(scores) + "\n")
-        _write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+        if hypotheses is not None:
+            _write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written to ({error.strerror}); choose another folder"

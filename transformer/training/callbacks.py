@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
 
-from transformer.data.batch import Batch
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.training.checkpoint import checkpoint_callbacks
+from transformer.training.checkpoint import Criterion, checkpoint_callbacks
 from transformer.training.progress import ProgressBar, time_to_log
 
 logger = logging.getLogger(__name__)
@@ -32,7 +31,8 @@ class CallbacksConfig:
     Attributes:
         ema_decay: Decay of the moving average of the weights, which then validates, tests and
             translates in place of the weights themselves; 0 keeps none.
-        patience: Validations without a better BLEU after which training stops; null never stops.
+        patience: Validations without a better score (``Criterion``) after which training stops;
+            null never stops.
         keep_last: Newest checkpoints kept for ``average``.
         samples: Validation sentences whose translations are written to the log.
     """
@@ -41,6 +41,23 @@ class CallbacksConfig:
     patience: int | None
     keep_last: int
     samples: int
+
+
+@runtime_checkable
+class CountedBatch(Protocol):
+    """A batch that counts its tokens."""
+
+    @property
+    def target_tokens(self) -> int:
+        """What the loss counts."""
+
+    @property
+    def tokens(self) -> int:
+        """All without padding."""
+
+    @property
+    def positions(self) -> int:
+        """All with padding."""
 
 
 class TranslateValidation(Callback):
@@ -107,7 +124,7 @@ class Measure(Callback):
         self.seconds = 0.0
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Batch, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: CountedBatch, batch_idx: int
     ) -> None:
         """Start the clock, if a validation has stopped it."""
         self.update = trainer.global_step
@@ -125,14 +142,14 @@ class Measure(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: Batch,
+        batch: CountedBatch,
         batch_idx: int,
     ) -> None:
         """Count the batch; log when it is time to."""
         self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
         self.target += batch.target_tokens
-        self.real += batch.source_tokens + batch.target_tokens
-        self.padded += batch.source.numel() + batch.target_output.numel()
+        self.real += batch.tokens
+        self.padded += batch.positions
         if time_to_log(trainer, self.update) and self.since is not None:
             now = time.perf_counter()
             seconds, self.since = self.seconds + now - self.since, now
@@ -174,7 +191,7 @@ class GracefulStop(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: Batch,
+        batch: CountedBatch,
         batch_idx: int,
     ) -> None:
         """Ask for the stop once an update is whole, all its micro-batches included."""
@@ -196,14 +213,22 @@ class GracefulStop(Callback):
 
 
 def build_callbacks(
-    config: CallbacksConfig, validation: TranslateValidation, folder: Path
+    config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> Sequence[Callback]:
-    """All callbacks, in the order in which they run; checkpoints run last."""
+    """All callbacks, in the order in which they run; checkpoints run last.
+
+    Args:
+        config: Which ones.
+        validation: Those of the task.
+        criterion: What is better.
+        folder: For the checkpoints.
+    """
     callbacks: list[Callback] = []
     if config.ema_decay:
-        # Before the translations, which must see the averaged weights.
+        # Before the task's, which must see the averaged weights.
         callbacks.append(EMAWeightAveraging(decay=config.ema_decay))
-    callbacks += [validation, Measure(), ProgressBar(), GracefulStop()]
+    callbacks += [*validation, Measure(), ProgressBar(), GracefulStop()]
     if config.patience is not None:
-        callbacks.append(EarlyStopping("val/bleu", mode="max", patience=config.patience))
-    return [*callbacks, *checkpoint_callbacks(folder, config.keep_last)]
+        metric, mode = criterion.metric, criterion.mode
+        callbacks.append(EarlyStopping(metric, mode=mode, patience=config.patience))
+    return [*callbacks, *checkpoint_callbacks(folder, config.keep_last, criterion)]

@@ -3,14 +3,28 @@
 What a file holds is ``model/checkpoint.py``'s business.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.model.checkpoint import read_payload, write_payload
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What tells which of two checkpoints is better.
+
+    Attributes:
+        metric: A value that every validation logs.
+        mode: Whether more of it is better, or less.
+    """
+
+    metric: str
+    mode: Literal["max", "min"]
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -55,13 +69,13 @@ class LastCheckpoint(Checkpoint):
             trainer.save_checkpoint(self.path)
 
 
-def checkpoint_callbacks(folder: Path, keep_last: int) -> list[Checkpoint]:
-    """``best.ckpt`` by validation BLEU, ``last.ckpt``, and the ``keep_last`` newest to average."""
+def checkpoint_callbacks(folder: Path, keep_last: int, criterion: Criterion) -> list[Checkpoint]:
+    """``best.ckpt`` by the criterion, ``last.ckpt``, and the ``keep_last`` newest to average."""
     best = ModelCheckpoint(
         folder,
         filename="best",
-        monitor="val/bleu",
-        mode="max",
+        monitor=criterion.metric,
+        mode=criterion.mode,
         save_top_k=1,
         save_on_train_epoch_end=False,
         auto_insert_metric_name=False,

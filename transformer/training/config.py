@@ -6,7 +6,7 @@ It names the parts; typed.py checks each value's type, and the dataclass that ho
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import TokenizerConfig
@@ -16,6 +16,8 @@ from transformer.training.loss import LossConfig
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.schedule import ScheduleConfig
 from transformer.training.typed import typed, typed_value
+
+TaskName = Literal["translation", "tagging", "language_modelling"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class RunConfig:
     """Everything a training run is made of.
 
     Attributes:
+        task: What is learnt (``TASKS`` in run.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
         keep_memory: Tell the allocator to keep freed memory (``memory.py``).
@@ -48,10 +51,11 @@ class RunConfig:
         trainer: Arguments of ``pytorch_lightning.Trainer``.
         callbacks: Validation, averaging, stopping.
         logger: Where metrics go.
-        decoding: The search that validates and tests.
+        decoding: The search that validates and tests a translator.
         resolved: The same as the plain values of ``config.yaml``.
     """
 
+    task: TaskName
     seed: int
     checkpoint: Path | None
     keep_memory: bool
@@ -76,6 +80,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     """
     checkpoint = resolved["checkpoint"]
     return RunConfig(
+        task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),

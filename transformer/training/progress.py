@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProgressBar(Callback):
-    """Loss, BLEU, tokens per second and time left, on stderr.
+    """Loss, score, tokens per second and time left, on stderr.
 
     Silent when stderr is no terminal; the log then says the same every ``log_every_n_steps``.
     """
@@ -97,6 +97,8 @@ def _shown(trainer: Trainer) -> str:
     names = {
         "train/loss": "loss {:.3f}",
         "val/bleu": "BLEU {:.1f}",
+        "val/accuracy": "accuracy {:.2f}",
+        "val/perplexity": "perplexity {:.2f}",
         "train/tokens_per_second": "{:,.0f} tokens/s",
     }
     logged = trainer.callback_metrics

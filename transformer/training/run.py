@@ -5,28 +5,28 @@ It wires; what each part does is the part's own business.
 
 import logging
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from rich.console import Console
 
-from transformer.data.datamodule import DataModule
-from transformer.data.tokenizer import PAD, Tokenizer
-from transformer.decoding.translator import Translator
+from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError, Interrupted
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report
-from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, find_checkpoint, portable_part, read_payload
-from transformer.model.config import ModelConfig
-from transformer.model.transformer import Transformer
-from transformer.training.callbacks import GracefulStop, TranslateValidation, build_callbacks
-from transformer.training.checkpoint import AtomicCheckpointIO
-from transformer.training.config import RunConfig
+from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
+from transformer.training.callbacks import GracefulStop, build_callbacks
+from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
+from transformer.training.config import RunConfig, run_config
+from transformer.training.language_modelling import LanguageModelling
 from transformer.training.loggers import build_loggers
 from transformer.training.memory import keep_freed_memory
-from transformer.training.module import TranslationModule
-from transformer.training.typed import typed
+from transformer.training.tagging import Tagging
+from transformer.training.task import Evaluation, Task
+from transformer.training.translation import Translation
 
 logger = logging.getLogger(__name__)
 
@@ -49,61 +49,47 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
     resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
-    data = DataModule(
-        config.data,
-        config.tokenizer,
-        initial_tokenizer=_tokenizer_of(resume),
-        links=config.loss.alignment_weight > 0,
-    )
-    data.prepare_data()
-    data.setup("fit")
-    model = build_transformer(model_config(config, data.tokenizer))
-    module = TranslationModule(
-        model,
-        loss=config.loss,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        portable=portable_part(model.config, data.tokenizer.to_state(), dict(config.resolved)),
-    )
-    trainer = build_trainer(config, folder, validation_of(config, model, data))
-    _describe(model, data)
-    trainer.fit(module, datamodule=data, ckpt_path=resume)
+    payload = None if resume is None else read_payload(resume)
+    task = make_task(config, payload)
+    task.data.prepare_data()
+    task.data.setup("fit")
+    trainer = build_trainer(config, folder, task.callbacks(), task.criterion)
+    _describe(task)
+    trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
-        metrics |= test(folder, config, data)
+        metrics |= test(folder, task)
     return metrics
 
 
-def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
-    """The model's own config: the user's, and what the tokenizer decides.
+TASKS: dict[str, type[Task]] = {
+    "translation": Translation,
+    "tagging": Tagging,
+    "language_modelling": LanguageModelling,
+}
+"""What ``task=NAME`` makes."""
+
+
+def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
+    """The task of a run, or of the checkpoint that it goes on from.
 
     Raises:
-        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+        InputError: The checkpoint is of another task.
     """
-    if not tokenizer.joint and config.model["tie_embeddings"] == "all":
+    if payload is None:
+        return TASKS[config.task](config, None)
+    if task_of(payload) != config.task:
         raise InputError(
-            "model.tie_embeddings=all needs one vocabulary for both sides; "
-            "set tokenizer.joint=true or model.tie_embeddings=decoder"
+            f"checkpoint={config.checkpoint} was trained for task={task_of(payload)}; it cannot "
+            f"go on with task={config.task}"
         )
-    sizes = {
-        "source_vocab_size": tokenizer.source_vocab_size,
-        "target_vocab_size": tokenizer.target_vocab_size,
-        "pad": PAD,
-    }
-    return typed(ModelConfig, {**config.model, **sizes}, "model")
+    return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
-def validation_of(config: RunConfig, model: Transformer, data: DataModule) -> TranslateValidation:
-    """Translate the validation text with the model that trains."""
-    translator = Translator(
-        model, data.tokenizer, config.decoding, batch_tokens=config.data.batch_tokens
-    )
-    sources, references = data.texts("validation")
-    return TranslateValidation(translator, sources, references, config.callbacks.samples)
-
-
-def build_trainer(config: RunConfig, folder: Path, validation: TranslateValidation) -> Trainer:
+def build_trainer(
+    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
+) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
     Raises:
@@ -113,13 +99,14 @@ def build_trainer(config: RunConfig, folder: Path, validation: TranslateValidati
     arguments = dict(config.trainer)
     # Lightning counts micro-batches between validations, the config counts updates.
     arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
+    callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         return Trainer(
             **arguments,
             default_root_dir=folder,
             plugins=[AtomicCheckpointIO()],
             logger=build_loggers(config.logger, folder),
-            callbacks=list(build_callbacks(config.callbacks, validation, folder / "checkpoints")),
+            callbacks=list(callbacks),
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
@@ -130,29 +117,47 @@ def build_trainer(config: RunConfig, folder: Path, validation: TranslateValidati
         raise InputError(f"trainer: {' '.join(str(error).split())}") from error
 
 
-def test(folder: Path, config: RunConfig, data: DataModule) -> dict[str, float]:
-    """Translate and score the test splits with the best checkpoint; write what came of it."""
-    translator = Translator.load(
-        folder, search=config.decoding, batch_tokens=config.data.batch_tokens
-    )
+def test(folder: Path, task: Task) -> dict[str, float]:
+    """Score the test splits with the best checkpoint; write what came of it."""
+    evaluate = task.evaluator(folder)
     metrics: dict[str, float] = {}
-    for split in data.splits:
-        if split == "validation":
-            continue
-        sources, references = data.texts(split)
-        hypotheses = [translation.text for translation in translator.translate(sources)]
-        scores = score(hypotheses, references)
-        save_report(folder, split, scores, hypotheses)
-        print_table(split, scores)
-        metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
+    for split in task.data.splits:
+        if split != "validation":
+            scores = report(split, evaluate(split), folder)
+            metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
     return metrics
 
 
-def _tokenizer_of(checkpoint: Path | None) -> Tokenizer | None:
-    """The tokenizer a checkpoint was trained with: going on needs that one."""
-    if checkpoint is None:
-        return None
-    return Tokenizer.from_state(read_payload(checkpoint)[PORTABLE]["tokenizer"])
+def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
+    """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
+    if folder is not None:
+        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
+    print_table(name, evaluation.scores)
+    for table in evaluation.tables:
+        Console(stderr=True).print(table)
+    return evaluation.scores
+
+
+def evaluate_again(checkpoint: Path, split: str, output: Path | None = None) -> Sequence[Score]:
+    """Score a model of any task on a split of its run's corpus, as its test does.
+
+    Args:
+        checkpoint: A file, or a run directory.
+        split: Such as test.
+        output: Where to save what came of it; None saves nothing.
+
+    Raises:
+        InputError: There is no such checkpoint or split.
+    """
+    file = find_checkpoint(checkpoint)
+    payload = read_payload(file)
+    task = make_task(run_config(payload[PORTABLE]["config"]), payload)
+    if split not in task.data.splits:
+        raise InputError(
+            f"split={split} is not there to evaluate on; choose one of "
+            f"{', '.join(task.data.splits)}"
+        )
+    return report(split, task.evaluator(file)(split), output)
 
 
 def _quieten_lightning() -> None:
@@ -169,13 +174,14 @@ def _quieten_lightning() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
-def _describe(model: Transformer, data: DataModule) -> None:
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+def _describe(task: Task) -> None:
+    parameters = sum(parameter.numel() for parameter in task.module.parameters())
+    config = task.module.model.config
     logger.info(
         "%s parameters, vocabulary %d source, %d target",
         f"{parameters:,}",
-        data.tokenizer.source_vocab_size,
-        data.tokenizer.target_vocab_size,
+        config.source_vocab_size,
+        config.target_vocab_size,
     )
 
 

@@ -22,6 +22,7 @@ from transformer.training.callbacks import (
     TranslateValidation,
     build_callbacks,
 )
+from transformer.training.checkpoint import Criterion
 
 from .fakes import fake_module, fake_trainer, logged
 
@@ -211,7 +212,8 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
 def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
     config = CallbacksConfig(ema_decay=ema_decay, patience=patience, keep_last=2, samples=0)
     validation = TranslateValidation(Dictionary(), [], [], 0)
-    names = [type(c).__name__ for c in build_callbacks(config, validation, tmp_path)]
+    criterion = Criterion("val/bleu", "max")
+    names = [type(c).__name__ for c in build_callbacks(config, [validation], criterion, tmp_path)]
     # The average must be in place before validation translates.
     assert names == [
         *(["EMAWeightAveraging"] if ema_decay else []),

@@ -1,6 +1,7 @@
 """What only the run can check, since it sees the config, the tokenizer and the trainer at once."""
 
 from pathlib import Path
+from typing import Literal
 from unittest.mock import Mock
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from tests.helpers.runs import composed
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
-from transformer.training.callbacks import TranslateValidation
-from transformer.training.run import build_trainer, model_config
+from transformer.model.checkpoint import PORTABLE
+from transformer.training.checkpoint import Criterion
+from transformer.training.run import build_trainer, make_task
+from transformer.training.translation import model_config
 
 
 def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
@@ -24,5 +27,30 @@ def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
     config = composed(
         ["trainer.val_check_interval=6", "trainer.accumulate_grad_batches=2"], tmp_path
     )
-    trainer = build_trainer(config, tmp_path, Mock(spec=TranslateValidation))
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
     assert trainer.val_check_interval == 12
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_the_criterion_chooses_the_best_and_stops(
+    tmp_path: Path, mode: Literal["max", "min"]
+) -> None:
+    config = composed(["callbacks.patience=1"], tmp_path)
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/x", mode))
+    best = trainer.checkpoint_callbacks[0]
+    stop = trainer.early_stopping_callback
+    for callback in (best, stop):
+        assert (callback.monitor, callback.mode) == ("val/x", mode)  # type: ignore[union-attr]
+
+
+def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
+    payload = {PORTABLE: {"config": {"task": "tagging"}}}
+    with pytest.raises(InputError, match="trained for task=tagging; it cannot go on with task=tr"):
+        make_task(composed([], tmp_path), payload)
+
+
+@pytest.mark.parametrize("task", ["tagging", "language_modelling"])
+def test_guided_alignment_needs_cross_attention(tmp_path: Path, task: str) -> None:
+    config = composed([f"task={task}", "loss.alignment_weight=0.1"], tmp_path)
+    with pytest.raises(InputError, match=f"which task={task} has not"):
+        make_task(config)

@@ -1,0 +1,156 @@
+"""Language modelling as a task: a causal stack on the target side, perplexity, n-gram baselines.
+
+All models predict the same events: each subword of a sentence and its end, given what stands
+before in that sentence. It does not know how the stack is built. Sources: Radford et al. 2018,
+"Improving Language Understanding by Generative Pre-Training", section 3.1; Liu et al. 2018,
+"Generating Wikipedia by Summarizing Long Sequences", section 4.2.3 (a decoder alone).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from pytorch_lightning import Callback
+from torch import Tensor
+
+from transformer.data.batch import Batch, collate
+from transformer.data.datamodule import DataModule
+from transformer.data.sampler import BatchPlan
+from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.evaluation.metrics import Score
+from transformer.evaluation.ngram import KneserNey
+from transformer.model.config import ModelConfig
+from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.training.checkpoint import Criterion
+from transformer.training.config import RunConfig
+from transformer.training.loss import cross_entropy
+from transformer.training.task import (
+    Evaluation,
+    Task,
+    load_single_stack,
+    refuse_alignment,
+    update_settings,
+)
+from transformer.training.typed import typed
+from transformer.training.update import UpdateModule
+
+BASELINES = {"unigram": 1, "5gram": 5}
+"""Orders of the n-gram models that perplexity is compared with."""
+
+BASELINE_LINES = 200_000
+"""Training lines that they count at most: they hold every n-gram in memory."""
+
+
+class LanguageModule(UpdateModule):
+    """Trains a causal stack to predict the next token of the target side."""
+
+    model: SingleStack
+
+    def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states before each real target token, and these tokens."""
+        hidden = self.model(batch.target_input)
+        real = batch.target_output != self.model.config.pad
+        return hidden[real], batch.target_output[real]
+
+    def on_validation_epoch_end(self) -> None:
+        """Log ``val/perplexity``, a token."""
+        self.log("val/perplexity", self.trainer.callback_metrics["val/loss"].exp())
+
+
+class LanguageModelling(Task):
+    """The task ``language_modelling``."""
+
+    criterion = Criterion("val/perplexity", "min")
+    data: DataModule
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        refuse_alignment(config)
+        self.config = config
+        self.data = DataModule(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+
+    @cached_property
+    def module(self) -> LanguageModule:
+        """The causal stack and its training step."""
+        tokenizer = self.data.tokenizer
+        size = tokenizer.target_vocab_size
+        sizes = {"source_vocab_size": size, "target_vocab_size": size, "pad": PAD}
+        config = typed(ModelConfig, {**self.config.model, **sizes}, "model")
+        model = build_single_stack(config, causal=True)
+        return LanguageModule(model, **update_settings(self.config, config, tokenizer))
+
+    def callbacks(self) -> Sequence[Callback]:
+        """None: the batches of a validation say it all."""
+        return []
+
+    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+        """Compute perplexities, also those of the baselines, on the same tokens."""
+        model = load_single_stack(checkpoint, causal=True)
+        tokenizer = self.data.tokenizer
+        lines = [target for _, target in islice(self.data.pairs("train"), BASELINE_LINES)]
+        known = tokenizer.encode_target(lines)
+        outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
+        baselines = {
+            name: KneserNey(known, order=order, vocab_size=outcomes, bos=BOS, eos=EOS)
+            for name, order in BASELINES.items()
+        }
+
+        def evaluate(split: str) -> Evaluation:
+            texts = self.data.texts(split)[1]
+            rows = tokenizer.encode_target(texts)
+            words = sum(len(text.split()) for text in texts)
+            nll = summed_nll(model, rows, self.config.data.batch_tokens)
+            scores = perplexities("", nll, rows, words, "")
+            for name, baseline in baselines.items():
+                how = f"|smoothing:interpolated-kneser-ney|trained-on-lines:{len(known)}"
+                scores += perplexities(f"{name}_", baseline.nll(rows), rows, words, how)
+            return Evaluation(scores, hypotheses=None)
+
+        return evaluate
+
+
+@torch.inference_mode()
+def summed_nll(model: SingleStack, rows: Sequence[Sequence[int]], batch_tokens: int) -> float:
+    """Negative log-likelihood of all tokens and ends of sentences, in nats.
+
+    Args:
+        model: In evaluation mode.
+        rows: Tokens of each sentence, without bos or eos.
+        batch_tokens: Budget of a batch; a longer sentence makes a batch alone.
+    """
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    budget = max(batch_tokens, int(lengths.max()) + 1)
+    batches = BatchPlan(lengths, lengths, batch_tokens=budget, shuffle=False).epoch(0)
+    total = 0.0
+    for index in range(len(batches)):
+        chosen = [rows[row] for row in batches[index]]
+        batch = collate(chosen, chosen)
+        real = batch.target_output != PAD
+        hidden = model(batch.target_input)[real]
+        right = batch.target_output[real]
+        total += cross_entropy(hidden, model.projection.weight, right, 0.0)[1].item()
+    return total
+
+
+def perplexities(
+    prefix: str, nll: float, rows: Sequence[Sequence[int]], words: int, signature: str
+) -> list[Score]:
+    """Perplexity a token, and a word: the same likelihood, shared among other units.
+
+    Only the one a word compares models of different subwords. The end of a sentence counts as a
+    token, and as a word.
+    """
+    tokens = sum(map(len, rows)) + len(rows)
+    scores = []
+    for name, unit, count in (
+        ("perplexity", "subwords", tokens),
+        ("word_perplexity", "words", words + len(rows)),
+    ):
+        value = math.exp(nll / count)
+        said = f"per:{unit}+ends|count:{count}{signature}"
+        fields = {"name": prefix + name, "score": round(value, 4), "signature": said}
+        scores.append(Score(prefix + name, value, said, fields, decimals=3))
+    return scores

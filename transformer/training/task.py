@@ -1,0 +1,116 @@
+"""What a run must know of a task: its data, its training step, and how it is scored.
+
+All else is the same for every task (run.py). It does not know which tasks there are.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytorch_lightning import Callback
+from rich.table import Table
+
+from transformer.data.batches import BatchModule
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+from transformer.evaluation.metrics import Score
+from transformer.model.checkpoint import (
+    PORTABLE,
+    find_checkpoint,
+    load_weights,
+    portable_part,
+    read_payload,
+)
+from transformer.model.config import ModelConfig
+from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.training.checkpoint import Criterion
+from transformer.training.config import RunConfig
+from transformer.training.update import UpdateModule
+
+
+class Evaluation(NamedTuple):
+    """What came of a split."""
+
+    scores: Sequence[Score]
+    hypotheses: Sequence[str] | None
+    """One for each sentence, where the task makes any."""
+    tables: Sequence[Table] = ()
+    """What people want to see besides the scores."""
+
+
+class Task(ABC):
+    """One task over one config.
+
+    Attributes:
+        criterion: What validation chooses the best checkpoint by.
+        data: Batches and tokenizer.
+    """
+
+    criterion: Criterion
+    data: BatchModule
+
+    @abstractmethod
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        """Set out; nothing is read yet.
+
+        Args:
+            config: The run.
+            tokenizer: That of the checkpoint from which the run goes on, if it does.
+
+        Raises:
+            InputError: The config says what the task cannot do.
+        """
+
+    @property
+    @abstractmethod
+    def module(self) -> UpdateModule:
+        """The model and its training step; made at the first call, when the data is prepared."""
+
+    @abstractmethod
+    def callbacks(self) -> Sequence[Callback]:
+        """What else to do at a validation."""
+
+    @abstractmethod
+    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+        """Load a model; return what scores it on a split by name.
+
+        Raises:
+            InputError: There is no checkpoint, or it cannot be read.
+        """
+
+
+def update_settings(config: RunConfig, model: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The arguments of an ``UpdateModule`` besides the model."""
+    return {
+        "loss": config.loss,
+        "optimizer": config.optimizer,
+        "schedule": config.schedule,
+        "portable": portable_part(model, tokenizer.to_state(), dict(config.resolved)),
+    }
+
+
+def load_single_stack(checkpoint: Path, *, causal: bool) -> SingleStack:
+    """Load the stack of a checkpoint file, or of the best one of a run directory.
+
+    Raises:
+        InputError: There is none, or it cannot be read.
+    """
+    file = find_checkpoint(checkpoint)
+    payload = read_payload(file)
+    model = build_single_stack(ModelConfig(**payload[PORTABLE]["model"]), causal=causal)
+    load_weights(model, payload, file)
+    return model
+
+
+def refuse_alignment(config: RunConfig) -> None:
+    """Refuse guided alignment in a task without cross-attention.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    if config.loss.alignment_weight:
+        raise InputError(
+            f"loss.alignment_weight={config.loss.alignment_weight} guides cross-attention, which "
+            f"task={config.task} has not; set loss.alignment_weight=0"
+        )

@@ -1,0 +1,92 @@
+"""Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations.
+
+It wires; what each part does is the part's own business.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from pytorch_lightning import Callback
+
+from transformer.data.datamodule import DataModule
+from transformer.data.tokenizer import PAD, Tokenizer
+from transformer.decoding.translator import Translator
+from transformer.errors import InputError
+from transformer.evaluation.metrics import score
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
+from transformer.training.callbacks import TranslateValidation
+from transformer.training.checkpoint import Criterion
+from transformer.training.config import RunConfig
+from transformer.training.module import TranslationModule
+from transformer.training.task import Evaluation, Task, update_settings
+from transformer.training.typed import typed
+
+
+class Translation(Task):
+    """The task ``translation``."""
+
+    criterion = Criterion("val/bleu", "max")
+    data: DataModule
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        self.config = config
+        self.data = DataModule(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            links=config.loss.alignment_weight > 0,
+        )
+
+    @cached_property
+    def module(self) -> TranslationModule:
+        """The encoder-decoder and its training step."""
+        tokenizer = self.data.tokenizer
+        model = build_transformer(model_config(self.config, tokenizer))
+        return TranslationModule(model, **update_settings(self.config, model.config, tokenizer))
+
+    def callbacks(self) -> Sequence[Callback]:
+        """Translate the validation text with the model that trains."""
+        config = self.config
+        translator = Translator(
+            self.module.model,
+            self.data.tokenizer,
+            config.decoding,
+            batch_tokens=config.data.batch_tokens,
+        )
+        sources, references = self.data.texts("validation")
+        return [TranslateValidation(translator, sources, references, config.callbacks.samples)]
+
+    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+        """Translate and score."""
+        config = self.config
+        translator = Translator.load(
+            checkpoint, search=config.decoding, batch_tokens=config.data.batch_tokens
+        )
+
+        def evaluate(split: str) -> Evaluation:
+            sources, references = self.data.texts(split)
+            hypotheses = [translation.text for translation in translator.translate(sources)]
+            return Evaluation(score(hypotheses, references), hypotheses)
+
+        return evaluate
+
+
+def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
+    """The model's own config: the user's, and what the tokenizer decides.
+
+    Raises:
+        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+    """
+    if not tokenizer.joint and config.model["tie_embeddings"] == "all":
+        raise InputError(
+            "model.tie_embeddings=all needs one vocabulary for both sides; "
+            "set tokenizer.joint=true or model.tie_embeddings=decoder"
+        )
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+        "pad": PAD,
+    }
+    return typed(ModelConfig, {**config.model, **sizes}, "model")
