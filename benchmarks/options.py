@@ -1,6 +1,6 @@
 """Train every option of the attention family alike, and write the table in docs/attention.md.
 
-    python benchmarks/options.py [--steps 400] [--only NAME…] [KEY=VALUE…]
+    python benchmarks/options.py [--steps 300] [--only NAME…] [KEY=VALUE…]
 
 Each option is one run of ``train.py`` on pocket: same seed, same batches, same number of updates.
 A run that is finished is not repeated, so that the command goes on where it was stopped. Further
@@ -65,7 +65,6 @@ OPTIONS = [
     Option("model.share_layers=attention", "Lan et al. 2020"),
     Option("model.share_layers=feed_forward", "Lan et al. 2020"),
     Option("model.layer_drop=0.1", "Fan et al. 2020"),
-    Option("model.tie_embeddings=decoder", "Press and Wolf 2017"),
     Option(
         "model.positions=rotary model.norm=rms model.activation=swiglu model.ffn_dim=176 "
         "model.num_kv_heads=2 model.query_key_norm=true",
@@ -106,7 +105,7 @@ def row(option: Option, folder: Path) -> str:
 def main() -> None:
     """Train what is missing, then write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--only", nargs="*", help="names of options, as the folders are called")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "options")
     arguments, extra = parser.parse_known_args()
