@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Inches.
-_TOKEN, _THUMBNAIL, _GAP, _WORDS, _BLOCK, _HEADER = 0.15, 1.25, 0.16, 0.5, 0.55, 0.9
-_WIDEST_LABELLED = 24.0
+_TOKEN, _THUMBNAIL, _GAP, _WORDS, _BLOCK, _HEADER = 0.15, 1.25, 0.16, 0.5, 0.45, 0.95
+_WIDEST_LABELLED, _WIDEST_PAGE = 24.0, 36.0
 _SMALL = 6.5  # points
 _DPI = 150
 _INVISIBLE = "#ebebe8"
@@ -54,15 +54,16 @@ def attention_figure(view: AttentionView) -> bytes:
     from matplotlib.figure import Figure
 
     blocks = [_Block.of(kind) for kind in view.kinds]
-    width = max(6.0, *(block.width for block in blocks))
-    height = _HEADER + sum(block.height for block in blocks)
-    figure = Figure(figsize=(width, height), dpi=_DPI, facecolor="white")
+    widths, heights = [block.width for block in blocks], [block.height for block in blocks]
+    beside = sum(widths) <= _WIDEST_PAGE
+    size = (sum(widths), max(heights)) if beside else (max(widths), sum(heights))
+    figure = Figure((max(size[0], 6.0), _HEADER + size[1]), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
     _write_header(figure, view)
-    top = _HEADER
+    left, top = 0.0, _HEADER
     for block in blocks:
-        _draw_block(figure, block, top)
-        top += block.height
+        _draw_block(figure, block, left, top)
+        left, top = (left + block.width, top) if beside else (left, top + block.height)
     return _png(figure)
 
 
@@ -82,7 +83,6 @@ class _Block:
         queries, keys = len(kind.queries), len(kind.keys)
         if heads * keys * _TOKEN <= _WIDEST_LABELLED:
             longest = max(map(len, (*kind.queries, *kind.keys)))
-            # A letter is about half as wide as it is high.
             letters = min(longest, 16) * _SMALL * 0.58 / 72
             size = max(_TOKEN, _THUMBNAIL / keys)
             return cls(kind, size * keys, size * queries, letters + 0.1)
@@ -94,11 +94,11 @@ class _Block:
 
     @property
     def row(self) -> float:
-        return self.map_height + self.margin + _WORDS + 0.2
+        return self.map_height + self.margin + _WORDS
 
     @property
     def width(self) -> float:
-        return 2 * _GAP + self.margin + 0.2 + self.kind.weights.size(1) * self.column
+        return 2 * _GAP + self.margin + self.kind.weights.size(1) * self.column
 
     @property
     def height(self) -> float:
@@ -106,39 +106,44 @@ class _Block:
 
 
 def _write_header(figure: "Figure", view: AttentionView) -> None:
-    height = figure.get_size_inches()[1]
-    lines = [
-        (0.3, 13, view.source),
-        (0.55, 11, view.target + (" (given)" if view.forced else "")),
-        (0.78, 7, f"{view.checkpoint}: {view.size}; heads measured over {view.measured}"),
-    ]
-    for below, size, text in lines:
-        figure.text(
-            _GAP / figure.get_size_inches()[0],
-            1 - below / height,
-            text,
-            fontsize=size,
-            parse_math=False,
-        )
+    width, height = figure.get_size_inches()
+    about = f"{view.checkpoint}: {view.size}; heads measured over {view.measured}"
+    target = view.target + (" (given)" if view.forced else "")
+    for below, size, text in ((0.3, 13.0, view.source), (0.55, 11.0, target), (0.78, 7.0, about)):
+        _write(figure, _GAP, below, _cut(text, width - 2 * _GAP, size), fontsize=size)
+    # The colours of the maps, from 0 to 1.
+    bar = figure.add_axes(((width - 2.2) / width, 1 - 0.4 / height, 1.8 / width, 0.12 / height))
+    bar.imshow([[step / 255 for step in range(256)]], cmap="Blues", aspect="auto")
+    bar.set_xticks((0, 255), ("0", "1"), fontsize=_SMALL)
+    bar.set_yticks(())
+    bar.tick_params(length=0, pad=2)
 
 
-def _draw_block(figure: "Figure", block: _Block, top: float) -> None:
+def _write(figure: "Figure", left: float, below: float, text: str, **style: Any) -> None:
+    width, height = figure.get_size_inches()
+    figure.text(left / width, 1 - below / height, text, parse_math=False, **style)
+
+
+def _cut(text: str, width: float, points: float) -> str:
+    """A line that fits into so many inches; a letter is about half as wide as it is high."""
+    letters = max(8, int(width * 72 / (points * 0.58)))
+    line = " ".join(text.split())
+    return line if len(line) <= letters else line[: letters - 1] + "…"
+
+
+def _draw_block(figure: "Figure", block: _Block, left: float, top: float) -> None:
     width, height = figure.get_size_inches()
     kind = block.kind
-    title = f"{kind.title}   ({kind.note})"
-    figure.text(
-        _GAP / width, 1 - (top + 0.3) / height, title, fontsize=9, weight="bold", parse_math=False
-    )
+    _write(figure, left + _GAP, top + 0.18, kind.title, fontsize=10, weight="bold")
+    _write(figure, left + _GAP, top + 0.36, kind.note, fontsize=7)
     for layer in range(kind.weights.size(0)):
-        below = top + _BLOCK + layer * block.row + 0.2 + block.margin + block.map_height
+        below = top + _BLOCK + layer * block.row + block.margin + block.map_height
         for head in range(kind.weights.size(1)):
-            left = _GAP + block.margin + 0.2 + head * block.column
+            start = left + _GAP + block.margin + head * block.column
             axes = figure.add_axes(
                 (
-                    left / width,
-                    1 - below / height,
-                    block.map_width / width,
-                    block.map_height / height,
+                    *(start / width, 1 - below / height),
+                    *(block.map_width / width, block.map_height / height),
                 )
             )
             _draw_head(axes, block, layer, head)
@@ -158,7 +163,7 @@ def _draw_head(axes: "Axes", block: _Block, layer: int, head: int) -> None:
     axes.tick_params(length=0, pad=1.5, top=False, labeltop=True, bottom=False, labelbottom=False)
     for side in axes.spines.values():
         side.set_linewidth(0.4)
-    letters = int(block.map_width * 72 / (_SMALL * 0.55))
+    letters = int(block.map_width * 72 / (_SMALL * 0.62))
     words = textwrap.fill(f"{layer}.{head} {describe(kind.characters[layer][head])}", letters)
     axes.set_xlabel(words, fontsize=_SMALL, loc="left", labelpad=3, parse_math=False)
 

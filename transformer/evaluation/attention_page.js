@@ -128,7 +128,9 @@ function enlarge(place) {
     .map(([name, text]) => make("div", {}, make("dt", {}, text), make("dd", {}, measures[name].toFixed(3)))));
   choose(open.query >= 0 ? { query: open.query, key: open.key } : null);
   $("tip").hidden = true;
-  if (!$("large").open) $("large").showModal();
+  if ($("large").open) return;
+  $("large").showModal();
+  box.focus();
 }
 
 function walk(event) {
@@ -177,7 +179,8 @@ function start() {
   $("target").append(make("b", {}, data.target), data.forced ? " (given)" : " (translated by the model)");
   $("model").textContent = `${data.checkpoint}: ${data.size}`;
   for (const one of data.kinds) {
-    const tab = make("button", { id: `tab-${one.name}` }, one.title);
+    const [first, ...rest] = one.title.split(" ");
+    const tab = make("button", { id: `tab-${one.name}` }, first, make("span", {}, ` ${rest.join(" ")}`));
     Object.assign(tab.dataset, { kind: one.name });
     tab.setAttribute("role", "tab");
     tab.setAttribute("aria-controls", "panel");

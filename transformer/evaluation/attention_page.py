@@ -68,7 +68,7 @@ def _kind(kind: AttentionKind) -> dict[str, Any]:
                     "weights": head_weights,
                     "words": describe(character),
                     "measures": {
-                        name: None if value is None else round(value, 4)
+                        name: None if value is None else round(value, 6)
                         for name, value in character.to_json().items()
                     },
                 }

@@ -160,7 +160,13 @@ _SPOKEN = {
 
 
 def describe(head: HeadCharacter) -> str:
-    """What the head does, by the first rule that holds, with the number that makes it hold."""
+    """What the head does, with the numbers that say so, and how well it aligns where known."""
+    known = head.alignment_error is not None
+    return _rule(head) + (f"; AER {head.alignment_error:.3f}" if known else "")
+
+
+def _rule(head: HeadCharacter) -> str:
+    """The first rule that holds."""
     weights = {name: value for name in _PLACES if (value := getattr(head, name)) is not None}
     ranked = sorted(weights, key=lambda name: -weights[name])
     if head.confidence is None and not ranked:
@@ -174,7 +180,7 @@ def describe(head: HeadCharacter) -> str:
     if head.relative_entropy is not None and head.relative_entropy >= BROAD:
         return f"broad (entropy {head.entropy:.1f} of {head.possible_entropy:.1f} nats)"
     if head.confidence is not None and head.confidence >= MAJORITY:
-        return f"one token, at no fixed place (mean maximum {head.confidence:.2f})"
+        return f"picks one token, at no fixed place (mean maximum {head.confidence:.2f})"
     most = ", ".join(f"{_SPOKEN[name]} {weights[name]:.2f}" for name in ranked[:2])
     return f"mixed ({most})"
 
