@@ -5,7 +5,6 @@ Does not know models, losses or scores.
 
 import hashlib
 import logging
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import numpy as np
 from transformer.data.batches import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Pair
 from transformer.data.dataset import BatchDataset, EncodedCorpus, encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.splits import Split, find_splits
@@ -76,22 +74,27 @@ class DataModule(BatchModule):
         """The evaluation splits there are: "validation", "test", and what the corpus adds."""
         return tuple(name for name in self._splits if name != "train")
 
-    def pairs(self, split: str) -> Iterator[Pair]:
-        """Yield (source, target) of any split as it was written, also of "train".
-
-        Raises:
-            InputError: there is no such split, or its text cannot be read.
-        """
-        return iter(self._split(split))
-
     def texts(self, split: str) -> tuple[list[str], list[str]]:
         """Return all sources and all references of an evaluation split, line for line.
 
         Raises:
             InputError: there is no such split, or its text cannot be read.
         """
-        pairs = list(self.pairs(split))
+        pairs = list(self._split(split))
         return [source for source, _ in pairs], [reference for _, reference in pairs]
+
+    def training_targets(self, most: int) -> list[list[int]]:
+        """Return the target pieces of the first pairs that training uses, in one segmentation.
+
+        Args:
+            most: as many pairs, if there are.
+
+        Raises:
+            InputError: the text cannot be read.
+        """
+        corpus = EncodedCorpus(self._encoded_path("train"))
+        rows = corpus.ids("target", np.arange(min(most, len(corpus))))
+        return [row.tolist() for row in rows]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode training and validation text, unless in the cache.

@@ -9,7 +9,6 @@ before in that sentence. It does not know how the stack is built. Sources: Radfo
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +40,8 @@ from transformer.training.update import UpdateModule
 BASELINES = {"unigram": 1, "5gram": 5}
 """Orders of the n-gram models that perplexity is compared with."""
 
-BASELINE_LINES = 200_000
-"""Training lines that they count at most: they hold every n-gram in memory."""
+BASELINE_SENTENCES = 200_000
+"""Of training, that they count at most: they hold every n-gram in memory."""
 
 
 class LanguageModule(UpdateModule):
@@ -90,8 +89,7 @@ class LanguageModelling(Task):
         """Compute perplexities, also those of the baselines, on the same tokens."""
         model = load_single_stack(checkpoint, causal=True)
         tokenizer = self.data.tokenizer
-        lines = [target for _, target in islice(self.data.pairs("train"), BASELINE_LINES)]
-        known = tokenizer.encode_target(lines)
+        known = self.data.training_targets(BASELINE_SENTENCES)
         outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
         baselines = {
             name: KneserNey(known, order=order, vocab_size=outcomes, bos=BOS, eos=EOS)
@@ -105,7 +103,7 @@ class LanguageModelling(Task):
             nll = summed_nll(model, rows, self.config.data.batch_tokens)
             scores = perplexities("", nll, rows, words, "")
             for name, baseline in baselines.items():
-                how = f"|smoothing:interpolated-kneser-ney|trained-on-lines:{len(known)}"
+                how = f"|kneser-ney:interpolated|sentences:{len(known)}"
                 scores += perplexities(f"{name}_", baseline.nll(rows), rows, words, how)
             return Evaluation(scores, hypotheses=None)
 
