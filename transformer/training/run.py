@@ -99,6 +99,9 @@ def build_trainer(
     arguments = dict(config.trainer)
     # Lightning counts micro-batches between validations, the config counts updates.
     arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
+    if config.model["layer_drop"] and arguments["strategy"] == "ddp":
+        # Each rank leaves out other layers, whose gradient the others must not wait for.
+        arguments["strategy"] = "ddp_find_unused_parameters_true"
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         return Trainer(

@@ -5,6 +5,7 @@ from typing import Literal
 from unittest.mock import Mock
 
 import pytest
+from pytorch_lightning.strategies import DDPStrategy
 
 from tests.helpers.runs import composed
 from transformer.data.tokenizer import Tokenizer
@@ -29,6 +30,17 @@ def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
     )
     trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
     assert trainer.val_check_interval == 12
+
+
+@pytest.mark.parametrize(("layer_drop", "waits_for_all"), [(0.1, False), (0.0, True)])
+def test_ranks_do_not_wait_for_layers_that_are_left_out(
+    tmp_path: Path, layer_drop: float, waits_for_all: bool
+) -> None:
+    processes = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    config = composed([*processes, f"model.layer_drop={layer_drop}"], tmp_path)
+    strategy = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max")).strategy
+    assert isinstance(strategy, DDPStrategy)
+    assert ("find_unused_parameters" not in strategy._ddp_kwargs) is waits_for_all
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
