@@ -162,6 +162,18 @@ def test_a_big_model_over_a_long_sentence_is_drawn_at_once(page: Page, tmp_path:
             "const began = performance.now(); draw(); var took = performance.now() - began"
         )
         assert page.evaluate("took") < 1000
-    page.open(f"{address}#cross/5.15/59.59")
+    page.open(f"{address}#cross/5.15/59.58")
     assert page.evaluate(ERROR) is None
+    page.press("ArrowRight")
+    # What the keys walk to scrolls into view, under the tokens, which stay.
+    assert (
+        page.evaluate(
+            """(() => {
+        const [view, spot, labels] = ['#large-scroll', '#large-map .spot', '#large-map .keys']
+            .map((selector) => document.querySelector(selector).getBoundingClientRect());
+        return [spot.left > view.left, spot.left < view.right, spot.top < view.bottom,
+                labels.bottom <= spot.top, labels.top >= view.top - 1]; })()"""
+        )
+        == [True] * 5
+    )
     assert texts(page, "#readout")[0].startswith("target </s> → source </s>")

@@ -92,13 +92,15 @@ function cellAt(event, box) {
 }
 
 function mark(box, cell, size) {
-  box.querySelectorAll(".across, .down").forEach((line) => line.remove());
+  box.querySelectorAll("span").forEach((old) => old.remove());
   if (!cell) return;
   const across = make("span", { className: "across" });
   const down = make("span", { className: "down" });
   Object.assign(across.style, { top: `${cell.query * size - 1}px`, height: `${size + 1}px` });
   Object.assign(down.style, { left: `${cell.key * size - 1}px`, width: `${size + 1}px` });
-  box.append(across, down);
+  const spot = make("span", { className: "spot" });
+  Object.assign(spot.style, { top: across.style.top, left: down.style.left });
+  box.append(across, down, spot);
 }
 
 function tell(target, weights, { query, key }) {

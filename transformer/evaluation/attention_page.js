@@ -22,6 +22,7 @@ function sizes() {
 
 function draw() {
   const { labelled, size } = sizes();
+  $("note").textContent = kind.note + (labelled ? "" : " Enlarge a head to read its tokens.");
   const grid = $("grid");
   const heads = kind.layers[0].length;
   const column = Math.max(kind.keys.length * size + 2, 104);
@@ -57,7 +58,6 @@ function show(name) {
     tab.tabIndex = chosen ? 0 : -1;
   }
   $("panel").setAttribute("aria-labelledby", `tab-${kind.name}`);
-  $("note").textContent = kind.note;
   $("best").replaceChildren(...kind.best.map(({ title, layer, head, text }) => {
     const chip = make("button", {}, `${title} `, make("b", {}, `${layer}.${head}`), " ", make("span", {}, text));
     chip.addEventListener("click", () => enlarge({ layer, head, query: -1, key: -1 }));
@@ -130,7 +130,7 @@ function enlarge(place) {
   $("tip").hidden = true;
   if ($("large").open) return;
   $("large").showModal();
-  box.focus();
+  box.focus({ preventScroll: true });
 }
 
 function walk(event) {
@@ -142,6 +142,7 @@ function walk(event) {
     query: within(Math.max(open.query, 0) + (open.query < 0 ? 0 : down), kind.queries.length),
     key: within(Math.max(open.key, 0) + (open.key < 0 ? 0 : right), kind.keys.length),
   });
+  $("large-map").querySelector(".spot").scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function turn(step) {
