@@ -1,4 +1,4 @@
-"""``evaluate``: score a checkpoint; sacreBLEU's JSON on stdout, a table on stderr."""
+"""``evaluate``: score a checkpoint; JSON as sacreBLEU's on stdout, a table on stderr."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +24,35 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.model.checkpoint import find_checkpoint, read_payload, task_of
+
+    task = task_of(read_payload(find_checkpoint(Path(config.checkpoint))))
+    if task == "translation":
+        _evaluate_translations(config, arguments)
+    else:
+        _evaluate_again(config, task)
+
+
+def _evaluate_again(config: DictConfig, task: str) -> None:
+    """A tagger or a language model, as its run was tested."""
+    from transformer.cli.load import device_of
+    from transformer.evaluation.report import format_json
+    from transformer.training.run import evaluate_again
+
+    for key in ("source", "reference", "alignment", "alignment_head", "alignment_threshold"):
+        if config[key] not in (None, False):
+            raise InputError(f"{key}={config[key]} is of translation, not of task={task}")
+    scores = evaluate_again(
+        Path(config.checkpoint),
+        config.split,
+        output=None if config.output is None else Path(config.output),
+        device=device_of(config.device),
+        batch_tokens=config.batch_tokens,
+    )
+    print(format_json(scores))
+
+
+def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report

@@ -34,7 +34,7 @@ def load_translator(
         Tokenizer.from_state(checkpoint.tokenizer),
         search,
         batch_tokens=config.batch_tokens,
-        device=_device(config.device),
+        device=device_of(config.device),
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
@@ -82,7 +82,12 @@ def _named_head(arguments: Sequence[str]) -> Head | None:
     return None
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        InputError: It is not there.
+    """
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

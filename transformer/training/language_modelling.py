@@ -85,9 +85,11 @@ class LanguageModelling(Task):
         """None: the batches of a validation say it all."""
         return []
 
-    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str = "cpu"
+    ) -> Callable[[str], Evaluation]:
         """Compute perplexities, also those of the baselines, on the same tokens."""
-        model = load_single_stack(checkpoint, causal=True)
+        model = load_single_stack(checkpoint, device, causal=True)
         tokenizer = self.data.tokenizer
         known = self.data.training_targets(BASELINE_SENTENCES)
         outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
@@ -125,7 +127,7 @@ def summed_nll(model: SingleStack, rows: Sequence[Sequence[int]], batch_tokens: 
     total = 0.0
     for index in range(len(batches)):
         chosen = [rows[row] for row in batches[index]]
-        batch = collate(chosen, chosen)
+        batch = collate(chosen, chosen).to(model.projection.weight.device)
         real = batch.target_output != PAD
         hidden = model(batch.target_input)[real]
         right = batch.target_output[real]

@@ -6,9 +6,11 @@ It wires; what each part does is the part's own business.
 import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from rich.console import Console
@@ -141,26 +143,38 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     return evaluation.scores
 
 
-def evaluate_again(checkpoint: Path, split: str, output: Path | None = None) -> Sequence[Score]:
+def evaluate_again(
+    checkpoint: Path,
+    split: str,
+    *,
+    output: Path | None = None,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+) -> Sequence[Score]:
     """Score a model of any task on a split of its run's corpus, as its test does.
 
     Args:
         checkpoint: A file, or a run directory.
         split: Such as test.
         output: Where to save what came of it; None saves nothing.
+        device: Where to compute.
+        batch_tokens: Budget of a batch; None takes that of the run.
 
     Raises:
         InputError: There is no such checkpoint or split.
     """
     file = find_checkpoint(checkpoint)
     payload = read_payload(file)
-    task = make_task(run_config(payload[PORTABLE]["config"]), payload)
+    config = run_config(payload[PORTABLE]["config"])
+    if batch_tokens is not None:
+        config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
+    task = make_task(config, payload)
     if split not in task.data.splits:
         raise InputError(
             f"split={split} is not there to evaluate on; choose one of "
             f"{', '.join(task.data.splits)}"
         )
-    return report(split, task.evaluator(file)(split), output)
+    return report(split, task.evaluator(file, device)(split), output)
 
 
 def _quieten_lightning() -> None:

@@ -196,9 +196,11 @@ class Tagging(Task):
         """None: the batches of a validation say it all."""
         return []
 
-    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str = "cpu"
+    ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
-        model = load_single_stack(checkpoint, causal=False)
+        model = load_single_stack(checkpoint, device, causal=False)
         known = {word for words, _ in self.data.sentences("train") for word in words}
 
         def evaluate(split: str) -> Evaluation:
@@ -225,7 +227,7 @@ def tag(model: SingleStack, dataset: TaggedDataset, batch_tokens: int) -> list[l
     batches = BatchPlan(*lengths, batch_tokens=budget, shuffle=False).epoch(0)
     given: list[list[str]] = [[] for _ in lengths[0]]
     for index in range(len(batches)):
-        batch = dataset[BatchKey(0, batches[index])]
+        batch = dataset[BatchKey(0, batches[index])].to(model.projection.weight.device)
         best = model.logits(model(batch.source)).argmax(-1)
         for pair, row, tags in zip(batches[index], best, batch.tags, strict=True):
             given[pair] = [UPOS[place] for place in row[tags != UNTAGGED].tolist()]

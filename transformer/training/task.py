@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from pytorch_lightning import Callback
 from rich.table import Table
 
@@ -72,8 +73,10 @@ class Task(ABC):
         """What else to do at a validation."""
 
     @abstractmethod
-    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
-        """Load a model; return what scores it on a split by name.
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str = "cpu"
+    ) -> Callable[[str], Evaluation]:
+        """Load a model onto a device; return what scores it on a split by name.
 
         Raises:
             InputError: There is no checkpoint, or it cannot be read.
@@ -90,7 +93,7 @@ def update_settings(config: RunConfig, model: ModelConfig, tokenizer: Tokenizer)
     }
 
 
-def load_single_stack(checkpoint: Path, *, causal: bool) -> SingleStack:
+def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: bool) -> SingleStack:
     """Load the stack of a checkpoint file, or of the best one of a run directory.
 
     Raises:
@@ -100,7 +103,7 @@ def load_single_stack(checkpoint: Path, *, causal: bool) -> SingleStack:
     payload = read_payload(file)
     model = build_single_stack(ModelConfig(**payload[PORTABLE]["model"]), causal=causal)
     load_weights(model, payload, file)
-    return model
+    return model.to(device)
 
 
 def refuse_alignment(config: RunConfig) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from pytorch_lightning import Callback
 
 from transformer.data.datamodule import DataModule
@@ -58,11 +59,16 @@ class Translation(Task):
         sources, references = self.data.texts("validation")
         return [TranslateValidation(translator, sources, references, config.callbacks.samples)]
 
-    def evaluator(self, checkpoint: Path) -> Callable[[str], Evaluation]:
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str = "cpu"
+    ) -> Callable[[str], Evaluation]:
         """Translate and score."""
         config = self.config
         translator = Translator.load(
-            checkpoint, search=config.decoding, batch_tokens=config.data.batch_tokens
+            checkpoint,
+            search=config.decoding,
+            batch_tokens=config.data.batch_tokens,
+            device=device,
         )
 
         def evaluate(split: str) -> Evaluation:
