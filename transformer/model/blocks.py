@@ -37,9 +37,10 @@ class Group:
 def attend_blocks(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
 ) -> QueryHeads:
-    """Compute what ``attend`` computes within a scope of positions, the unseen blocks left out."""
-    if scope.queries is None or scope.keys is None:
-        return attend_fused(query, key, value, scope.dense_mask, dropout=dropout)
+    """Compute what ``attend`` computes within a scope, the unseen blocks left out.
+
+    Queries and keys must have positions, and the queries be the last of them.
+    """
     groups = visible_blocks(scope.causal, scope.pattern, query.size(2), key.size(2))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
     # Gathered keys are as large as several copies of all keys: the backward pass gathers again.
@@ -74,8 +75,10 @@ def _attend_group(
         seen = seen & _gathered(scope.mask, rows, columns)
     bias = None
     if scope.bias is not None:
-        # head blocks block keys -> blocks head block keys -> (batch blocks) head block keys
-        bias = scope.bias(places[1] - places[0]).movedim(0, 1).repeat(batch, 1, 1, 1)
+        heads = torch.arange(scope.bias.num_heads, device=query.device)
+        # head 1 1, blocks 1 block keys -> blocks head block keys -> (batch blocks) head block keys
+        distance = (places[1] - places[0])[:, None]
+        bias = scope.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
     # batch blocks 1 block keys -> (batch blocks) 1 block keys
     mask = seen.expand(batch, *seen.shape[1:]).flatten(0, 1)
     # batch head blocks block head_dim -> (batch blocks) head block head_dim

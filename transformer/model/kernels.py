@@ -4,6 +4,7 @@ They do not know projections or layers. ``attention.eager`` is the formula; here
 fused kernels, the sparse ones, and the choice between them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.errors import InputError
 from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
@@ -24,6 +25,8 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
+
+FlexAttention = Callable[..., Any]
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
@@ -68,9 +71,41 @@ def flex(
     On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled; it
     drops no weights. On a CPU, where that has no gradient, by gathered blocks.
     """
+    if scope.queries is None:
+        # Without positions, as in cross-attention, there is no pattern either.
+        return Sdpa()(query, key, value, scope, dropout)
     if query.device.type == "cpu":
         return attend_blocks(query, key, value, scope, dropout)
     return attend_flex(query, key, value, scope, compiled_flex_attention())
+
+
+def attend_flex(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, attention: FlexAttention
+) -> QueryHeads:
+    """Compute what ``attend`` computes within a scope by ``attention``, compiled or plain."""
+    bias, first = scope.bias, key.size(2) - query.size(2)
+
+    def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        assert bias is not None
+        return score + bias(h, k - q - first)
+
+    attended = attention(
+        query,
+        key,
+        value,
+        score_mod=None if bias is None else score,
+        block_mask=scope.block_mask,
+        enable_gqa=key.size(1) != query.size(1),
+    )
+    blind = None if scope.dense_mask is None else ~scope.dense_mask.any(-1, keepdim=True)
+    return attended if blind is None else attended.masked_fill(blind, 0.0)
+
+
+@cache
+def compiled_flex_attention() -> FlexAttention:
+    """Compiled once; any length after that."""
+    compiled: FlexAttention = torch.compile(flex_attention, dynamic=True)
+    return compiled
 
 
 def auto(
@@ -82,39 +117,3 @@ def auto(
     if scope.pattern is not None and long and not drops:
         return flex(query, key, value, scope, dropout)
     return Sdpa()(query, key, value, scope, dropout)
-
-
-@cache
-def compiled_flex_attention() -> Any:
-    """Compiled once; any length after that."""
-    return torch.compile(flex_attention, dynamic=True)
-
-
-def attend_flex(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, attention: Any
-) -> QueryHeads:
-    """``scope`` in the words of ``flex_attention``: a mask function, a score function, blocks."""
-    batch, _, queries, _ = query.shape
-    keys, mask, bias = key.size(2), scope.mask, scope.bias
-    first = 0 if scope.queries is None else keys - queries
-
-    def sees(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        seen = scope.sees(q + first, k)
-        return seen if mask is None else seen & mask[b % len(mask), 0, q % mask.size(2), k]
-
-    def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        assert bias is not None
-        return score + bias(k - q - first)[h]
-
-    rows = batch if mask is not None else None
-    blocks = create_block_mask(sees, rows, None, queries, keys, device=query.device.type)
-    attended = attention(
-        query,
-        key,
-        value,
-        score_mod=None if bias is None else score,
-        block_mask=blocks,
-        enable_gqa=key.size(1) != query.size(1),
-    )
-    blind = None if scope.dense_mask is None else ~scope.dense_mask.any(-1, keepdim=True)
-    return attended if blind is None else attended.masked_fill(blind, 0.0)

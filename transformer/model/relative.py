@@ -62,13 +62,14 @@ class AlibiBias(nn.Module):
 
     def __init__(self, num_heads: int) -> None:
         super().__init__()
+        self.num_heads = num_heads
         self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
 
-    def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "head *shape"]:
-        """``-slope * |key - query|`` of each head."""
-        # head -> head 1 … 1
-        slopes = self.slopes.view(-1, *(1 for _ in distance.shape))
-        return -slopes * distance.abs()
+    def forward(
+        self, head: Int[Tensor, "*#shape"], distance: Int[Tensor, "*#shape"]
+    ) -> Float[Tensor, "*shape"]:
+        """``-slope * |key - query|`` at ``distance = key - query``."""
+        return -self.slopes[head] * distance.abs()
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -93,14 +94,16 @@ class BucketBias(nn.Module):
 
     def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:
         super().__init__()
+        self.num_heads = num_heads
         self.max_distance = max_distance
         self.causal = causal
         self.table = nn.Parameter(torch.empty(buckets, num_heads))
 
-    def forward(self, distance: Int[Tensor, "*shape"]) -> Float[Tensor, "head *shape"]:
-        """The bias of each head at ``distance = key - query``."""
-        # *shape head -> head *shape
-        return self.table[self.bucket(distance)].movedim(-1, 0)
+    def forward(
+        self, head: Int[Tensor, "*#shape"], distance: Int[Tensor, "*#shape"]
+    ) -> Float[Tensor, "*shape"]:
+        """What a head adds at ``distance = key - query``."""
+        return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
         """The row of the table that a distance reads; causal tables have none for what follows."""

@@ -1,7 +1,7 @@
 """What the queries of an attention may see, and what the distance to a key adds to its score.
 
 A scope is made once a stack and handed to every layer. It does not know queries, keys or values;
-kernels.py reads it as a whole (``dense_mask``, ``dense_bias``) or block by block.
+the kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from transformer.model.patterns import Pattern
 from transformer.model.relative import RelativeBias, RotaryPositions, Rotation
@@ -64,8 +65,26 @@ class Scope:
         """The bias of every query and key."""
         if self.bias is None or self.queries is None or self.keys is None:
             return None
-        # head query key -> 1 head query key
-        return self.bias(self.keys[None, :] - self.queries[:, None])[None]
+        heads = torch.arange(self.bias.num_heads, device=self.keys.device)
+        # head 1 1, 1 query key -> 1 head query key
+        return self.bias(heads[:, None, None], (self.keys - self.queries[:, None])[None])[None]
+
+    @cached_property
+    def block_mask(self) -> BlockMask:
+        """Which blocks of keys each block of queries sees, as ``flex_attention`` wants it.
+
+        Queries and keys must have positions, and the queries be the last of them.
+        """
+        assert self.queries is not None and self.keys is not None
+        first, mask = len(self.keys) - len(self.queries), self.mask
+
+        def sees(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            seen = self.sees(q + first, k)
+            return seen if mask is None else seen & mask[b % len(mask), 0, q % mask.size(2), k]
+
+        rows = None if mask is None else len(mask)
+        sizes = len(self.queries), len(self.keys)
+        return create_block_mask(sees, rows, None, *sizes, device=self.keys.device)
 
 
 class SelfScope(nn.Module):
