@@ -1,1 +1,8 @@
-"""Batches to logits; read in the paper's order, from embedding.py to transformer.py."""
+"""Batches to logits. Read in the paper's order:
+
+embedding, positions, masks, attention, feedforward, norm, encoder, cache, decoder, transformer;
+then what surrounds them: config and meaning, build and initialisation, checkpoint and formats.
+The variants: patterns (who sees whom), relative (positions inside the attention), scope (both, as
+a layer is handed them), kernels and blocks (other ways to the same numbers), recording,
+single_stack (an encoder alone, a decoder alone).
+"""
