@@ -119,6 +119,56 @@ def test_average_writes_a_checkpoint_that_translates(home: Path) -> None:
     assert translated.count("\n") == 1
 
 
+def test_attention_writes_a_page_and_the_measures_of_every_head(home: Path) -> None:
+    code, stdout, stderr = verb(
+        "attention", "checkpoint=run", "text=alpha, (beta", "sentences=30", "png=false", home=home
+    )
+    assert code == 0, stderr
+    page, numbers = (home / line for line in stdout.splitlines())
+    assert page == home / "run" / "attention" / "attention.html"
+    assert "Attention: alpha, (beta</title>" in page.read_text()
+    told = json.loads(numbers.read_text())
+    assert (told["source"], told["sentences"], told["forced"]) == ("alpha, (beta", 30, False)
+    cross = told["attention"][2]
+    assert cross["keys"][-1] == cross["queries"][-1] == "</s>"
+    assert len(cross["heads"]) == 2 * 4
+    # No gold links are known for this corpus.
+    assert {head["alignment_error"] for head in cross["heads"]} == {None}
+    assert "heads over 30 sentence pairs" in stderr
+
+
+def test_attention_reads_a_given_target_and_needs_no_corpus(home: Path, tmp_path: Path) -> None:
+    code, stdout, stderr = verb(
+        *("attention", f"checkpoint={home}/run/checkpoints/best.ckpt", "text=alpha beta"),
+        *("target=omega, [omega]", "sentences=0", "png=false", f"output={tmp_path}/here"),
+        home=tmp_path,
+    )
+    assert code == 0, stderr
+    assert stdout.splitlines() == [f"{tmp_path}/here/attention.{kind}" for kind in ("html", "json")]
+    told = json.loads((tmp_path / "here" / "attention.json").read_text())
+    assert (told["target"], told["forced"], told["sentences"]) == ("omega, [omega]", True, 1)
+    assert told["attention"][1]["queries"][0] == "<s>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "text= is missing"),
+        (["text= "], "text= is blank"),
+        (["text=alpha", "split=tset", "png=false"], "split=tset is not there"),
+        (["text=alpha", "sentences=0", "png=false", "output=train.src"], "cannot be written to"),
+    ],
+)
+def test_a_wrong_call_of_attention_is_one_line_and_exit_code_2(
+    home: Path, arguments: list[str], says: str
+) -> None:
+    code, stdout, stderr = verb("attention", "checkpoint=run", *arguments, home=home)
+    assert (code, stdout) == (2, "")
+    (line,) = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert says in line
+    assert "Traceback" not in stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -35,3 +35,6 @@ def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
     where = run("-c", "from transformer.data.splits import _pocket_grammar as p; print(p())")
     assert Path(where.strip()) == site / "transformer" / "pocket"
     assert (site / "transformer" / "pocket" / "rules.yaml").is_file()
+    page = "from transformer.evaluation.attention_page import attention_page as p; print(len(p(v)))"
+    view = "from transformer.evaluation.attention_view import AttentionView as V"
+    assert int(run("-c", f"{view}; v = V('', '', False, '', '', '', 0, ()); {page}")) > 10_000

@@ -24,20 +24,21 @@ def main(arguments: Sequence[str]) -> int:
 def _attention(arguments: Sequence[str]) -> None:
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
-    if config.png:
-        from transformer.evaluation.attention_figure import require_matplotlib
-
-        require_matplotlib()
     if "text" not in sentences:
         raise InputError('text= is missing; give a sentence, text="A man sleeps."')
     from transformer.cli.load import load_translator
     from transformer.cli.view import attention_view
+    from transformer.evaluation.attention_figure import require_matplotlib
     from transformer.evaluation.attention_report import print_best
+    from transformer.training.typed import typed_value
 
+    png = typed_value(config.png, bool, "png")
+    if png:
+        require_matplotlib()
     translator, run = load_translator(config, keys)
     view = attention_view(config, sentences["text"], sentences.get("target"), translator, run)
     print_best(view)
-    for path in _write(view, _folder(config), config.png):
+    for path in _write(view, _folder(config), png):
         print(path)
 
 

@@ -45,7 +45,7 @@ def corpus_pairs(
     """The first sentence pairs of a split of the run's corpus, but for blank and too long ones.
 
     Raises:
-        InputError: The corpus is not there, or has no such split.
+        InputError: The corpus is not there, or has no such split, or that no such pair.
     """
     from transformer.data.config import DataConfig
     from transformer.data.splits import find_splits
@@ -59,11 +59,16 @@ def corpus_pairs(
     known = splits[split].links is not None
     gold = islice(splits[split].word_links(), sentences) if known else repeat(None, len(pairs))
     most = translator.model.config.max_length
-    return [
+    encoded = [
         EncodedPair(source, target, links)
         for source, target, links in zip(sources, targets, gold, strict=True)
         if 0 < len(source) < most and 0 < len(target) < most
     ]
+    if not encoded:
+        raise InputError(
+            f"the first {sentences} lines of split={split} hold no sentence pair to measure on"
+        )
+    return encoded
 
 
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:

@@ -22,6 +22,7 @@ from transformer.errors import InputError
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.model.checkpoint import find_checkpoint
 from transformer.model.transformer import Transformer
+from transformer.training.typed import typed_value
 
 
 def attention_view(
@@ -33,11 +34,7 @@ def attention_view(
         InputError: A sentence is blank or too long, or the run's corpus is not there.
     """
     pair = encoded_pair(translator, text, target)
-    if config.sentences:
-        pairs = corpus_pairs(translator, run["data"], config.split, config.sentences)
-        measured = f"{len(pairs)} sentence pairs of the run's {config.split} text"
-    else:
-        pairs, measured = [pair], "this sentence pair alone"
+    pairs, measured = _measured_on(config, pair, translator, run)
     characters = survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:
         measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
@@ -52,6 +49,22 @@ def attention_view(
         sentences=len(pairs),
         kinds=_kinds(translator, pair, characters),
     )
+
+
+def _measured_on(
+    config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
+) -> tuple[list[EncodedPair], str]:
+    """Pairs of the run's corpus, or the pair itself, and what to call them."""
+    sentences = typed_value(config.sentences, int, "sentences")
+    if sentences < 0:
+        raise InputError(f"sentences={sentences} must be at least 0")
+    if sentences == 0:
+        return [pair], "this sentence pair alone"
+    try:
+        pairs = corpus_pairs(translator, run["data"], config.split, sentences)
+    except InputError as error:
+        raise InputError(f"{error}; sentences=0 measures the heads on the text alone") from error
+    return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
 
 
 def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
