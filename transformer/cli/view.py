@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from transformer.cli.heads import (
+from transformer.cli.survey import (
     KINDS,
     Characters,
     EncodedPair,

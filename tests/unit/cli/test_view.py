@@ -8,7 +8,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
-from transformer.cli.heads import EncodedPair, corpus_pairs, survey
+from transformer.cli.survey import EncodedPair, corpus_pairs, survey
 from transformer.cli.view import attention_view, encoded_pair
 from transformer.data.config import DataConfig
 from transformer.data.links import word_count

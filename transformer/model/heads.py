@@ -1,0 +1,130 @@
+"""The heads of a model by name, and how to switch some of them off.
+
+It does not know what switching a head off costs. Sources: Michel et al. 2019, "Are Sixteen Heads
+Really Better than One?", section 2.3 (a factor a head); Voita et al. 2019.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, cast
+
+import torch
+
+from transformer.errors import InputError
+from transformer.model.attention import MultiHeadAttention
+from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer
+from transformer.model.transformer import Transformer
+
+Kind = Literal["encoder", "decoder", "cross"]
+"""Self-attention of the encoder, self-attention of the decoder, cross-attention."""
+
+
+class HeadName(NamedTuple):
+    """``KIND.LAYER.HEAD``, layer and head counted from 0, as in ``cross.1.2``."""
+
+    kind: Kind
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.layer}.{self.head}"
+
+
+def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
+    """The attentions of each kind, one a layer; layers that share one list it again."""
+    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
+    decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
+    return {
+        "encoder": [layer.attention for layer in encoder],
+        "decoder": [layer.self_attention for layer in decoder],
+        "cross": [layer.cross_attention for layer in decoder],
+    }
+
+
+def heads_of(model: Transformer) -> list[HeadName]:
+    """Every head once, in the order of the layers.
+
+    A head that several layers share (``model.share_layers``) goes by the first of them. Where
+    heads share keys and values (``model.num_kv_heads``), a head is one of queries.
+    """
+    return [
+        HeadName(kind, layer, head)
+        for kind, stack in attentions(model).items()
+        for layer, attention in enumerate(stack)
+        if stack.index(attention) == layer
+        for head in range(model.config.num_heads)
+    ]
+
+
+def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
+    """Names of heads of this model, each once, in the order of ``heads_of``.
+
+    Raises:
+        InputError: A name is not of the form, or the model has no such head of its own.
+    """
+    wanted = {_parse(model, name) for name in names}
+    return [name for name in heads_of(model) if name in wanted]
+
+
+def _parse(model: Transformer, name: str) -> HeadName:
+    parts = re.fullmatch(r"(encoder|decoder|cross)\.(\d{1,9})\.(\d{1,9})", name, re.ASCII)
+    if parts is None:
+        raise InputError(
+            f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
+            "cross.LAYER.HEAD, such as cross.1.2"
+        )
+    found = HeadName(cast(Kind, parts[1]), int(parts[2]), int(parts[3]))
+    stack = attentions(model)[found.kind]
+    heads = model.config.num_heads
+    if found.layer >= len(stack) or found.head >= heads:
+        raise InputError(
+            f"head {name} is not there: {found.kind} has layers 0 to {len(stack) - 1}, "
+            f"each of heads 0 to {heads - 1}"
+        )
+    first = stack.index(stack[found.layer])
+    if first != found.layer:
+        raise InputError(
+            f"head {name} is also that of layer {first}, since the layers share their attention "
+            f"(model.share_layers={model.config.share_layers}); write "
+            f"{found._replace(layer=first)}, which all of them lose"
+        )
+    return found
+
+
+def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
+    """Switch these heads off and all others on.
+
+    A head that is off adds nothing to the output of its attention, in training too.
+    """
+    off: dict[MultiHeadAttention, list[int]] = {}
+    stacks = attentions(model)
+    for name in names:
+        off.setdefault(stacks[name.kind][name.layer], []).append(name.head)
+    for attention in {module for stack in stacks.values() for module in stack}:
+        weight = attention.output.weight
+        mask = None
+        if attention in off:
+            mask = torch.ones(model.config.num_heads, dtype=weight.dtype, device=weight.device)
+            mask[off[attention]] = 0.0
+        attention.head_mask = mask
+
+
+def heads_off(model: Transformer) -> list[HeadName]:
+    """The heads that are switched off."""
+    stacks = attentions(model)
+    masks = {name: stacks[name.kind][name.layer].head_mask for name in heads_of(model)}
+    return [name for name, mask in masks.items() if mask is not None and mask[name.head] == 0]
+
+
+@contextmanager
+def switched_off(model: Transformer, names: Iterable[HeadName]) -> Iterator[None]:
+    """Within it these heads are off, besides those that were; then all is as it was."""
+    masks = {module: module.head_mask for stack in attentions(model).values() for module in stack}
+    switch_off(model, [*heads_off(model), *names])
+    try:
+        yield
+    finally:
+        for module, mask in masks.items():
+            module.head_mask = mask
