@@ -3,8 +3,8 @@
 It knows words and tags, and neither files nor models.
 """
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -21,11 +21,13 @@ class Tagging:
         confusion: Words by (right tag, tag given).
         unknown: Words that training has not shown.
         unknown_right: Those of them that got the right tag.
+        baseline_right: Words whose right tag is their most frequent one.
     """
 
     confusion: Counter[tuple[str, str]]
     unknown: int
     unknown_right: int
+    baseline_right: int
 
     @property
     def words(self) -> int:
@@ -40,7 +42,8 @@ class Tagging:
     def scores(self) -> list[Score]:
         """Accuracy, over all and over unknown words; F1 of each tag; the confusion table.
 
-        From 0 to 100. Where no word is unknown there is no accuracy over such words.
+        Beside them the accuracy that needs no context. From 0 to 100. Where no word is unknown
+        there is no accuracy over such words.
         """
         right = sum(self.confusion[tag, tag] for tag in self.tags)
         said = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
@@ -48,14 +51,17 @@ class Tagging:
         if self.unknown:
             said = f"words:{self.unknown}|not-in:train"
             scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, said))
+        said = f"words:{self.words}|tag:most-frequent-of-the-word"
+        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, said))
         scores += [self._of_tag(tag) for tag in self.tags]
         rows = {
             gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
             for gold in self.tags
         }
-        fields = {"name": "confusion", "score": self.words - right, "right": rows}
+        errors = self.words - right
         signature = "errors|rows:right|columns:given"
-        return [*scores, Score("confusion", self.words - right, signature, fields, decimals=0)]
+        fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
+        return [*scores, Score("confusion", float(errors), signature, fields, decimals=0)]
 
     def _of_tag(self, tag: str) -> Score:
         right = self.confusion[tag, tag]
@@ -69,21 +75,40 @@ class Tagging:
 
     def table(self) -> Table:
         """Who is taken for whom: a row for each right tag, a column for each tag given."""
-        table = Table(title="right tag, and the tag given", title_justify="left")
-        table.add_column("")
-        for tag in self.tags:
-            table.add_column(tag, justify="right")
+        title = "right tag, then the tags given"
+        table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
+        for tag in ["", *self.tags]:
+            table.add_column(tag, justify="right", no_wrap=True)
         for gold in self.tags:
             counts = (self.confusion[gold, given] for given in self.tags)
             table.add_row(gold, *(str(count) if count else "." for count in counts))
         return table
 
 
+class MostFrequentTags:
+    """A tagger without context: each word gets the tag that training gave it most often."""
+
+    def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
+        """Count the tags of each word in (words, tags)."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for words, tags in sentences:
+            for word, tag in zip(words, tags, strict=True):
+                counts[word][tag] += 1
+        self._tags = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+        self._most_frequent = sum(counts.values(), Counter()).most_common(1)[0][0]
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._tags
+
+    def __getitem__(self, word: str) -> str:
+        return self._tags.get(word, self._most_frequent)
+
+
 def compare_tags(
     words: Sequence[Sequence[str]],
     right: Sequence[Sequence[str]],
     given: Sequence[Sequence[str]],
-    known: Collection[str],
+    training: MostFrequentTags,
 ) -> Tagging:
     """Count.
 
@@ -91,23 +116,23 @@ def compare_tags(
         words: Of each sentence.
         right: Their tags.
         given: The tags that a tagger gave them.
-        known: Words of the training text.
+        training: The words of the training text.
 
     Raises:
         InputError: There is no word.
         ValueError: The lengths differ.
     """
     confusion: Counter[tuple[str, str]] = Counter()
-    unknown = unknown_right = 0
+    unknown = unknown_right = baseline_right = 0
     for sentence in zip(words, right, given, strict=True):
         for word, gold, tag in zip(*sentence, strict=True):
             confusion[gold, tag] += 1
-            if word not in known:
-                unknown += 1
-                unknown_right += gold == tag
+            unknown += word not in training
+            unknown_right += word not in training and gold == tag
+            baseline_right += training[word] == gold
     if not confusion:
         raise InputError("there is no word whose tag could be compared")
-    return Tagging(confusion, unknown, unknown_right)
+    return Tagging(confusion, unknown, unknown_right, baseline_right)
 
 
 def _percent(part: int, whole: int) -> float:

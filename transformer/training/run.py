@@ -138,8 +138,10 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     if folder is not None:
         save_report(folder, name, evaluation.scores, evaluation.hypotheses)
     print_table(name, evaluation.scores)
+    console = Console(stderr=True)
     for table in evaluation.tables:
-        Console(stderr=True).print(table)
+        # A terminal wraps what is wider than it; rich would leave out what does not fit.
+        console.print(table, width=console.measure(table).maximum, soft_wrap=True)
     return evaluation.scores
 
 

@@ -26,7 +26,7 @@ from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
 from transformer.data.tokenizer import PAD, UNK, Tokenizer
 from transformer.errors import InputError
-from transformer.evaluation.tagging import compare_tags
+from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
@@ -90,6 +90,8 @@ class TaggingData(BatchModule):
     def _files(self) -> dict[str, Path]:
         data = self._data
         if data.corpus == "pocket":
+            if data.source not in ("en", "de"):
+                raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
             folder = pocket_folder(Path(data.cache).expanduser())
             return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
         given = {"train": data.train, "validation": data.validation, "test": data.test}
@@ -201,13 +203,13 @@ class Tagging(Task):
     ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
         model = load_single_stack(checkpoint, device, causal=False)
-        known = {word for words, _ in self.data.sentences("train") for word in words}
+        training = MostFrequentTags(self.data.sentences("train"))
 
         def evaluate(split: str) -> Evaluation:
             words, right = zip(*self.data.sentences(split), strict=True)
             dataset = TaggedDataset(self.data.sentences(split), self.data.tokenizer)
             given = tag(model, dataset, self.config.data.batch_tokens)
-            compared = compare_tags(words, right, given, known)
+            compared = compare_tags(words, right, given, training)
             return Evaluation(compared.scores(), list(map(" ".join, given)), [compared.table()])
 
         return evaluate

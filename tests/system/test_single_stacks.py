@@ -1,0 +1,158 @@
+"""One stack alone learns, as a user trains it: a tagger, and a language model."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.runs import SMALL, composed
+from tests.helpers.text import WORDS
+from transformer.cli import average, evaluate, translate
+from transformer.cli import train as train_verb
+from transformer.data.conllu import format_conllu
+from transformer.training.run import train
+
+ALONE = [
+    *(option for option in SMALL if not option.startswith("model.decoder_layers")),
+    "model.encoder_layers=1",
+    # Finds the word before sooner than sinusoids do.
+    "model.positions=relative",
+    "trainer.val_check_interval=50",
+    "trainer.log_every_n_steps=50",
+    "schedule.total=300",
+]
+SIZES = {"train": 600, "validation": 40, "test": 40}
+
+
+def write_treebank(folder: Path) -> list[str]:
+    """A word that follows "kappa" is an adjective, all others are nouns but "kappa" itself."""
+    draw = random.Random(1)
+    for split, size in SIZES.items():
+        lines = []
+        for _ in range(size):
+            words = draw.choices(WORDS, k=draw.randint(1, 7))
+            before = ["", *words]
+            tags = [
+                "DET" if word == "kappa" else "ADJ" if last == "kappa" else "NOUN"
+                for last, word in zip(before, words, strict=False)
+            ]
+            lines.append(format_conllu(words, tags) + "\n")
+        (folder / f"{split}.conllu").write_text("".join(lines))
+    return [f"data.{split}={folder}/{split}.conllu" for split in SIZES]
+
+
+def write_chains(folder: Path) -> list[str]:
+    """Each word is followed by one of the next two, as the alphabet is."""
+    draw = random.Random(1)
+    for split, size in SIZES.items():
+        lines = []
+        for _ in range(size):
+            place, words = draw.randrange(len(WORDS)), []
+            for _ in range(draw.randint(3, 9)):
+                words.append(WORDS[place % len(WORDS)])
+                place += draw.randint(1, 2)
+            lines.append(" ".join(words) + "\n")
+        (folder / f"{split}.text").write_text("".join(lines))
+    return [f"data.{split}=[{folder}/{split}.text,{folder}/{split}.text]" for split in SIZES]
+
+
+def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") -> dict[str, float]:
+    """Train and test, in ``folder/run``."""
+    write = write_treebank if experiment == "pocket_tagging" else write_chains
+    given = [f"experiment={experiment}", "data=files", *write(folder), *ALONE, *overrides]
+    return train(composed(given, folder / "cache"), folder / run)
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained tagger."""
+    folder = tmp_path_factory.mktemp("tagger")
+    trained("pocket_tagging", folder, "trainer.max_steps=300")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained language model."""
+    folder = tmp_path_factory.mktemp("language_model")
+    trained("pocket_lm", folder, "trainer.max_steps=150")
+    return folder
+
+
+def scores_of(folder: Path) -> dict[str, float]:
+    scores = json.loads((folder / "run" / "test.json").read_text())
+    return {score["name"]: score["score"] for score in scores}
+
+
+def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
+    scores = scores_of(tagger)
+    assert scores["accuracy"] == 100
+    assert scores["accuracy_baseline"] < 95
+    assert scores["f1_ADJ"] == 100
+    assert scores["confusion"] == 0
+    given = (tagger / "run" / "test.hyp").read_text().split("\n")
+    assert len(given) == SIZES["test"] + 1
+    log = (tagger / "run" / "metrics.csv").read_text().split("\n")[0].split(",")
+    assert {"val/accuracy", "val/loss", "train/loss", "train/padding", "lr"} <= set(log)
+
+
+def test_a_language_model_beats_unigrams(language_model: Path) -> None:
+    scores = scores_of(language_model)
+    # Two words may follow: little more than one bit is left to guess.
+    assert 2 < scores["word_perplexity"] < 4 < scores["unigram_word_perplexity"]
+    assert 2 < scores["5gram_word_perplexity"] < scores["unigram_word_perplexity"]
+    assert scores["perplexity"] < scores["unigram_perplexity"]
+    assert not (language_model / "run" / "test.hyp").exists()
+
+
+@pytest.mark.parametrize("name", ["tagger", "language_model"])
+def test_evaluate_says_what_training_said(
+    name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder: Path = request.getfixturevalue(name)
+    assert evaluate.main([f"checkpoint={folder}/run"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == json.loads((folder / "run" / "test.json").read_text())
+    assert "accuracy" in said.err or "perplexity" in said.err
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "says"),
+    [
+        (translate.main, [], "trained for task=tagging and does not translate"),
+        (average.main, ["last=2"], "trained for task=tagging and does not translate"),
+        (evaluate.main, ["split=train"], "choose one of validation, test"),
+        (evaluate.main, ["source=a", "reference=b"], "source=a is of translation, not of task=ta"),
+        (train_verb.main, ["task=translation"], "trained for task=tagging; it cannot go on with"),
+    ],
+)
+def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
+    tagger: Path,
+    verb: Callable[[list[str]], int],
+    arguments: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert verb([f"checkpoint={tagger}/run", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err.strip().split("\n")[-1]
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("experiment", ["pocket_tagging", "pocket_lm"])
+def test_stopped_and_resumed_equals_uninterrupted(experiment: str, tmp_path: Path) -> None:
+    trained(experiment, tmp_path, "trainer.max_steps=60", run="whole")
+    trained(experiment, tmp_path, "trainer.max_steps=50", run="parts")
+    again = f"checkpoint={tmp_path}/parts"
+    trained(experiment, tmp_path, "trainer.max_steps=60", again, run="parts")
+    whole, parts = (
+        torch.load(tmp_path / run / "checkpoints" / "last.ckpt", weights_only=True)
+        for run in ("whole", "parts")
+    )
+    assert whole["global_step"] == parts["global_step"] == 60
+    for name, tensor in whole["state_dict"].items():
+        assert torch.equal(tensor, parts["state_dict"][name]), name

@@ -1,0 +1,89 @@
+"""A stack alone sees what it shall see, and is built of any of the blocks."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.models import tiny_config
+from tests.helpers.tolerance import assert_close
+from transformer.errors import InputError
+from transformer.model.decoder import Decoder
+from transformer.model.single_stack import SingleStack, build_single_stack
+
+ALONE: dict[str, Any] = {"decoder_layers": 0}
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"norm_order": "post"},
+    {"norm_order": "deepnorm"},
+    {"norm_order": "sandwich", "norm": "rms"},
+    {"positions": "learned"},
+    {"positions": "rotary"},
+    {"positions": "alibi"},
+    {"positions": "relative"},
+    {"num_kv_heads": 1, "query_key_norm": True},
+    {"activation": "swiglu", "share_layers": "all"},
+    {"pattern": "sliding", "attention": "eager"},
+]
+
+
+def stack(causal: bool, **changes: Any) -> SingleStack:
+    torch.manual_seed(1)
+    return build_single_stack(tiny_config(**ALONE, **changes), causal=causal).eval()
+
+
+def first_states(model: SingleStack, tokens: list[int], count: int) -> Tensor:
+    with torch.no_grad():
+        return model(torch.tensor([tokens]))[0, :count]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_a_causal_stack_does_not_see_what_follows(options: dict[str, Any]) -> None:
+    model = stack(True, **options)
+    before = first_states(model, [5, 6, 7, 8, 9], 3)
+    assert_close(first_states(model, [5, 6, 7, 10, 11], 3), before)
+    assert_close(first_states(model, [5, 6, 7], 3), before)
+    assert not torch.allclose(first_states(model, [11, 6, 7], 3)[2], before[2], atol=1e-3)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_any_other_stack_does(options: dict[str, Any]) -> None:
+    model = stack(False, **options)
+    before = first_states(model, [5, 6, 7, 8], 3)
+    assert not torch.allclose(first_states(model, [5, 6, 7, 10], 3)[2], before[2], atol=1e-3)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padding_is_not_seen(causal: bool) -> None:
+    model = stack(causal)
+    padded = torch.tensor([[5, 6, 7, 0, 0], [8, 9, 10, 11, 12]])
+    with torch.no_grad():
+        assert_close(model(padded)[0, :3], model(torch.tensor([[5, 6, 7]]))[0])
+
+
+def test_the_outputs_may_be_others_than_the_inputs() -> None:
+    model = stack(False, target_vocab_size=5, tie_embeddings="none")
+    assert model.logits(model(torch.tensor([[5, 6]]))).shape == (1, 2, 5)
+    assert not any(isinstance(module, Decoder) for module in model.modules())
+
+
+@pytest.mark.parametrize(("tie", "tied"), [("none", False), ("decoder", True), ("all", True)])
+def test_the_projection_is_tied_if_it_is_wished(tie: str, tied: bool) -> None:
+    model = stack(True, tie_embeddings=tie)
+    assert (model.projection.weight is model.embedding.tokens.lookup.weight) is tied
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"decoder_layers": 2}, r"model\.decoder_layers=2: .* set model\.decoder_layers=0"),
+        (
+            {**ALONE, "target_vocab_size": 5, "tie_embeddings": "decoder"},
+            r"model\.tie_embeddings=decoder needs outputs .* set model\.tie_embeddings=none",
+        ),
+    ],
+)
+def test_what_means_nothing_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build_single_stack(tiny_config(**changes), causal=True)

@@ -1,0 +1,86 @@
+"""Perplexity by hand: which events are predicted, and what they are shared among."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_config
+from tests.helpers.runs import composed
+from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from transformer.data.tokenizer import BOS, EOS
+from transformer.errors import InputError
+from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.training.language_modelling import LanguageModelling, perplexities, summed_nll
+
+ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
+
+
+def tiny_model() -> SingleStack:
+    torch.manual_seed(1)
+    return build_single_stack(tiny_config(decoder_layers=0), causal=True).eval()
+
+
+def surprise(model: SingleStack, row: list[int]) -> float:
+    """Of each token and of the end, one after the other."""
+    total = 0.0
+    for place, right in enumerate([*row, EOS]):
+        logits = model.logits(model(torch.tensor([[BOS, *row[:place]]])))[0, -1]
+        total -= logits.log_softmax(-1)[right].item()
+    return total
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 8, 1000])
+def test_every_token_and_every_end_is_predicted_once(batch_tokens: int) -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        expected = sum(surprise(model, row) for row in ROWS)
+    assert summed_nll(model, ROWS, batch_tokens) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_uniform_model_is_as_perplexed_as_there_are_tokens() -> None:
+    model = tiny_model()
+    with torch.no_grad():
+        model.projection.weight.zero_()
+    token, word = perplexities("", summed_nll(model, ROWS, 100), ROWS, 5, "")
+    assert token.value == pytest.approx(24)
+    assert word.value == pytest.approx(24 ** (13 / 9))
+
+
+def test_one_likelihood_is_shared_among_tokens_or_words() -> None:
+    token, word = perplexities("x_", 26.0, ROWS, 5, "|y")
+    assert (token.name, word.name) == ("x_perplexity", "x_word_perplexity")
+    assert token.value == pytest.approx(math.exp(26 / (9 + 4)))
+    assert word.value == pytest.approx(math.exp(26 / (5 + 4)))
+    assert token.signature == "per:subwords+ends|count:13|y"
+    assert word.to_json()["score"] == round(word.value, 4)
+
+
+def task(folder: Path, *overrides: str) -> LanguageModelling:
+    (folder / "a.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in PAIRS))
+    text = [f"data.{name}={folder / 'a.tsv'}" for name in ("train", "validation", "test")]
+    alone = ["task=language_modelling", "model.decoder_layers=0"]
+    config = composed(["data=files", *text, *alone, *overrides], folder / "cache")
+    return LanguageModelling(config, tiny_tokenizer())
+
+
+def test_it_reads_the_target_side(tmp_path: Path) -> None:
+    task_ = task(tmp_path)
+    task_.data.setup("fit")
+    expected = tiny_tokenizer().encode_target([target for _, target in PAIRS])
+    assert task_.data.training_targets(100) == expected
+    assert task_.data.training_targets(2) == expected[:2]
+    model = task_.module.model
+    predicted: list[int] = []
+    for batch in task_.data.train_dataloader():
+        hidden, right = task_.module.predictions(batch)
+        assert len(hidden) == len(right)
+        predicted += right.tolist()
+    assert sorted(predicted) == sorted(piece for row in expected for piece in [*row, EOS])
+    assert model.config.source_vocab_size == model.config.target_vocab_size == 310
+
+
+def test_a_decoder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"set model\.decoder_layers=0"):
+        _ = task(tmp_path, "model.decoder_layers=2").module
