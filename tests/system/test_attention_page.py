@@ -14,7 +14,7 @@ from transformer.evaluation.attention_page import attention_page
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 
 SOURCE, TARGET = ["▁A", "▁m", "an", "<0x21>", "▁sleeps", "."], ["▁Ein", "▁Mann", "▁schläft", "."]
-HOSTILE = "</script><script>document.documentElement.dataset.error = 'hostile'</script><img src=x>"
+HOSTILE = "</script ><script>document.documentElement.dataset.error = 'hostile'</script><img src=x>"
 ERROR, HEADS = ("document.documentElement.dataset." + name for name in ("error", "heads"))
 
 
@@ -109,7 +109,8 @@ def test_a_click_enlarges_and_escape_closes(page: Page, address: str) -> None:
     assert f"entropy, nats{entropy:.3f}" in texts(page, "#measures div")
     page.press("Escape")
     assert not page.evaluate("document.getElementById('large').open")
-    assert page.evaluate("location.hash") == "#encoder"
+    # The event that follows comes a moment later.
+    page.wait("location.hash === '#encoder'")
 
 
 def test_the_arrow_keys_walk_over_the_weights(page: Page, address: str) -> None:

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from tests.helpers.views import attention_view
 from transformer.evaluation.attention_page import attention_page
 
-HOSTILE = "</script><script>alert(1)</script> %%data%% & \u2028 \"'"
+HOSTILE = "</script ><script>alert(1)</script> <!-- <script> %%data%% & \u2028 \"'"
 
 
 class Elements(HTMLParser):
