@@ -57,7 +57,7 @@ class LanguageModule(UpdateModule):
 
     def on_validation_epoch_end(self) -> None:
         """Log ``val/perplexity``, a token."""
-        self.log("val/perplexity", self.trainer.callback_metrics["val/loss"].exp())
+        self.log("val/perplexity", self.trainer.callback_metrics["val/loss"].exp(), sync_dist=True)
 
 
 class LanguageModelling(Task):
