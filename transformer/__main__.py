@@ -9,6 +9,7 @@ VERBS = {
     "translate": "translate stdin to stdout, line by line",
     "average": "average the last checkpoints of a run",
     "attention": "show what every head looks at in a sentence",
+    "heads": "rank the heads by what switching them off costs",
 }
 
 

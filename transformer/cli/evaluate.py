@@ -39,7 +39,8 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
     from transformer.evaluation.report import format_json
     from transformer.training.run import evaluate_again
 
-    for key in ("source", "reference", "alignment", "alignment_head", "alignment_threshold"):
+    alignment = ("alignment", "alignment_head", "alignment_threshold")
+    for key in ("source", "reference", *alignment, "heads_off"):
         if config[key] not in (None, False):
             raise InputError(f"{key}={config[key]} is of translation, not of task={task}")
     scores = evaluate_again(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, Head
@@ -13,6 +13,8 @@ from transformer.decoding.search import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.heads import parse_heads, switch_off
+from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import guided_head
 from transformer.training.loss import LossConfig
 from transformer.training.typed import typed, typed_value
@@ -24,11 +26,13 @@ def load_translator(
     """The translator, and the config of the run that trained it.
 
     Raises:
-        InputError: The checkpoint cannot be read, the device is not there, or the search wrong.
+        InputError: The checkpoint cannot be read, the device or a head is not there, or the search
+            wrong.
     """
     checkpoint = load_checkpoint(config.checkpoint)
     composed = OmegaConf.to_container(config.decoding)
     search = _search(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
+    _switch_off(config.heads_off, checkpoint.model)
     translator = Translator(
         checkpoint.model,
         Tokenizer.from_state(checkpoint.tokenizer),
@@ -38,6 +42,12 @@ def load_translator(
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
+
+
+def _switch_off(names: Any, model: Transformer) -> None:
+    """``heads_off=[NAME,…]``, or one name alone."""
+    given = names if isinstance(names, ListConfig) else [] if names is None else [names]
+    switch_off(model, parse_heads(model, map(str, given)))
 
 
 def _search(
@@ -62,9 +72,10 @@ def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoin
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)
-    if config.alignment_threshold is not None:
-        threshold = typed_value(config.alignment_threshold, float, "alignment_threshold")
-        aligner = replace(aligner, near_best=threshold)
+    # Not every verb has the key.
+    if (threshold := config.get("alignment_threshold")) is not None:
+        near_best = typed_value(threshold, float, "alignment_threshold")
+        aligner = replace(aligner, near_best=near_best)
     return aligner
 
 

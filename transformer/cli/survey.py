@@ -6,7 +6,7 @@ It does not know the command line, nor how what it finds is shown.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, repeat
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -20,6 +20,9 @@ from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.alignment import Links, count_links
 from transformer.evaluation.heads import HeadCharacter, HeadTotals, head_totals
+
+if TYPE_CHECKING:
+    from transformer.data.splits import Split
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
@@ -47,17 +50,12 @@ def corpus_pairs(
     Raises:
         InputError: The corpus is not there, or has no such split, or that no such pair.
     """
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-
-    splits = find_splits(DataConfig(**data))
-    if split not in splits:
-        raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
-    pairs = list(islice(splits[split], sentences))
+    text = known_split(data, split)
+    pairs = list(islice(text, sentences))
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     targets = translator.tokenizer.encode_target([target for _, target in pairs])
-    known = splits[split].links is not None
-    gold = islice(splits[split].word_links(), sentences) if known else repeat(None, len(pairs))
+    known = text.links is not None
+    gold = islice(text.word_links(), sentences) if known else repeat(None, len(pairs))
     most = translator.model.config.max_length
     encoded = [
         EncodedPair(source, target, links)
@@ -69,6 +67,21 @@ def corpus_pairs(
             f"the first {sentences} lines of split={split} hold no sentence pair to measure on"
         )
     return encoded
+
+
+def known_split(data: Mapping[str, Any], split: str) -> "Split":
+    """A split of the run's corpus.
+
+    Raises:
+        InputError: The corpus is not there, or has no such split.
+    """
+    from transformer.data.config import DataConfig
+    from transformer.data.splits import find_splits
+
+    splits = find_splits(DataConfig(**data))
+    if split not in splits:
+        raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
+    return splits[split]
 
 
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:

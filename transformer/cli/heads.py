@@ -1,0 +1,55 @@
+"""``heads``: what every head is worth; JSON on stdout, tables on stderr."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from omegaconf import DictConfig, ListConfig
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.cli.head_scorer import Scorer
+    from transformer.decoding.translator import Translator
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rank heads; returns the exit code."""
+    return exit_code_of(lambda: _heads(compose_config("heads", arguments), arguments))
+
+
+def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.cli.head_report import HeadReport
+    from transformer.cli.load import load_translator
+    from transformer.training.typed import typed_value
+
+    alone = typed_value(config.alone, bool, "alone")
+    prune = config.prune
+    shares = typed_value(
+        list(prune) if isinstance(prune, ListConfig) else prune, Sequence[float], "prune"
+    )
+    if not all(0 < share <= 1 for share in shares):
+        raise InputError(f"prune={list(shares)} must be shares of the heads, above 0, at most 1")
+    translator, run = load_translator(config, arguments)
+    scorer = _scorer(config, translator, run)
+    if config.split != "validation":
+        note = f"heads chosen on split={config.split} do too well there; choose on validation"
+        print(f"note: {note}", file=sys.stderr)
+    report = HeadReport.measure(translator.model, scorer, alone=alone, shares=shares)
+    report.print_tables()
+    print(json.dumps(report.to_json(), indent=1))
+
+
+def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -> "Scorer":
+    from transformer.cli.head_scorer import bleu_scorer, loss_scorer
+    from transformer.training.typed import typed_value
+
+    metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
+    sentences = typed_value(config.sentences, int, "sentences")
+    if sentences < 1:
+        raise InputError(f"sentences={sentences} must be at least 1")
+    make = loss_scorer if metric == "loss" else bleu_scorer
+    return make(translator, run["data"], config.split, sentences)
