@@ -4,6 +4,7 @@ import math
 from itertools import product
 
 import pytest
+from nltk.lm import KneserNeyInterpolated
 
 from transformer.evaluation.ngram import KneserNey
 
@@ -18,7 +19,6 @@ def model(order: int, **changes: object) -> KneserNey:
 
 @pytest.mark.parametrize("order", [2, 3, 5])
 def test_it_says_what_nltk_says(order: int) -> None:
-    smoothing = pytest.importorskip("nltk.lm")
     discount = 0.3
     # nltk leaves the unigrams as they are. It gets the n-grams that predict a token, no others.
     ours = model(order, discounts=[0.0] + [discount] * (order - 1))
@@ -30,7 +30,7 @@ def test_it_says_what_nltk_says(order: int) -> None:
         ]
         for padded in ([BOS] * (order - 1) + text + [EOS] for text in TEXT)
     ]
-    theirs = smoothing.KneserNeyInterpolated(order, discount=discount)
+    theirs = KneserNeyInterpolated(order, discount=discount)
     theirs.fit(ngrams, [str(token) for token in range(10)])
     compared = 0
     for context in product([BOS, 4, 5, 6, 7], repeat=order - 1):
