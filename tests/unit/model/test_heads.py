@@ -1,0 +1,147 @@
+"""A head that is off leaves no trace, and goes by one name."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.errors import InputError
+from transformer.model.heads import (
+    HeadName,
+    attentions,
+    heads_of,
+    heads_off,
+    parse_heads,
+    switch_off,
+    switched_off,
+)
+from transformer.model.transformer import Transformer
+
+SOURCE = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]])
+TARGET = torch.tensor([[2, 4, 6], [2, 9, 0]])
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"num_kv_heads": 2, "attention": "eager"},
+    {"head_dim": 6, "positions": "rotary"},
+    {"share_layers": "attention"},
+    {"share_layers": "all"},
+]
+
+
+def hidden(model: Transformer) -> Tensor:
+    with torch.no_grad():
+        return model(SOURCE, TARGET)
+
+
+def masks(model: Transformer) -> list[Tensor | None]:
+    return [module.head_mask for stack in attentions(model).values() for module in stack]
+
+
+def test_every_head_has_its_name_in_the_order_of_the_layers() -> None:
+    model = tiny_transformer(encoder_layers=3)
+    expected = [
+        f"{kind}.{layer}.{head}"
+        for kind, layers in (("encoder", 3), ("decoder", 2), ("cross", 2))
+        for layer in range(layers)
+        for head in range(4)
+    ]
+    assert list(map(str, heads_of(model))) == expected
+    assert parse_heads(model, reversed(expected)) == heads_of(model)
+
+
+def test_a_shared_head_is_named_once() -> None:
+    assert len(heads_of(tiny_transformer(share_layers="feed_forward"))) == 24
+    model = tiny_transformer(share_layers="attention")
+    assert {name.layer for name in heads_of(model)} == {0}
+    assert len(heads_of(model)) == 12
+    with pytest.raises(InputError, match=r"cross\.1\.2 is also that of layer 0.*=attention.*0\.2"):
+        parse_heads(model, ["cross.1.2"])
+
+
+def test_a_name_given_twice_counts_once() -> None:
+    assert parse_heads(tiny_transformer(), ["cross.1.2", "cross.1.2"]) == [HeadName("cross", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("cross.2.0", "cross.2.0 is not there: cross has layers 0 to 1, each of heads 0 to 3"),
+        ("encoder.0.4", "encoder.0.4 is not there"),
+        ("cross", "'cross' is not a head; write encoder.LAYER.HEAD"),
+        ("cross.1", "is not a head"),
+        ("cross.1.2.3", "is not a head"),
+        ("cross.-1.0", "is not a head"),
+        ("cross.1.²", "is not a head"),
+        ("Cross.1.0", "is not a head"),
+        (" cross.1.0", "is not a head"),
+        ("cross.1.0\n", "is not a head"),
+        ("", "'' is not a head"),
+        ("cross.0." + "9" * 5000, "is not a head"),
+    ],
+)
+def test_what_is_no_head_is_refused(name: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        parse_heads(tiny_transformer(), ["encoder.0.0", name])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_off_is_as_if_the_output_projection_did_not_read_the_head(
+    kind: str, changes: dict[str, Any]
+) -> None:
+    model, twin = tiny_transformer(**changes), tiny_transformer(**changes)
+    names = [name for name in heads_of(model) if name.kind == kind and name.head in (1, 2)]
+    switch_off(model, names)
+    for name in names:
+        attention = attentions(twin)[name.kind][name.layer]
+        columns = slice(name.head * attention.head_dim, (name.head + 1) * attention.head_dim)
+        with torch.no_grad():
+            attention.output.weight[:, columns] = 0.0
+    assert_close(hidden(model), hidden(twin))
+    assert (hidden(model) - hidden(tiny_transformer(**changes))).abs().max() > 1e-3
+
+
+def test_switching_off_leaves_these_off_and_no_others() -> None:
+    model = tiny_transformer()
+    before = hidden(model)
+    switch_off(model, parse_heads(model, ["encoder.0.3", "cross.1.2"]))
+    switch_off(model, parse_heads(model, ["decoder.1.0", "decoder.1.1"]))
+    assert list(map(str, heads_off(model))) == ["decoder.1.0", "decoder.1.1"]
+    switch_off(model, [])
+    assert masks(model) == [None] * 6
+    assert torch.equal(hidden(model), before)
+
+
+def test_within_the_context_more_are_off_and_after_it_all_is_as_it_was() -> None:
+    model = tiny_transformer()
+    first, second = parse_heads(model, ["encoder.0.3", "encoder.0.1"])
+    switch_off(model, [first])
+    before = masks(model)
+    with pytest.raises(KeyError), switched_off(model, [second]):
+        assert set(heads_off(model)) == {first, second}
+        raise KeyError
+    assert all(now is then for now, then in zip(masks(model), before, strict=True))
+
+
+def test_a_mask_is_no_weight_and_has_the_dtype_of_the_weights() -> None:
+    model = tiny_transformer().bfloat16()
+    keys = model.state_dict().keys()
+    switch_off(model, heads_of(model))
+    assert model.state_dict().keys() == keys
+    assert hidden(model).dtype == torch.bfloat16
+
+
+def test_no_gradient_reaches_a_head_that_is_off() -> None:
+    model = tiny_transformer().train()
+    switch_off(model, parse_heads(model, ["encoder.0.3"]))
+    model(SOURCE, TARGET).square().sum().backward()
+    gradient = attentions(model)["encoder"][0].query.weight.grad
+    assert gradient is not None
+    # (head head_dim) width -> head
+    by_head = gradient.unflatten(0, (4, -1)).abs().sum(dim=(1, 2))
+    assert by_head[3] == 0 and bool((by_head[:3] > 0).all())
