@@ -11,8 +11,10 @@ from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
+from transformer.decoding.alignment import Aligner, Head
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.heads import heads_off
 
 # The run was validated with other values than conf/decoding/beam.yaml has.
 TRAINED = {
@@ -24,10 +26,19 @@ TRAINED = {
     "min_length": 0,
     "nbest": 2,
 }
+LOSS = {"label_smoothing": 0.1, "chunk": 0, "bfloat16": False}
+
+
+LOSS = {"label_smoothing": 0.1, "chunk": 512, "bfloat16": False}
+RUN = {"decoding": TRAINED, "loss": LOSS, "seed": 4}
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("run") / "x.ckpt", RUN)
+
+
+def written(path: Path, run: dict[str, Any]) -> Path:
     tokenizer = tiny_tokenizer()
     model = tiny_transformer(
         source_vocab_size=tokenizer.source_vocab_size,
@@ -36,7 +47,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     payload = {
         "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},
         PORTABLE: portable_part(
-            model.config, tokenizer.to_state(), {"decoding": TRAINED, "seed": 4}
+            model.config, tokenizer.to_state(), {"decoding": TRAINED, "loss": LOSS}
         ),
     }
     path = tmp_path_factory.mktemp("run") / "x.ckpt"
@@ -73,15 +84,38 @@ def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
     assert beam == greedy | {"algorithm": "beam", "beam_size": 5, "min_length": 2}
 
 
+def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    def aligner(path: Path, *arguments: str) -> Aligner:
+        return load_translator(*call(path, *arguments))[0].aligner
+
+    guided = LOSS | {"alignment_weight": 0.05, "alignment_layer": None, "alignment_head": 1}
+    learnt = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
+    assert aligner(checkpoint) == aligner(checkpoint, "alignment_head=null") == Aligner(None, 0.6)
+    assert aligner(learnt) == aligner(learnt, "alignment_head=0.1") == Aligner(Head(0, 1), 0.3)
+    assert aligner(learnt, "alignment_head=1.0") == Aligner(Head(1, 0), 0.6)
+    assert aligner(learnt, "alignment_threshold=1") == Aligner(Head(0, 1), 1.0)
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
+        # As typed: a number of the config would make 0.10 the head 0.1, which is there.
+        ("alignment_head=0.10", r"alignment_head=0\.10 is not there"),
+        ("alignment_head=2.0", r"alignment_head=2\.0 is not there: the decoder has layers 0 to 1 "),
+        ("alignment_head=2", r"alignment_head=2 is not a head; write LAYER\.HEAD"),
+        ("alignment_threshold=0", r"alignment_threshold=0\.0 must be in \(0, 1\]"),
+        ("alignment_threshold=low", r"alignment_threshold='low' must be a number"),
         ("decoding.beam_size=two", r"decoding\.beam_size='two' must be a whole number"),
         ("decoding.beam_size=2.5", r"decoding\.beam_size=2\.5 must be a whole number"),
         ("decoding.beam_size=1", r"decoding\.nbest=2 is more than decoding\.beam_size=1"),
         ("decoding.algorithm=greedy", "follows one hypothesis"),
         ("device=gpu", "device=gpu cannot be used here"),
         ("device=meta:x", "device=meta:x cannot be used here"),
+        ("heads_off=[cross.0.4]", r"head cross\.0\.4 is not there"),
+        ("heads_off=3", "'3' is not a head"),
+        ("heads_off=[1.2]", "'1.2' is not a head"),
         ("batch_tokens=0", "batch_tokens=0 must be at least 1"),
     ],
 )
@@ -89,6 +123,20 @@ def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         load_translator(*call(checkpoint, argument))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("argument", "off"),
+    [
+        ("heads_off=null", []),
+        ("heads_off=[]", []),
+        ("heads_off=cross.1.2", ["cross.1.2"]),
+        ("heads_off=[cross.1.2,encoder.0.3]", ["encoder.0.3", "cross.1.2"]),
+    ],
+)
+def test_heads_are_off_that_the_user_names(checkpoint: Path, argument: str, off: list[str]) -> None:
+    translator, _ = load_translator(*call(checkpoint, argument))
+    assert list(map(str, heads_off(translator.model))) == off
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -99,5 +147,5 @@ def test_a_device_that_is_not_there(checkpoint: Path) -> None:
 
 def test_the_config_of_the_run_comes_with_it(checkpoint: Path) -> None:
     translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
-    assert run == {"decoding": TRAINED, "seed": 4}
+    assert run == {"decoding": TRAINED, "loss": LOSS}
     assert translator.batch_tokens == 123
