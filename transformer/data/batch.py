@@ -84,7 +84,7 @@ class Batch:
 def collate(
     sources: Sequence[Row],
     targets: Sequence[Row],
-    links: Sequence[Bool[np.ndarray, "target source"]] | None = None,
+    links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Batch:
     """Pad pairs of piece ids (without bos or eos), and their links if given, into a Batch.
 

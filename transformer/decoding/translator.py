@@ -186,7 +186,7 @@ class Translator:
     def _join(self, segments: list[list[int]], found: list[Found], wanted: Wanted) -> Translation:
         """Make one translation of those of its segments: mostly one, none of a blank text."""
         if not segments:
-            return replace(BLANK, alignment=frozenset() if wanted.alignment else None)
+            return replace(BLANK, alignment=frozenset()) if wanted.alignment else BLANK
         ranks = zip(*(result.hypotheses for result in found), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
         maps = [result.attention for result in found if result.attention is not None]

@@ -26,9 +26,6 @@ TRAINED = {
     "min_length": 0,
     "nbest": 2,
 }
-LOSS = {"label_smoothing": 0.1, "chunk": 0, "bfloat16": False}
-
-
 LOSS = {"label_smoothing": 0.1, "chunk": 512, "bfloat16": False}
 RUN = {"decoding": TRAINED, "loss": LOSS, "seed": 4}
 
@@ -46,11 +43,8 @@ def written(path: Path, run: dict[str, Any]) -> Path:
     )
     payload = {
         "state_dict": {f"model.{k}": v for k, v in model.state_dict().items()},
-        PORTABLE: portable_part(
-            model.config, tokenizer.to_state(), {"decoding": TRAINED, "loss": LOSS}
-        ),
+        PORTABLE: portable_part(model.config, tokenizer.to_state(), run),
     }
-    path = tmp_path_factory.mktemp("run") / "x.ckpt"
     write_payload(payload, path)
     return path
 
@@ -147,5 +141,5 @@ def test_a_device_that_is_not_there(checkpoint: Path) -> None:
 
 def test_the_config_of_the_run_comes_with_it(checkpoint: Path) -> None:
     translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
-    assert run == {"decoding": TRAINED, "loss": LOSS}
+    assert run == RUN
     assert translator.batch_tokens == 123

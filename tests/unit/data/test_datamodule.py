@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.corpora import data_module, write_corpus
+from tests.unit.data.corpora import data_config, data_module, tokenizer_config, write_corpus
 from transformer.data.batch import Batch
 from transformer.data.cache import locked, written_whole
 from transformer.data.datamodule import DataModule
@@ -61,6 +61,28 @@ def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
         file.write("a b\tb a\n")
     batches(data_module(folder))
     assert len(files()) == 3
+
+
+def test_links_are_encoded_beside_and_only_where_they_are_wanted(folder: Path) -> None:
+    (folder / "links").write_text("0-0\n" * 81)
+    plain = batches(data_module(folder, alignment=str(folder / "links")))
+    assert all(batch.alignment is None for batch in plain)
+    config = data_config(folder, alignment=str(folder / "links"))
+    linked = batches(DataModule(config, tokenizer_config(), links=True))
+    assert [batch.source.tolist() for batch in linked] == [b.source.tolist() for b in plain]
+    assert all(b.alignment is not None and b.alignment.any((1, 2)).all() for b in linked)
+    (folder / "links").write_text("0-0\n" * 80 + "\n")
+    batches(DataModule(config, tokenizer_config(), links=True))
+    assert len(list((folder / "cache").glob("train-*.arrow"))) == 3
+
+
+def test_links_that_are_not_there_are_missed_before_the_work(folder: Path) -> None:
+    module = DataModule(data_config(folder), tokenizer_config(), links=True)
+    with pytest.raises(
+        InputError, match=r"not known; set data\.alignment=FILE .*alignment_weight=0"
+    ):
+        module.prepare_data()
+    assert not (folder / "cache").exists()
 
 
 def test_validation_text_keeps_what_the_loss_leaves_out(

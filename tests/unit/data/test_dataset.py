@@ -17,6 +17,7 @@ from transformer.data.dataset import (
     encode_corpus,
 )
 from transformer.data.filters import Filters
+from transformer.data.links import WordLinks, read_links
 from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer
@@ -137,3 +138,69 @@ def test_a_broken_preparation_leaves_no_file(tokenizer: Tokenizer, tmp_path: Pat
     with pytest.raises(InputError, match="broken"):
         encode_corpus("train", broken, tokenizer, None, tmp_path / "train.arrow")
     assert list(tmp_path.iterdir()) == []
+
+
+def reversal(pair: tuple[str, str]) -> WordLinks:
+    """Each word of a text of `write_corpus` is linked to the same one, read backwards."""
+    last = pair[0].count(" ")
+    links = frozenset((word, last - word) for word in range(last + 1))
+    return WordLinks(links, links | {(0, 0)})
+
+
+def linked_corpus(pairs: list[tuple[str, str]], tokenizer: Tokenizer, path: Path) -> EncodedCorpus:
+    encode_corpus(
+        *("train", lambda: pairs, tokenizer, FILTERS, path),
+        links=lambda: map(reversal, pairs),
+    )
+    return EncodedCorpus(path)
+
+
+def test_links_stay_with_their_pair_when_others_are_left_out(
+    tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "_CHUNK", 2)
+    pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
+    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train.arrow")
+    assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]
+    assert [links.tolist() for links in corpus.links(np.array([1, 0]))] == [
+        [[0, 2], [1, 1], [2, 0]],
+        [[0, 1], [1, 0]],
+    ]
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_batches_carry_the_links_of_their_pieces(
+    pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path, drawn: bool
+) -> None:
+    """However the words are cut: a linked source piece spells a word that the target one spells."""
+    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train.arrow")
+    made = (
+        SamplingDataset(corpus, tokenizer, seed=5, batch_tokens=999, max_length=99, linked=True)
+        if drawn
+        else BatchDataset(corpus, np.arange(len(corpus)), tokenizer)
+    )
+    key = BatchKey(2, np.array([40, 3, 77]))
+    batch = pickle.loads(pickle.dumps(made))[key]
+    assert batch.alignment is not None
+    for row in range(batch.size):
+        spelt = [
+            tokenizer.pieces(side[row].tolist()) for side in (batch.source, batch.target_output)
+        ]
+        for target, source in batch.alignment[row].nonzero().tolist():
+            letters = {spelt[0][source].strip("\u2581"), spelt[1][target].strip("\u2581")} - {""}
+            assert len(letters) <= 1
+        # Every piece of a text is part of a linked word, the ends and the padding are not.
+        for side, axis in ((batch.source, 0), (batch.target_output, 1)):
+            assert torch.equal(batch.alignment[row].any(axis), side[row] > 3)
+
+
+def test_a_file_of_links_that_goes_on_too_long_is_refused(
+    tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    (tmp_path / "links").write_text("0-0\n0-0\n")
+    with pytest.raises(InputError, match="2 lines of links for 1 sentence pairs"):
+        encode_corpus(
+            *("train", lambda: [("a", "a")], tokenizer, None, tmp_path / "train.arrow"),
+            links=lambda: read_links(tmp_path / "links", [("a", "a")]),
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["links"]

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.data.corpora import data_config, write_corpus
 from transformer.data import splits as splits_module
 from transformer.data.conllu import read_conllu
+from transformer.data.corpus import Corpus
 from transformer.data.grammar import Grammar
 from transformer.data.splits import find_splits, pocket_folder
 from transformer.errors import InputError
@@ -64,6 +65,10 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
         ({"validation_size": 81}, r"has 81 pairs, too few to hold out data\.validation_size=81;"),
         ({"corpus": "pocket"}, "the pocket corpus is English and German"),
         ({"corpus": "multi30k"}, "multi30k has no language 'x'"),
+        (
+            {"corpus": "pocket", "source": "en", "target": "de", "alignment": "links"},
+            r"pocket corpus has links of its own; leave data\.alignment out",
+        ),
     ],
 )
 def test_what_cannot_be_is_an_input_error(
@@ -71,6 +76,42 @@ def test_what_cannot_be_is_an_input_error(
 ) -> None:
     with pytest.raises(InputError, match=message):
         find_splits(data_config(folder, **changes))
+
+
+def test_held_out_pairs_take_their_links_along(folder: Path) -> None:
+    pairs = list(Corpus.of(folder / "text.tsv", "x", "y"))
+    # A link that tells the line: the last word of either side.
+    lines = [f"{source.count(' ')}-{target.count(' ')}\n" for source, target in pairs]
+    (folder / "links").write_text("".join(lines))
+    found = find_splits(data_config(folder, alignment=str(folder / "links"), test_size=7))
+    assert set(found) == {"train", "validation", "test"}
+    for split in found.values():
+        for (source, target), links in zip(split, split.word_links(), strict=True):
+            assert links.sure == {(source.count(" "), target.count(" "))}
+    whole = find_splits(
+        data_config(
+            folder,
+            alignment=str(folder / "links"),
+            validation=str(folder / "text.tsv"),
+            test_size=0,
+        )
+    )
+    assert len(list(whole["train"].word_links())) == 81
+    with pytest.raises(
+        InputError, match=r"word alignment of .*text\.tsv is not known; set data\.al"
+    ):
+        whole["validation"].word_links()
+
+
+def test_other_links_have_another_fingerprint(folder: Path) -> None:
+    def fingerprints(text: str) -> tuple[str, str]:
+        (folder / "links").write_text(text)
+        split = find_splits(data_config(folder, alignment=str(folder / "links")))["train"]
+        return split.fingerprint(), split.links_fingerprint()
+
+    (first, links), (second, others) = fingerprints("0-0\n"), fingerprints("0-1\n")
+    assert first == second
+    assert links != others
 
 
 def test_multi30k_from_a_folder(tmp_path: Path) -> None:
@@ -112,6 +153,17 @@ def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
     assert {name: len(pairs) for name, pairs in english.items()} == small
     german = found("de", "en")
     assert german["test"] == [(target, source) for source, target in english["test"]]
+    links, swapped = (
+        [
+            linked.sure
+            for linked in find_splits(
+                data_config(tmp_path, corpus="pocket", source=source, target=target, train=None)
+            )["test"].word_links()
+        ]
+        for source, target in (("en", "de"), ("de", "en"))
+    )
+    assert all(links)
+    assert swapped == [{(german, english) for english, german in those} for those in links]
     for language, text in (("en", english), ("de", german)):
         for split, size in small.items():
             path = pocket_folder(tmp_path / "cache") / f"{split}.{language}.conllu"

@@ -36,8 +36,10 @@ def tiny_tokenizer() -> Tokenizer:
 def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     """Random weights, sharpened so that rounding decides nothing.
 
-    ``changes`` replace fields of the search config or the model config.
+    ``changes`` replace fields of the search config or the model config; ``aligner`` is the
+    translator's own.
     """
+    aligner = changes.pop("aligner", None)
     tokenizer = tiny_tokenizer()
     searching = {
         name: changes.pop(name) for name in list(changes) if hasattr(search_config(), name)
@@ -49,4 +51,4 @@ def tiny_translator(batch_tokens: int = 200, **changes: Any) -> Translator:
     )
     with torch.no_grad():
         model.projection.weight.mul_(2)
-    return Translator(model, tokenizer, search_config(**searching), batch_tokens)
+    return Translator(model, tokenizer, search_config(**searching), batch_tokens, aligner=aligner)

@@ -1,0 +1,133 @@
+"""From where heads look to word links, of a search's own words and of given ones."""
+
+import json
+
+import pytest
+import torch
+
+from tests.helpers.tolerance import assert_close
+from transformer.data.batch import collate
+from transformer.data.links import word_count
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner, Head, align, aligning_attention, word_links
+from transformer.decoding.attention import attention_maps
+from transformer.errors import InputError
+
+from .translators import PAIRS, tiny_tokenizer, tiny_translator
+
+SOURCES = [source for source, _ in PAIRS]
+
+
+def test_pieces_of_a_word_are_taken_together() -> None:
+    # Source words: 0 0 1; target words: 0 1 1. No one piece of word 0 is the best of its row.
+    weights = torch.tensor([[0.3, 0.3, 0.4], [0.1, 0.1, 0.4], [0.1, 0.1, 0.5]])
+    assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.9) == {(0, 0), (1, 1)}
+    assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.4) == {(0, 0), (1, 0), (0, 1), (1, 1)}
+
+
+def test_a_tie_links_both_and_nothing_at_all_links_nothing() -> None:
+    weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
+    assert word_links(weights, [0, 1, 2], [0, 1], 1.0) == {(0, 0), (1, 0)}
+    assert word_links(weights[:0], [0, 1, 2], [], 1.0) == frozenset()
+    assert word_links(weights[:1], [0, 1, 2], [-1], 1.0) == frozenset()
+
+
+def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
+    model = tiny_translator(decoder_layers=3).model
+    batch = collate([[9, 8, 7], [6]], [[5], [4, 9]])
+    maps = attention_maps(model, batch.source, batch.target_input).cross
+    one = aligning_attention(model, batch.source, batch.target_input, Head(1, 2))
+    assert_close(one, maps[1][:, 2])
+    every = aligning_attention(model, batch.source, batch.target_input, None)
+    assert_close(every, torch.cat(maps[1:], dim=1).mean(1))
+    single = tiny_translator(decoder_layers=1).model
+    [only] = attention_maps(single, batch.source, batch.target_input).cross
+    assert_close(aligning_attention(single, batch.source, batch.target_input, None), only.mean(1))
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
+    beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator = tiny_translator(
+        beam_size=beam_size, nbest=beam_size, max_length_ratio=1.0, aligner=Aligner(Head(1, 3), 0.8)
+    )
+    found = translator.translate(SOURCES, alignment=True)
+    assert found == translator.translate(SOURCES)  # links apart
+    spelt = tiny_tokenizer().pieces(range(tiny_tokenizer().target_vocab_size))
+    # A random model spells words as no tokenizer would cut them: force its own pieces on it.
+    pieces = [[spelt.index(token) for token in translation.tokens] for translation in found]
+    monkeypatch.setattr(Tokenizer, "encode_target", lambda self, texts: pieces)
+    forced = align(
+        translator.model,
+        translator.tokenizer,
+        list(zip(SOURCES, [translation.text for translation in found], strict=True)),
+        aligner=translator.aligner,
+    )
+    assert [translation.alignment for translation in found] == forced
+    assert all(forced)
+
+
+def test_blank_and_long_texts_have_links_too() -> None:
+    translator = tiny_translator(max_length=24, max_length_ratio=1.0)
+    text = " ".join(SOURCES)
+    blank, whole = translator.translate(["  ", text], alignment=True)
+    assert (blank.alignment, blank.to_line()) == (frozenset(), " ||| ")
+    assert blank.to_json()["alignment"] == ""
+    assert whole.alignment is not None
+    sources, targets = ({link[side] for link in whole.alignment} for side in (0, 1))
+    # The second segment is linked as well, and no link leads out of a text.
+    assert word_count(SOURCES[0]) <= max(sources) < word_count(text)
+    assert targets == set(range(word_count(whole.text)))
+
+
+def test_a_segment_keeps_its_links_and_only_moves_them() -> None:
+    translator = tiny_translator(max_length=24, max_length_ratio=1.0)
+    whole, *parts = translator.translate(
+        [" ".join(SOURCES), f"{SOURCES[0]} {SOURCES[1]}", *SOURCES[2:]], alignment=True
+    )
+    expected, source, target = set(), 0, 0
+    for part, words in zip(parts, (8, 6, 7), strict=True):
+        assert part.alignment is not None
+        expected |= {(first + source, second + target) for first, second in part.alignment}
+        source, target = source + words, target + word_count(part.text)
+    assert whole.alignment == expected
+
+
+def test_links_are_written_behind_the_text_or_in_the_json() -> None:
+    translator = tiny_translator(beam_size=1)
+    [plain] = translator.translate(SOURCES[:1])
+    [linked] = translator.translate(SOURCES[:1], alignment=True)
+    assert plain.to_line() == plain.text
+    text, _, links = linked.to_line().partition(" ||| ")
+    assert text == plain.text
+    assert "alignment" not in plain.to_json()
+    assert json.loads(json.dumps(linked.to_json()))["alignment"] == links
+    assert links.split() == sorted(links.split(), key=lambda link: [*map(int, link.split("-"))])
+
+
+def test_forced_decoding_keeps_the_order_whatever_the_batches() -> None:
+    translator = tiny_translator()
+    pairs = [*PAIRS, ("", "ein hund"), ("a dog", ""), *PAIRS[:2]]
+    model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
+    together = align(model, tokenizer, pairs, aligner=aligner)
+    assert together == align(model, tokenizer, pairs, aligner=aligner, batch_tokens=1)
+    assert together[4:6] == [frozenset()] * 2
+    assert together[6:] == together[:2]
+    assert all(together[:4])
+
+
+def test_what_cannot_be_is_an_input_error() -> None:
+    for head in (Head(2, 0), Head(0, 4), Head(-1, 0)):
+        with pytest.raises(
+            InputError, match=r"is not there: the decoder has layers 0 to 1 of heads"
+        ):
+            tiny_translator(aligner=Aligner(head))
+    with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
+        tiny_translator(aligner=Aligner(near_best=0.0))
+    translator = tiny_translator(max_length=8)
+    with pytest.raises(InputError, match=r"pair 2 has a side of .* model\.max_length=8"):
+        align(
+            *(translator.model, translator.tokenizer, [("a", "b"), (" ".join(SOURCES), "b")]),
+            aligner=Aligner(),
+        )
