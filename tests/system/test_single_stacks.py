@@ -11,7 +11,6 @@ import torch
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
 from transformer.cli import average, evaluate, translate
-from transformer.cli import train as train_verb
 from transformer.data.conllu import format_conllu
 from transformer.training.run import train
 
@@ -126,7 +125,6 @@ def test_evaluate_says_what_training_said(
         (average.main, ["last=2"], "trained for task=tagging and does not translate"),
         (evaluate.main, ["split=train"], "choose one of validation, test"),
         (evaluate.main, ["source=a", "reference=b"], "source=a is of translation, not of task=ta"),
-        (train_verb.main, ["task=translation"], "trained for task=tagging; it cannot go on with"),
     ],
 )
 def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
