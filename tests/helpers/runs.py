@@ -60,3 +60,9 @@ def run(
         timeout=timeout,
         check=False,
     )
+
+
+def verb(name: str, *arguments: str, home: Path, stdin: bytes = b"") -> tuple[int, str, str]:
+    """Call a verb in ``home``: exit code, stdout, stderr."""
+    done = run("-m", "transformer", name, *arguments, folder=home, stdin=stdin)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()

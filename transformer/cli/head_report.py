@@ -112,7 +112,7 @@ class HeadReport:
         table.add_column(self.scorer.name, justify="right")
         table.add_column("difference", justify="right")
         for words, ablation in rows.items():
-            difference = f"{ablation.difference:+.{self.scorer.decimals}f}"
+            difference = f"{ablation.difference:+z.{self.scorer.decimals}f}"
             table.add_row(words, self._shown(ablation.score), difference)
         console.print(table)
 

@@ -1,0 +1,66 @@
+"""Heads ranked, and done without, as a user calls for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs import verb
+
+
+def test_heads_ranks_every_head_by_the_loss_without_it(home: Path) -> None:
+    code, stdout, stderr = verb("heads", "checkpoint=run", "prune=[0.5]", home=home)
+    assert code == 0, stderr
+    told = json.loads(stdout)
+    assert (told["metric"], len(told["heads"]), len(told["best_alone"])) == ("loss", 24, 6)
+    costs = [head["difference"] for head in told["heads"]]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > 1e-4
+    cheapest = [head["head"] for head in told["heads"][:-13:-1]]
+    assert told["pruned"][0]["heads_off"] == cheapest
+    assert f"with 24 heads: {told['score']:.4f}" in stderr
+    assert "note:" not in stderr
+
+
+def test_evaluate_without_heads_says_what_heads_said(home: Path) -> None:
+    code, stdout, stderr = verb(
+        *("heads", "checkpoint=run", "metric=bleu", "split=test", "alone=false", "prune=[0.75]"),
+        home=home,
+    )
+    assert code == 0, stderr
+    assert "note: heads chosen on split=test do too well there" in stderr
+    told = json.loads(stdout)
+    pruned = told["pruned"][0]
+    off = f"heads_off=[{','.join(pruned['heads_off'])}]"
+    code, stdout, stderr = verb("evaluate", "checkpoint=run", off, home=home)
+    assert code == 0, stderr
+    assert json.loads(stdout)[0]["signature"] == told["signature"]
+    assert json.loads(stdout)[0]["score"] == round(pruned["score"], 2)
+    text = (home / "test.src").read_bytes()
+    hypotheses = (home / "run" / "test.hyp").read_text()
+    for arguments, same in (([], True), ([off], False)):
+        code, stdout, stderr = verb(
+            "translate", "checkpoint=run", *arguments, home=home, stdin=text
+        )
+        assert code == 0, stderr
+        assert (stdout == hypotheses) is same
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["metric=ter"], "metric='ter' must be loss or bleu"),
+        (["sentences=0"], "sentences=0 must be at least 1"),
+        (["prune=[0.5,1.5]"], "prune=[0.5, 1.5] must be shares"),
+        (["split=tset"], "split=tset is not there"),
+        (["heads_off=[cross.2.0]"], "head cross.2.0 is not there"),
+    ],
+)
+def test_a_wrong_call_of_heads_is_one_line_and_exit_code_2(
+    home: Path, arguments: list[str], says: str
+) -> None:
+    code, stdout, stderr = verb("heads", "checkpoint=run", *arguments, home=home)
+    assert (code, stdout) == (2, "")
+    (line,) = stderr.strip().split("\n")
+    assert line.startswith("error: ")
+    assert says in line
