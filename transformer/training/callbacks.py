@@ -111,6 +111,7 @@ class Measure(Callback):
 
     ``train/loss`` is the smoothed loss per target token, in nats. ``train/tokens_per_second``
     counts real target tokens of this rank; waiting for data counts, validation does not.
+    ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
     """
 
     def __init__(self) -> None:
@@ -120,6 +121,7 @@ class Measure(Callback):
 
     def _restart(self) -> None:
         self.loss = torch.zeros(())
+        self.alignment = torch.zeros(2)
         self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
@@ -147,6 +149,8 @@ class Measure(Callback):
     ) -> None:
         """Count the batch; log when it is time to."""
         self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
+        if "alignment" in outputs:
+            self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
         self.target += batch.target_tokens
         self.real += batch.tokens
         self.padded += batch.positions
@@ -159,6 +163,9 @@ class Measure(Callback):
                 "train/padding": 1 - self.real / self.padded,
                 "lr": trainer.optimizers[0].param_groups[0]["lr"],
             }
+            summed, linked = self.alignment.tolist()
+            if linked:
+                values["train/alignment_loss"] = summed / linked
             pl_module.log_dict(values)
             self._restart()
 

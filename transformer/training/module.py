@@ -43,23 +43,20 @@ class TranslationModule(UpdateModule):
         return hidden[real], batch.target_output[real]
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor]:
-        """Sum of the loss over the target tokens of one micro-batch.
+        """Sum of the loss over the target tokens of one micro-batch, and its parts to log.
 
-        ``summed_loss`` is that of the translation alone, without guided alignment.
+        ``summed_loss`` is that of the translation alone; ``alignment`` is the sum of guided
+        alignment and the number of target tokens that it counts.
         """
         if self.guided is None:
             return super().training_step(batch, batch_index)
-        with watching(self.model, *self.guided) as looked:
-            summed = self.summed_loss(batch)
-        loss = summed + self.loss.alignment_weight * self._alignment_loss(looked, batch)
-        return {"loss": loss, "summed_loss": summed.detach()}
-
-    def _alignment_loss(self, looked: list[Tensor], batch: Batch) -> Tensor:
-        """Sum over the linked target tokens; logs their mean, in nats."""
         if batch.alignment is None:
             raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
-        if not looked:
-            return torch.zeros((), device=batch.source.device)
-        summed, linked = alignment_loss(looked[0], batch.alignment)
-        self.log("train/alignment_loss", summed.detach() / linked.clamp_min(1))
-        return summed
+        with watching(self.model, *self.guided) as looked:
+            loss = self.summed_loss(batch)
+        parts = {"loss": loss, "summed_loss": loss.detach()}
+        for weights in looked:
+            summed, linked = alignment_loss(weights, batch.alignment)
+            parts["loss"] = loss + self.loss.alignment_weight * summed
+            parts["alignment"] = torch.stack([summed.detach(), linked])
+        return parts

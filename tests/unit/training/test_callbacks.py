@@ -75,6 +75,25 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 6]
 
 
+def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
+        clock.now += 1
+        measure.on_train_batch_start(trainer, module, BATCH, 0)
+        trainer.global_step += 1
+        outputs = {
+            "summed_loss": torch.tensor(1.0),
+            "alignment": torch.tensor([summed, linked]),
+        }
+        measure.on_train_batch_end(trainer, module, outputs, BATCH, 0)
+    for _ in range(2):
+        clock.now += 1
+        run_batch(measure, trainer, module, 1.0)
+    with_links, without = logged(module)
+    assert with_links["train/alignment_loss"] == (6 + 3) / (2 + 4)
+    assert "train/alignment_loss" not in without
+
+
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     measure.on_train_batch_start(trainer, module, BATCH, 0)

@@ -1,0 +1,103 @@
+"""Word links from a file teach a head where to look, and come out again at the other end."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs import PROJECT, SMALL, composed, corpus_overrides, run
+from transformer.cli.evaluate import main as evaluate
+from transformer.cli.translate import main as translate
+from transformer.training.run import train
+
+
+def write_links(folder: Path, split: str) -> Path:
+    """Of texts that are the same on both sides."""
+    path = folder / f"{split}.links"
+    counts = [len(line.split()) for line in (folder / f"{split}.src").read_text().splitlines()]
+    lines = [" ".join(f"{word}-{word}" for word in range(count)) for count in counts]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run that was guided on text to be copied."""
+    folder = tmp_path_factory.mktemp("home")
+    overrides = [
+        *corpus_overrides(folder),
+        *SMALL,
+        f"data.alignment={write_links(folder, 'train')}",
+        "loss.alignment_weight=1.0",
+        "loss.alignment_head=2",
+        "trainer.max_steps=200",
+        "trainer.val_check_interval=200",
+        "trainer.log_every_n_steps=50",
+    ]
+    metrics = train(composed(overrides, folder / "cache"), folder / "run")
+    assert 0 < metrics["train/alignment_loss"] < 2
+    return folder
+
+
+def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold = write_links(home, "test")
+    assert evaluate([f"checkpoint={home / 'run'}", f"alignment={gold}"]) == 0
+    scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
+    assert list(scores) == [
+        "BLEU",
+        "chrF2",
+        "TER",
+        "AER",
+        "alignment precision",
+        "alignment recall",
+    ]
+    assert scores["AER"]["score"] < 0.05
+    assert scores["AER"]["signature"] == "npairs:40|head:0.2|threshold:0.3"
+    # Another head has not learnt them.
+    arguments = [f"checkpoint={home / 'run'}", f"alignment={gold}", "alignment_head=1.0"]
+    assert evaluate(arguments) == 0
+    scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
+    assert scores["AER"]["score"] > 0.1
+
+
+def test_translations_come_with_their_links(home: Path) -> None:
+    (home / "in").write_text("alpha beta gamma\n\nomega\n")
+    arguments = [f"checkpoint={home / 'run'}", f"input={home / 'in'}", f"output={home / 'out'}"]
+    assert translate([*arguments, "alignment=true"]) == 0
+    first, blank, last = (home / "out").read_text().splitlines()
+    assert blank == " ||| "
+    assert all(re.fullmatch(r"[^|]+ \|\|\| (\d+-\d+ ?)+", line) for line in (first, last))
+    assert translate([*arguments, "alignment=true", "format=json"]) == 0
+    rows = [json.loads(line) for line in (home / "out").read_text().splitlines()]
+    assert [f"{row['text']} ||| {row['alignment']}" for row in rows] == [first, blank, last]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["alignment=true"], "the right links of this text are not known; give alignment=FILE"),
+        (["alignment=test.src"], r"test\.src:1: '\w+' is not a link"),
+        (["alignment=blank.links"], "blank.links has 1 lines of links for 40 sentence pairs"),
+    ],
+)
+def test_what_evaluate_refuses(
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(home)
+    (home / "blank.links").write_text("\n")
+    assert evaluate(["checkpoint=run", "decoding.beam_size=1", *arguments]) == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_guiding_without_links_is_refused_before_training(home: Path) -> None:
+    arguments = [*corpus_overrides(home), *SMALL, "loss.alignment_weight=0.1", "data.cache=other"]
+    done = run(str(PROJECT / "train.py"), *arguments, "hydra.run.dir=refused", folder=home)
+    assert done.returncode == 2
+    assert b"set data.alignment=FILE" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not list((home / "other").glob("*.arrow"))
