@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -85,15 +84,11 @@ def attend_flex(
     """Compute what ``attend`` computes within a scope by ``attention``, compiled or plain."""
     bias, first = scope.bias, key.size(2) - query.size(2)
 
-    def score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        assert bias is not None
-        return score + bias(h, k - q - first)
-
     attended = attention(
         query,
         key,
         value,
-        score_mod=None if bias is None else score,
+        score_mod=bias and (lambda score, b, h, q, k: score + bias(h, k - q - first)),
         block_mask=scope.block_mask,
         enable_gqa=key.size(1) != query.size(1),
     )

@@ -38,8 +38,7 @@ class Longformer:
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or one of them global."""
-        near = (query - key).abs() <= self.window
-        return near | (query < self.global_tokens) | (key < self.global_tokens)
+        return _near_or_global(query, key, self.window, self.global_tokens)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class BigBird:
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or one of them global, or in linked blocks."""
-        seen = Longformer(self.window, self.global_tokens)(query, key)
+        seen = _near_or_global(query, key, self.window, self.global_tokens)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)
         for draw in range(self.random_blocks):
@@ -79,6 +78,10 @@ class Strided:
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or a multiple of the stride apart."""
         return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
+
+
+def _near_or_global(query: Tensor, key: Tensor, window: int, global_tokens: int) -> Tensor:
+    return ((query - key).abs() <= window) | (query < global_tokens) | (key < global_tokens)
 
 
 def _hash(number: Tensor, seed: int) -> Tensor:

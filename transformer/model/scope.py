@@ -76,15 +76,22 @@ class Scope:
         Queries and keys must have positions, and the queries be the last of them.
         """
         assert self.queries is not None and self.keys is not None
-        first, mask = len(self.keys) - len(self.queries), self.mask
+        return create_block_mask(
+            lambda b, h, q, k: self._sees_in_batch(b, q, k),
+            None if self.mask is None else len(self.mask),
+            None,
+            len(self.queries),
+            len(self.keys),
+            device=self.keys.device,
+        )
 
-        def sees(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            seen = self.sees(q + first, k)
-            return seen if mask is None else seen & mask[b % len(mask), 0, q % mask.size(2), k]
-
-        rows = None if mask is None else len(mask)
-        sizes = len(self.queries), len(self.keys)
-        return create_block_mask(sees, rows, None, *sizes, device=self.keys.device)
+    def _sees_in_batch(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Whether the query at one index sees the key at another, in one row of the batch."""
+        assert self.queries is not None and self.keys is not None
+        seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
+        if self.mask is None:
+            return seen
+        return seen & self.mask[row % len(self.mask), 0, query % self.mask.size(2), key]
 
 
 class SelfScope(nn.Module):

@@ -1,0 +1,213 @@
+"""Every kernel computes what the formula computes, in value and gradient."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import jaxtyping
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import flex_attention
+
+from tests.helpers.tolerance import assert_close
+from transformer.errors import InputError
+from transformer.model.attention import Kernel, attend, eager
+from transformer.model.kernels import Sdpa, attend_flex, auto, compiled_flex_attention, flex
+from transformer.model.masks import causal_mask
+from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
+from transformer.model.relative import AlibiBias, BucketBias, RelativeBias
+from transformer.model.scope import Scope, SelfScope
+
+PATTERNS: dict[str, Pattern | None] = {
+    "full": None,
+    "sliding": Sliding(3),
+    "longformer": Longformer(3, 1),
+    "bigbird": BigBird(3, 1, 2, 8, 1),
+    "strided": Strided(5),
+}
+HEADS = 4
+# Around the size of a block of the sparse kernel, 64.
+LENGTHS = [1, 63, 64, 65, 130]
+
+
+def heads(queries: int, keys: int, kv_heads: int, dtype: torch.dtype) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = [(3, HEADS, queries, 8), (3, kv_heads, keys, 8), (3, kv_heads, keys, 8)]
+    return [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
+
+
+def padding(keys: int) -> Tensor:
+    """A whole sentence, one cut short, and one of padding alone."""
+    mask = torch.ones(3, 1, 1, keys, dtype=torch.bool)
+    mask[1, ..., (keys + 1) // 2 :] = False
+    mask[2] = False
+    return mask
+
+
+def bias_of(name: str, causal: bool) -> RelativeBias | None:
+    if name == "relative":
+        bias = BucketBias(HEADS, buckets=8, max_distance=16, causal=causal)
+        torch.nn.init.normal_(bias.table, generator=torch.Generator().manual_seed(2))
+        return bias
+    return AlibiBias(HEADS) if name == "alibi" else None
+
+
+def value_and_gradients(kernel: Kernel, scope: Scope, inputs: list[Tensor]) -> list[Tensor]:
+    # A scope keeps its bias, whose graph serves one backward pass.
+    attended = kernel(*inputs, replace(scope), 0.0)
+    upstream = torch.randn(attended.shape, generator=torch.Generator().manual_seed(3))
+    parameters = [] if scope.bias is None else list(scope.bias.parameters())
+    gradients = torch.autograd.grad(
+        attended, [*inputs, *parameters], upstream.to(attended), allow_unused=True
+    )
+    # The gradient of a table is no more exact than the scores it is added to.
+    return [attended, *(g.to(attended.dtype) for g in gradients if g is not None)]
+
+
+def assert_as_the_formula(kernel: Kernel, scope: Scope, inputs: list[Tensor]) -> None:
+    expected = value_and_gradients(eager, scope, inputs)
+    actual = value_and_gradients(kernel, scope, inputs)
+    assert len(actual) == len(expected)
+    for mine, other in zip(actual, expected, strict=True):
+        assert torch.isfinite(mine).all()
+        # A gradient is a sum over many queries: its error grows with its largest terms.
+        scale = max(1.0, other.abs().max().item())
+        assert_close(mine / scale, other / scale)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kernel", [Sdpa(), Sdpa("math"), flex, auto])
+def test_self_attention_with_padding_and_a_sentence_of_nothing_else(
+    kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
+) -> None:
+    stack = SelfScope(causal=causal, pattern=PATTERNS[pattern])
+    for length in LENGTHS:
+        scope = stack(length, 0, padding(length), torch.device("cpu"))
+        assert_as_the_formula(kernel, scope, heads(length, length, HEADS, dtype))
+
+
+@pytest.mark.parametrize("bias", ["alibi", "relative"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("pattern", ["full", "longformer"])
+@pytest.mark.parametrize("kernel", [Sdpa(), flex])
+def test_a_bias_and_the_gradient_of_its_table(
+    kernel: Kernel, pattern: str, causal: bool, bias: str
+) -> None:
+    stack = SelfScope(causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal))
+    for length in (1, 70):
+        scope = stack(length, 0, padding(length), torch.device("cpu"))
+        for dtype in (torch.float32, torch.bfloat16):
+            assert_as_the_formula(kernel, scope, heads(length, length, HEADS, dtype))
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2])
+@pytest.mark.parametrize("kernel", [Sdpa(), flex])
+def test_shared_heads_of_keys_and_values(kernel: Kernel, kv_heads: int) -> None:
+    scope = SelfScope(causal=True, pattern=Sliding(9))(70, 0, padding(70), torch.device("cpu"))
+    for dtype in (torch.float32, torch.bfloat16):
+        assert_as_the_formula(kernel, scope, heads(70, 70, kv_heads, dtype))
+
+
+def test_a_shared_head_serves_the_queries_of_its_group() -> None:
+    query, key, value = heads(3, 5, 2, torch.float32)
+    expected = [attend(query[:, [h]], key[:, [h // 2]], value[:, [h // 2]])[0] for h in range(4)]
+    assert_close(eager(query, key, value, Scope(), 0.0), torch.cat(expected, dim=1))
+
+
+@pytest.mark.parametrize("kernel", [Sdpa(), flex, auto])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (1, 9), (7, 3), (65, 130)])
+@pytest.mark.parametrize("mask", [lambda q, k: None, lambda q, k: padding(k), causal_mask])
+def test_cross_attention(
+    kernel: Kernel, queries: int, keys: int, mask: Callable[[int, int], Tensor | None]
+) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        scope = Scope(mask(queries, keys))
+        assert_as_the_formula(kernel, scope, heads(queries, keys, HEADS, dtype))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
+    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of("relative", True))
+    scope = stack(5, 95, None, torch.device("cpu"))
+    for kernel in (Sdpa(), flex):
+        assert_as_the_formula(kernel, scope, heads(5, 100, 2, torch.float32))
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No shapes are checked: ``flex_attention`` traces what it is given, checks included."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("bias", ["none", "alibi", "relative"])
+@pytest.mark.parametrize("start", [0, 60])
+def test_what_a_gpu_computes_has_the_right_values(pattern: str, bias: str, start: int) -> None:
+    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True))
+    with torch.inference_mode():
+        scope = stack(70, start, padding(70 + start), torch.device("cpu"))
+        inputs = [t.detach() for t in heads(70, 70 + start, 2, torch.float32)]
+        attended = attend_flex(*inputs, scope, flex_attention)
+        assert_close(attended, eager(*inputs, scope, 0.0))
+
+
+@pytest.mark.parametrize("backend", ["efficient", "cudnn"])
+def test_a_kernel_that_this_device_lacks_is_named(backend: str) -> None:
+    inputs = heads(2, 3, HEADS, torch.float32)
+    with pytest.raises(InputError, match=f"model.sdpa_backend={backend} cannot compute") as caught:
+        Sdpa(backend)(*inputs, Scope(padding(3)), 0.0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_forced_kernel_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = heads(65, 65, HEADS, torch.float32)
+    with torch.profiler.profile() as profile:
+        Sdpa("math")(*inputs, Scope(), 0.0)
+    assert "aten::_scaled_dot_product_attention_math" in {e.key for e in profile.key_averages()}
+
+
+def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+
+    def remember(query: Tensor, key: Tensor, value: Tensor, *_: object) -> Tensor:
+        called.append(query.size(2))
+        return query
+
+    monkeypatch.setattr("transformer.model.kernels.attend_blocks", remember)
+    for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
+        scope = SelfScope(pattern=pattern)(length, 0, None, torch.device("cpu"))
+        auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), scope, 0.0)
+    assert called == [1024]
+
+
+def test_dropout_of_the_sparse_kernel_keeps_the_expectation() -> None:
+    scope = SelfScope(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
+    query, key, value = (torch.ones(64, 4, 128, 8) for _ in range(3))
+    attended = flex(query, key, value, scope, 0.5)
+    # Each of 2 ** 15 rows has at least 4 weights of at least 1/7, each doubled or gone.
+    assert attended.mean().item() == pytest.approx(1.0, abs=5 * math.sqrt(1 / 4) / 2**7.5)
+    assert attended.std().item() > 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("bias", ["none", "alibi", "relative"])
+def test_compiled_on_a_gpu(pattern: str, bias: str, dtype: torch.dtype) -> None:
+    device = torch.device("cuda")
+    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(device)
+    scope = stack(200, 0, padding(200).to(device), device)
+    inputs = [t.detach().to(device).requires_grad_() for t in heads(200, 200, 2, dtype)]
+
+    def compiled(q: Tensor, k: Tensor, v: Tensor, scope: Scope, _: float) -> Tensor:
+        return attend_flex(q, k, v, scope, compiled_flex_attention())
+
+    assert_as_the_formula(compiled, scope, inputs)
+    assert_as_the_formula(Sdpa(), scope, inputs)
