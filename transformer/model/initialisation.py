@@ -4,7 +4,7 @@ It knows the blocks and not how they are put together; a tagger starts like a tr
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +26,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
 
     Linear layers by Glorot and Bengio 2010, query, key and value as if they were one matrix,
     biases zero, embeddings and trained positions normal with variance ``1 / d_model``; DeepNorm
-    makes some of them smaller.
+    draws the layers in its own way, some of them smaller.
     """
     std = config.d_model**-0.5
     for module in model.modules():
@@ -42,7 +42,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
             for projection in (module.query, module.key, module.value):
                 nn.init.xavier_uniform_(projection.weight, gain=1 / math.sqrt(2))
     if config.norm_order == "deepnorm":
-        _shrink_stacks(model, config)
+        _draw_deepnorm(model, config)
 
 
 def _draw_linear(linear: nn.Linear) -> None:
@@ -57,7 +57,7 @@ class DeepNormScale:
 
     Attributes:
         residual: Factor of the residual stream in each sum.
-        weights: Factor of the initial feed-forward, value and output weights.
+        weights: Gain of the initial feed-forward, value and output weights.
     """
 
     residual: float
@@ -74,18 +74,21 @@ def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
     return DeepNormScale((3 * m) ** 0.25, (12 * m) ** -0.25)
 
 
-def _shrink_stacks(model: nn.Module, config: ModelConfig) -> None:
+def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
+    """Draw anew what DeepNorm starts in its own way (figure 2 of the paper)."""
     for stack in model.modules():
         if isinstance(stack, Encoder | Decoder):
             name: Stack = "encoder" if isinstance(stack, Encoder) else "decoder"
-            for linear in _shrinking(stack):
-                linear.weight.data.mul_(deepnorm_scale(config, name).weights)
+            gain = deepnorm_scale(config, name).weights
+            for module in stack.modules():
+                if isinstance(module, MultiHeadAttention):
+                    _draw_normal((module.query, module.key), 1.0)
+                    _draw_normal((module.value, module.output), gain)
+                elif isinstance(module, FeedForward | GatedFeedForward):
+                    _draw_normal(module.children(), gain)
 
 
-def _shrinking(stack: nn.Module) -> Iterator[nn.Linear]:
-    """Values, outputs and feed-forward: what DeepNorm starts smaller."""
-    for module in stack.modules():
-        if isinstance(module, MultiHeadAttention):
-            yield from (module.value, module.output)
-        elif isinstance(module, FeedForward | GatedFeedForward):
-            yield from (child for child in module.children() if isinstance(child, nn.Linear))
+def _draw_normal(modules: Iterable[nn.Module], gain: float) -> None:
+    for module in modules:
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_normal_(module.weight, gain)
