@@ -5,7 +5,7 @@ that are seen, for value and gradient. Written for the CPU; Zaheer et al. 2020, 
 appendix D.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -101,18 +101,22 @@ def visible_blocks(
 ) -> list[Group]:
     """Which blocks of keys each block of queries sees; the queries are the last positions."""
     scope = Scope(causal=causal, pattern=pattern)
+    # What inference remembers must serve training too.
+    with torch.inference_mode(False):
+        return list(_groups(_seen_blocks(scope, queries, keys, block)))
+
+
+def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
     by_count: dict[int, list[tuple[int, Tensor]]] = {}
-    for number, seen in enumerate(_seen_blocks(scope, queries, keys, block)):
+    for number, seen in enumerate(seen_blocks):
         columns = seen.nonzero().squeeze(1)
         by_count.setdefault(len(columns), []).append((number, columns))
-    groups = []
     for count, rows in by_count.items():
         most = max(1, GROUP // max(1, count))
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
             numbers = torch.tensor([number for number, _ in some])
-            groups.append(Group(numbers, torch.stack([columns for _, columns in some])))
-    return groups
+            yield Group(numbers, torch.stack([columns for _, columns in some]))
 
 
 def _seen_blocks(

@@ -1,0 +1,164 @@
+"""Each pattern against its description in words, and the blocks that a kernel computes for it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.tolerance import assert_close
+from transformer.model.blocks import Group, visible_blocks
+from transformer.model.kernels import flex
+from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
+from transformer.model.scope import Scope, SelfScope
+
+LENGTH = 60
+PATTERNS: dict[str, Pattern] = {
+    "sliding": Sliding(3),
+    "longformer": Longformer(2, 4),
+    "bigbird": BigBird(2, 1, 2, 5, 7),
+    "strided": Strided(6),
+}
+
+
+def seen(pattern: Pattern, length: int = LENGTH) -> Tensor:
+    positions = torch.arange(length)
+    return pattern(positions[:, None], positions[None, :])
+
+
+def by_hand(sees: Callable[[int, int], bool], length: int = LENGTH) -> Tensor:
+    return torch.tensor([[sees(q, k) for k in range(length)] for q in range(length)])
+
+
+@pytest.mark.parametrize("window", [1, 3, 100])
+def test_sliding_is_a_band(window: int) -> None:
+    expected = by_hand(lambda q, k: k in range(q - window, q + window + 1))
+    assert torch.equal(seen(Sliding(window)), expected)
+
+
+@pytest.mark.parametrize(("window", "first"), [(1, 1), (2, 4), (5, 100)])
+def test_longformer_is_a_band_and_rows_and_columns(window: int, first: int) -> None:
+    everyone = range(first)
+    expected = by_hand(lambda q, k: k in range(q - window, q + window + 1) or q in everyone)
+    expected[:, :first] = True
+    assert torch.equal(seen(Longformer(window, first)), expected)
+
+
+@pytest.mark.parametrize("stride", [1, 4, 7])
+def test_strided_is_a_band_and_a_column_every_stride(stride: int) -> None:
+    def sees(query: int, key: int) -> bool:
+        column = {query + step * stride for step in range(-LENGTH, LENGTH)}
+        return key in range(query - stride, query + stride + 1) or key in column
+
+    assert torch.equal(seen(Strided(stride)), by_hand(sees))
+
+
+@pytest.mark.parametrize("draws", [1, 2, 3])
+def test_bigbird_adds_links_between_whole_blocks(draws: int) -> None:
+    block, blocks = 5, LENGTH // 5
+    bigbird = seen(BigBird(2, 1, draws, block, 7))
+    longformer = seen(Longformer(2, 1))
+    assert (bigbird | ~longformer).all()
+    # query key -> blocks block blocks block
+    tiles = (bigbird & ~longformer).view(blocks, block, blocks, block).any(3).any(1)
+    whole = bigbird.view(blocks, block, blocks, block).all(3).all(1)
+    assert torch.equal(tiles & ~whole, torch.zeros_like(tiles))
+    # Each block drew some among itself and those before it, perhaps one of them twice.
+    drawn = whole.tril().sum(1)
+    assert (drawn >= 1).all() and (drawn <= draws).all()
+
+
+def links(seed: int, length: int = LENGTH) -> Tensor:
+    return seen(BigBird(1, 1, 2, 5, seed), length)
+
+
+def test_links_depend_on_the_seed_and_not_on_the_length() -> None:
+    assert torch.equal(links(1), links(1))
+    others = [links(seed) for seed in (0, 2, 3, -1, 2**31)]
+    matrices = {tuple(matrix.flatten().tolist()) for matrix in (links(1), *others)}
+    assert len(matrices) == 1 + len(others)
+    for length in (1, 7, 33):
+        assert torch.equal(links(1, length), links(1)[:length, :length])
+
+
+def test_every_earlier_block_is_as_likely_as_any_other() -> None:
+    # Block 9 draws one of ten, 2,000 times.
+    queries, keys = torch.tensor([[9]]), torch.arange(10)[None]
+    counts = torch.zeros(10)
+    for seed in range(2000):
+        # Blocks of one position; without window and global tokens only the draw is left.
+        counts += BigBird(-1, 0, 1, 1, seed)(queries, keys)[0]
+    assert counts.sum() == 2000
+    chi_square = ((counts - 200) ** 2 / 200).sum().item()
+    # 9 degrees of freedom: more than 33.7 once in 10,000.
+    assert chi_square < 33.7
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_seeing_is_mutual_and_everyone_sees_itself(name: str) -> None:
+    matrix = seen(PATTERNS[name])
+    assert torch.equal(matrix, matrix.T)
+    assert matrix.diagonal().all()
+    assert not matrix.all()
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_decoder_sees_the_same_and_nothing_later(name: str) -> None:
+    scope = SelfScope(causal=True, pattern=PATTERNS[name])(LENGTH, 0, None, torch.device("cpu"))
+    assert scope.dense_mask is not None
+    later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
+    assert not (scope.dense_mask[0, 0] & later).any()
+    assert torch.equal(scope.dense_mask[0, 0] | later, seen(PATTERNS[name]) | later)
+    # Once more with a cache: the last rows of the same matrix.
+    step = SelfScope(causal=True, pattern=PATTERNS[name])(2, LENGTH - 2, None, torch.device("cpu"))
+    assert step.dense_mask is not None
+    assert torch.equal(step.dense_mask, scope.dense_mask[:, :, -2:])
+
+
+def pairs(groups: list[Group]) -> set[tuple[int, int]]:
+    """Which block of queries reads which block of keys, each pair once."""
+    found = [
+        (query, key)
+        for group in groups
+        for query, keys in zip(group.queries.tolist(), group.keys.tolist(), strict=True)
+        for key in keys
+    ]
+    assert len(set(found)) == len(found)
+    return set(found)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", [*PATTERNS, "full"])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (60, 60), (41, 41), (3, 50), (20, 61)])
+def test_blocks_are_read_if_and_only_if_a_key_in_them_is_seen(
+    queries: int, keys: int, name: str, causal: bool
+) -> None:
+    pattern, block = PATTERNS.get(name), 8
+    # The queries are the last positions of the keys.
+    rows = torch.arange(keys - queries, keys)[:, None]
+    mask = Scope(causal=causal, pattern=pattern).sees(rows, torch.arange(keys)[None, :])
+    expected = {(q // block, k // block) for q, k in mask.nonzero().tolist()}
+    assert pairs(visible_blocks(causal, pattern, queries, keys, block)) == expected
+
+
+def test_the_work_of_a_sliding_window_grows_with_the_length_and_that_of_full_with_its_square() -> (
+    None
+):
+    def work(pattern: Pattern | None, length: int) -> int:
+        return len(pairs(visible_blocks(False, pattern, length, length)))
+
+    # Blocks of 64: each of the inner ones reads itself and both neighbours.
+    assert [work(Sliding(64), length) for length in (512, 1024, 2048)] == [22, 46, 94]
+    assert [work(None, length) for length in (512, 1024, 2048)] == [64, 256, 1024]
+
+
+def test_blocks_that_were_found_in_inference_mode_serve_training() -> None:
+    query = torch.randn(1, 2, 131, 4)
+    stack = SelfScope(pattern=Sliding(11))
+    with torch.inference_mode():
+        expected = flex(query, query, query, stack(131, 0, None, query.device), 0.0)
+    query.requires_grad_()
+    attended = flex(query, query, query, stack(131, 0, None, query.device), 0.0)
+    attended.sum().backward()
+    assert query.grad is not None and query.grad.any()
+    assert_close(attended, expected)
