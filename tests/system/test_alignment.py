@@ -78,6 +78,7 @@ def test_translations_come_with_their_links(home: Path) -> None:
     [
         (["alignment=true"], "the right links of this text are not known; give alignment=FILE"),
         (["alignment=test.src"], r"test\.src:1: '\w+' is not a link"),
+        (["alignment_head=0.0"], "alignment_head= needs alignment=true"),
         (["alignment=blank.links"], "blank.links has 1 lines of links for 40 sentence pairs"),
     ],
 )

@@ -55,7 +55,7 @@ def write_chains(folder: Path) -> list[str]:
                 place += draw.randint(1, 2)
             lines.append(" ".join(words) + "\n")
         (folder / f"{split}.text").write_text("".join(lines))
-    return [f"data.{split}=[{folder}/{split}.text,{folder}/{split}.text]" for split in SIZES]
+    return [f"data.{split}={folder}/{split}.text" for split in SIZES]
 
 
 def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") -> dict[str, float]:
@@ -124,7 +124,7 @@ def test_evaluate_says_what_training_said(
         (translate.main, [], "trained for task=tagging and does not translate"),
         (average.main, ["last=2"], "trained for task=tagging and does not translate"),
         (evaluate.main, ["split=train"], "choose one of validation, test"),
-        (evaluate.main, ["source=a", "reference=b"], "source=a is of translation, not of task=ta"),
+        (evaluate.main, ["source=a", "reference=b"], "source=a is for translations, but the check"),
     ],
 )
 def test_a_verb_that_cannot_is_one_line_and_exit_code_2(

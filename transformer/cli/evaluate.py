@@ -42,7 +42,10 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
     alignment = ("alignment", "alignment_head", "alignment_threshold")
     for key in ("source", "reference", *alignment, "heads_off"):
         if config[key] not in (None, False):
-            raise InputError(f"{key}={config[key]} is of translation, not of task={task}")
+            raise InputError(
+                f"{key}={config[key]} is for translations, but the checkpoint is of task={task}, "
+                "which is scored on a split of its own corpus; give split=test or split=validation"
+            )
     scores = evaluate_again(
         Path(config.checkpoint),
         config.split,
@@ -97,6 +100,8 @@ def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
     from transformer.data.links import read_links
 
+    if config.alignment is False and config.alignment_head is not None:
+        raise InputError("alignment_head= needs alignment=true, or alignment=FILE of right links")
     if config.alignment is False:
         return None
     if config.alignment is not True:

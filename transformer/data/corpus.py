@@ -48,10 +48,10 @@ class Corpus:
             raise InputError(
                 f"[{listed}] is not a corpus; give [SOURCE,TARGET], or one TSV or JSONL file"
             )
-        if len(found) == 1 and _format(found[0]) == "plain":
+        if len(found) == 1 and is_plain(found[0]):
             raise InputError(
                 f"{found[0]}: one file holds both sides only as .tsv or .jsonl (or these .gz); "
-                "give two plain files as [SOURCE,TARGET]"
+                "give two plain files as [SOURCE,TARGET]; a treebank is for task=tagging"
             )
         return cls(found, source, target)
 
@@ -131,6 +131,11 @@ def _nearest(path: Path) -> str:
     names = [entry.name for entry in path.parent.iterdir()]
     near = difflib.get_close_matches(path.name, names, n=1)
     return f"; is {path.parent / near[0]} meant?" if near else f" (seen from {Path.cwd()})"
+
+
+def is_plain(path: str | Path) -> bool:
+    """Whether a file, by its name, holds plain text: one side alone."""
+    return _format(Path(path)) == "plain"
 
 
 def _format(path: Path) -> str:

@@ -103,8 +103,11 @@ class DataModule(BatchModule):
             InputError: text or links cannot be read, or do not suit each other or the vocabulary
                 size.
         """
+        # What is missing or malformed is known before the hard work, not when it is over.
         if self._links:
-            self._split("train").links_fingerprint()  # what it lacks is known before the hard work
+            self._split("train").links_fingerprint()
+        for split in self.splits:
+            self.texts(split)
         self._encoded_path("train")
         self._encoded_path("validation")
 

@@ -24,13 +24,18 @@ def format_json(scores: Sequence[Score]) -> str:
 
 def print_table(title: str, scores: Sequence[Score], console: Console | None = None) -> None:
     """Show scores and signatures to people, on stderr unless a console is given."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("metric")
     table.add_column("score", justify="right")
-    table.add_column("signature", overflow="fold")
+    table.add_column("signature")
     for score in scores:
         table.add_row(score.name, f"{score.value:.{score.decimals}f}", score.signature)
-    (console or Console(stderr=True)).print(table)
+    print_whole(table, console or Console(stderr=True))
+
+
+def print_whole(table: Table, console: Console) -> None:
+    """Print a table as wide as it is; a terminal wraps it, where rich would cut or fold it."""
+    console.print(table, width=console.measure(table).maximum, soft_wrap=True)
 
 
 def save_report(

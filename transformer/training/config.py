@@ -11,6 +11,7 @@ from typing import Any, Literal
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import TokenizerConfig
 from transformer.decoding.search import SearchConfig
+from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
 from transformer.training.optimizer import OptimizerConfig
@@ -79,6 +80,9 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         InputError: A key is missing or unknown, or a value has the wrong type.
     """
     checkpoint = resolved["checkpoint"]
+    # What the tokenizer decides comes later; the rest is refused before any text is read.
+    sizes = {"source_vocab_size": 1, "target_vocab_size": 1, "pad": 0}
+    typed(ModelConfig, {**resolved["model"], **sizes}, "model")
     return RunConfig(
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),

@@ -8,6 +8,7 @@ before in that sentence. It does not know how the stack is built. Sources: Radfo
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batch import Batch, collate
+from transformer.data.config import DataConfig
+from transformer.data.corpus import is_plain
 from transformer.data.datamodule import DataModule
 from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -31,7 +34,7 @@ from transformer.training.task import (
     Evaluation,
     Task,
     load_single_stack,
-    refuse_alignment,
+    refuse_decoder,
     update_settings,
 )
 from transformer.training.typed import typed
@@ -67,9 +70,11 @@ class LanguageModelling(Task):
     data: DataModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse_alignment(config)
+        refuse_decoder(config, "pocket_lm")
         self.config = config
-        self.data = DataModule(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+        self.data = DataModule(
+            on_both_sides(config.data), config.tokenizer, initial_tokenizer=tokenizer
+        )
 
     @cached_property
     def module(self) -> LanguageModule:
@@ -110,6 +115,20 @@ class LanguageModelling(Task):
             return Evaluation(scores, hypotheses=None)
 
         return evaluate
+
+
+def on_both_sides(data: DataConfig) -> DataConfig:
+    """Let a file of plain text be source and target: only the target is read."""
+
+    def doubled(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
+        return (given, given) if isinstance(given, str) and is_plain(given) else given
+
+    return replace(
+        data,
+        train=doubled(data.train),
+        validation=doubled(data.validation),
+        test=doubled(data.test),
+    )
 
 
 @torch.inference_mode()

@@ -18,7 +18,7 @@ from rich.console import Console
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError, Interrupted
 from transformer.evaluation.metrics import Score
-from transformer.evaluation.report import print_table, save_report
+from transformer.evaluation.report import print_table, print_whole, save_report
 from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
 from transformer.training.callbacks import GracefulStop, build_callbacks
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
@@ -101,6 +101,7 @@ def build_trainer(
     arguments = dict(config.trainer)
     # Lightning counts micro-batches between validations, the config counts updates.
     arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
+    _validate_at_least_once(arguments)
     if config.model["layer_drop"] and arguments["strategy"] == "ddp":
         # Each rank leaves out other layers, whose gradient the others must not wait for.
         arguments["strategy"] = "ddp_find_unused_parameters_true"
@@ -119,7 +120,18 @@ def build_trainer(
             enable_model_summary=False,
         )
     except (MisconfigurationException, ValueError, TypeError) as error:
-        raise InputError(f"trainer: {' '.join(str(error).split())}") from error
+        reason = " ".join(str(error).split())
+        if "No supported gpu backend" in reason:
+            reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
+        raise InputError(f"trainer: {reason}") from error
+
+
+def _validate_at_least_once(arguments: dict[str, Any]) -> None:
+    """Let a run shorter than the interval of its validations end in one, which finds the best."""
+    batches = arguments["max_steps"] * arguments["accumulate_grad_batches"]
+    if 0 < batches < arguments["val_check_interval"]:
+        logger.info("trainer.max_steps=%d: one validation, at the end", arguments["max_steps"])
+        arguments["val_check_interval"] = batches
 
 
 def test(folder: Path, task: Task) -> dict[str, float]:
@@ -140,8 +152,7 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     print_table(name, evaluation.scores)
     console = Console(stderr=True)
     for table in evaluation.tables:
-        # A terminal wraps what is wider than it; rich would leave out what does not fit.
-        console.print(table, width=console.measure(table).maximum, soft_wrap=True)
+        print_whole(table, console)
     return evaluation.scores
 
 
@@ -185,6 +196,7 @@ def _quieten_lightning() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",
+        ".*smaller than the logging interval.*",
         ".*LeafSpec.*",
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",

@@ -35,7 +35,7 @@ from transformer.training.task import (
     Evaluation,
     Task,
     load_single_stack,
-    refuse_alignment,
+    refuse_decoder,
     update_settings,
 )
 from transformer.training.typed import typed
@@ -130,7 +130,9 @@ class TaggingData(BatchModule):
             return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary."""
+        """Learn the vocabulary; a test that cannot be read is known before, not at the end."""
+        for split in self.splits:
+            self.sentences(split)
         _ = self.tokenizer
 
     @cached_property
@@ -180,7 +182,12 @@ class Tagging(Task):
     data: TaggingData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse_alignment(config)
+        refuse_decoder(config, "pocket_tagging")
+        if config.model["tie_embeddings"] != "none":
+            raise InputError(
+                f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "
+                "but a tagger's outputs are tags; set model.tie_embeddings=none"
+            )
         self.config = config
         self.data = TaggingData(config, tokenizer)
 

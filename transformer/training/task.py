@@ -106,14 +106,25 @@ def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: b
     return model.to(device)
 
 
-def refuse_alignment(config: RunConfig) -> None:
-    """Refuse guided alignment in a task without cross-attention.
+def refuse_decoder(config: RunConfig, experiment: str) -> None:
+    """Refuse what only a decoder that attends to a source has, in a task of one stack.
+
+    Args:
+        config: The run.
+        experiment: One that trains such a stack, for the user to begin with.
 
     Raises:
         InputError: It is asked for.
     """
-    if config.loss.alignment_weight:
-        raise InputError(
-            f"loss.alignment_weight={config.loss.alignment_weight} guides cross-attention, which "
-            f"task={config.task} has not; set loss.alignment_weight=0"
-        )
+    without = {
+        "model.decoder_layers": (config.model["decoder_layers"], 0),
+        "model.decoder_pattern": (config.model["decoder_pattern"], None),
+        "loss.alignment_weight": (config.loss.alignment_weight, 0.0),
+    }
+    for key, (value, none) in without.items():
+        if value != none:
+            raise InputError(
+                f"{key}={value} is of a decoder that attends to a source, but task={config.task} "
+                f"has one stack, of model.encoder_layers; set {key}={'null' if none is None else 0}"
+                f", or begin with experiment={experiment}"
+            )

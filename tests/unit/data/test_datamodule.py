@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,13 @@ def test_links_that_are_not_there_are_missed_before_the_work(folder: Path) -> No
         InputError, match=r"not known; set data\.alignment=FILE .*alignment_weight=0"
     ):
         module.prepare_data()
+    assert not (folder / "cache").exists()
+
+
+def test_a_test_that_is_not_there_is_missed_before_the_work(folder: Path) -> None:
+    config = replace(data_config(folder), test=["gone.en", "gone.de"])
+    with pytest.raises(InputError, match=r"gone\.en: no such file"):
+        DataModule(config, tokenizer_config()).prepare_data()
     assert not (folder / "cache").exists()
 
 

@@ -91,6 +91,7 @@ def test_a_missing_value_is_named_unless_it_has_a_default() -> None:
         (["data.max_length=long"], r"data\.max_length='long' must be a whole number"),
         (["optimizer.betas=[0.9]"], r"optimizer\.betas=\[0\.9\] must be a list of 2"),
         (["schedule.name=step"], r"schedule\.name='step' must be inverse_sqrt or noam or"),
+        (["model.num_heads=3"], r"model\.d_model=128 is not a multiple of model\.num_heads=3"),
         (["decoding.beam_size=two"], r"decoding\.beam_size='two' must be a whole number"),
     ],
 )

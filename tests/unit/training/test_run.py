@@ -5,6 +5,7 @@ from typing import Literal
 from unittest.mock import Mock
 
 import pytest
+import torch
 from pytorch_lightning.strategies import DDPStrategy
 
 from tests.helpers.runs import composed
@@ -30,6 +31,19 @@ def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
     )
     trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
     assert trainer.val_check_interval == 12
+
+
+def test_a_short_run_validates_once_at_its_end(tmp_path: Path) -> None:
+    config = composed(["trainer.max_steps=3", "trainer.accumulate_grad_batches=2"], tmp_path)
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+    assert trainer.val_check_interval == 6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
+    config = composed(["trainer=gpu"], tmp_path)
+    with pytest.raises(InputError, match="accelerator=gpu is not there; set trainer=cpu"):
+        build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
 
 
 @pytest.mark.parametrize(("layer_drop", "waits_for_all"), [(0.1, False), (0.0, True)])
@@ -61,8 +75,24 @@ def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
         make_task(composed([], tmp_path), payload)
 
 
-@pytest.mark.parametrize("task", ["tagging", "language_modelling"])
-def test_guided_alignment_needs_cross_attention(tmp_path: Path, task: str) -> None:
-    config = composed([f"task={task}", "loss.alignment_weight=0.1"], tmp_path)
-    with pytest.raises(InputError, match=f"which task={task} has not"):
+@pytest.mark.parametrize("name", ["tagging", "lm"])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.decoder_layers=4", "set model.decoder_layers=0, or begin with experiment=pocket_"),
+        ("model.decoder_pattern=sliding", "one stack, of model.encoder_layers; set model.decoder_"),
+        ("loss.alignment_weight=0.1", "loss.alignment_weight=0.1 is of a decoder that attends to"),
+    ],
+)
+def test_one_stack_has_no_cross_attention(
+    tmp_path: Path, name: str, override: str, message: str
+) -> None:
+    config = composed([f"experiment=pocket_{name}", override], tmp_path)
+    with pytest.raises(InputError, match=message):
+        make_task(config)
+
+
+def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
+    config = composed(["task=tagging", "model.decoder_layers=0"], tmp_path)
+    with pytest.raises(InputError, match=r"outputs are tags; set model\.tie_embeddings=none"):
         make_task(config)

@@ -110,6 +110,7 @@ def test_pocket_is_a_treebank_in_two_languages(
         (["data=files", "data.train=[a,b]", "data.validation=c"], "reads pocket, or CoNLL-U"),
         (["tokenizer.sampling=0.1"], "does not go with task=tagging"),
         (["data=files", "data.train=gone", "data.validation=gone"], "gone: no such file"),
+        (["data=files", "data.train=a", "data.validation=b", "data.test=gone"], "gone: no such"),
         (["data.source=fr"], r"data\.source=fr has no tags"),
     ],
 )
@@ -117,6 +118,9 @@ def test_what_cannot_be_is_an_input_error(
     tmp_path: Path, overrides: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tagging_module, "pocket_folder", lambda cache: tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / name, SENTENCES)
     with pytest.raises(InputError, match=message):
         Tagging(composed([*ALONE, *overrides], tmp_path)).data.prepare_data()
 

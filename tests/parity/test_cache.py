@@ -1,0 +1,101 @@
+"""Decoding step by step and decoding all at once give the same numbers, in any batch."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.model.transformer import Transformer
+
+POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "relative"]
+PATTERNS = ["full", "sliding", "longformer", "bigbird", "strided"]
+SOURCE = torch.tensor([[5, 6, 7, 8, 9, 3], [10, 11, 3, 0, 0, 0], [12, 13, 14, 15, 3, 0]])
+STEPS = 9
+
+
+def targets(rows: int) -> Tensor:
+    return torch.randint(4, 24, (rows, STEPS), generator=torch.Generator().manual_seed(1))
+
+
+def steps_of(model: Transformer, target: Tensor, sizes: list[int]) -> Tensor:
+    """Decode that many new positions a call."""
+    cache = model.start(model.encode(SOURCE))
+    return torch.cat([model.decode(part, cache) for part in target.split(sizes, dim=1)], dim=1)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("num_kv_heads", [None, 2, 1])
+def test_steps_equal_the_whole(positions: str, pattern: str, num_kv_heads: int | None) -> None:
+    model = tiny_transformer(
+        positions=positions, decoder_pattern=pattern, num_kv_heads=num_kv_heads
+    )
+    for beam in (1, 3):
+        target = targets(3 * beam)
+        full = model(SOURCE.repeat_interleave(beam, 0), target)
+        assert_close(steps_of(model, target, [1] * STEPS), full)
+        assert_close(steps_of(model, target, [4, 1, 3, 1]), full)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention": "flex", "pattern": "bigbird", "positions": "relative", "num_kv_heads": 2},
+        {"attention": "eager", "pattern": "strided", "positions": "alibi"},
+        {"query_key_norm": True, "head_dim": 6, "positions": "rotary"},
+        {"norm": "rms", "norm_order": "sandwich", "activation": "swiglu"},
+        {"norm_order": "deepnorm"},
+        {"norm_order": "post", "positions": "relative"},
+        {"share_layers": "all", "positions": "rotary"},
+        {"share_layers": "attention", "num_kv_heads": 1},
+        {"layer_drop": 0.5},
+    ],
+    ids=str,
+)
+def test_steps_equal_the_whole_with_every_other_option(changes: dict[str, Any]) -> None:
+    model = tiny_transformer(**changes)
+    target = targets(6)
+    full = model(SOURCE.repeat_interleave(2, 0), target)
+    assert_close(steps_of(model, target, [1] * STEPS), full)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("num_kv_heads", [None, 1])
+def test_the_cache_follows_reorder_and_keep(
+    positions: str, pattern: str, num_kv_heads: int | None
+) -> None:
+    model = tiny_transformer(positions=positions, pattern=pattern, num_kv_heads=num_kv_heads)
+    target = targets(6)
+    cache = model.start(model.encode(SOURCE))
+    model.decode(target[:, :5], cache)
+    # Both beams of the first sentence go on from its second one; then that sentence leaves.
+    cache.reorder(torch.tensor([1, 1, 3, 2, 5, 5]))
+    model.decode(target[:, 5:7], cache)
+    cache.keep(torch.tensor([1, 2]), beam=2)
+    actual = model.decode(target[2:, 7:], cache)
+    whole = torch.cat((target[torch.tensor([3, 2, 5, 5]), :5], target[2:, 5:]), dim=1)
+    full = model(SOURCE[1:].repeat_interleave(2, 0), whole)
+    assert_close(actual, full[:, 7:])
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "flex"])
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_sentence_is_the_same_in_any_batch(kernel: str, positions: str, pattern: str) -> None:
+    model = tiny_transformer(
+        positions=positions, pattern=pattern, attention=kernel, max_length=100, window=3
+    )
+    generator = torch.Generator().manual_seed(1)
+    lengths = [5, 17, 80, 1]
+    source = torch.randint(4, 24, (4, 80), generator=generator)
+    for row, length in enumerate(lengths):
+        source[row, length:] = 0
+    target = torch.randint(4, 24, (4, 70), generator=generator)
+    together = model(source, target)
+    for row, length in enumerate(lengths):
+        alone = model(source[row : row + 1, :length], target[row : row + 1, : length + 2])
+        assert_close(together[row, : length + 2], alone[0])
