@@ -22,20 +22,23 @@ def format_json(scores: Sequence[Score]) -> str:
     return "[\n" + ",\n".join(objects) + "\n]"
 
 
-def print_table(title: str, scores: Sequence[Score], console: Console | None = None) -> None:
-    """Show scores and signatures to people, on stderr unless a console is given."""
+WIDER_THAN_ANY = 10_000
+
+
+def table_console() -> Console:
+    """Stderr for tables as wide as they are: a terminal wraps them, where rich would cut them."""
+    return Console(stderr=True, width=WIDER_THAN_ANY, soft_wrap=True)
+
+
+def print_table(title: str, scores: Sequence[Score]) -> None:
+    """Show scores and signatures to people, on stderr."""
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("metric")
     table.add_column("score", justify="right")
     table.add_column("signature")
     for score in scores:
         table.add_row(score.name, f"{score.value:.{score.decimals}f}", score.signature)
-    print_whole(table, console or Console(stderr=True))
-
-
-def print_whole(table: Table, console: Console) -> None:
-    """Print a table as wide as it is; a terminal wraps it, where rich would cut or fold it."""
-    console.print(table, width=console.measure(table).maximum, soft_wrap=True)
+    table_console().print(table)
 
 
 def save_report(

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
-from rich.console import Console
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError, Interrupted
 from transformer.evaluation.metrics import Score
-from transformer.evaluation.report import print_table, print_whole, save_report
+from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
 from transformer.training.callbacks import GracefulStop, build_callbacks
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
@@ -150,9 +149,9 @@ def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[S
     if folder is not None:
         save_report(folder, name, evaluation.scores, evaluation.hypotheses)
     print_table(name, evaluation.scores)
-    console = Console(stderr=True)
+    console = table_console()
     for table in evaluation.tables:
-        print_whole(table, console)
+        console.print(table)
     return evaluation.scores
 
 

@@ -1,12 +1,10 @@
 """What is printed and saved can be read back, and a failure leaves what was there."""
 
-import io
 import json
 import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
@@ -39,12 +37,14 @@ def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> Non
         save_report(tmp_path / "run", "test", SCORES, HYPOTHESES)
 
 
-def test_the_table_names_metric_score_and_signature() -> None:
-    screen = io.StringIO()
-    # However narrow the screen, a signature can be copied.
-    print_table("test", SCORES, Console(file=screen, width=40))
+def test_the_table_names_metric_score_and_signature(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # however narrow the screen, a signature can be copied
+    print_table("test", SCORES)
+    lines = capsys.readouterr().err.split("\n")
     for expected in SCORES:
-        [line] = [line for line in screen.getvalue().split("\n") if line.startswith(expected.name)]
+        [line] = [line for line in lines if line.startswith(expected.name)]
         assert f"{expected.value:.2f}" in line
         assert expected.signature in line
 
