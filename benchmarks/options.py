@@ -35,6 +35,8 @@ class Option:
         return "_".join(words) or "default"
 
 
+LONGER = "trainer.max_steps=900 trainer.val_check_interval=900"
+
 OPTIONS = [
     Option("", "Vaswani et al. 2017, pre-norm of Xiong et al. 2020"),
     Option("seed=2", "how much chance does"),
@@ -57,6 +59,9 @@ OPTIONS = [
     Option("model.norm=rms", "Zhang and Sennrich 2019"),
     Option("model.norm_order=post", "Vaswani et al. 2017"),
     Option("model.norm_order=deepnorm", "Wang et al. 2022"),
+    Option(f"model.norm_order=post {LONGER}", "trained for longer"),
+    Option(f"model.norm_order=deepnorm {LONGER}", "trained for longer"),
+    Option(f"model.norm_order=deepnorm optimizer.lr=1.5e-3 {LONGER}", "and more gently"),
     Option("model.norm_order=sandwich", "Ding et al. 2021"),
     Option("model.activation=gelu", "Hendrycks and Gimpel 2016"),
     Option("model.activation=swiglu model.ffn_dim=176", "Shazeer 2020"),
