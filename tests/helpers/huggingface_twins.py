@@ -168,7 +168,8 @@ def t5(ours: Any) -> T5ForConditionalGeneration:
 def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> RoFormerSelfAttention:
     """RoFormer turns neighbours 2i and 2i + 1 together, we turn i and i + d/2.
 
-    The order of a head's components is free as long as queries and keys share it.
+    The order of a head's components is free as long as queries and keys share it. The output
+    projection is no part of theirs.
     """
     config = RoFormerConfig(hidden_size=ours.query.in_features, num_attention_heads=num_heads)
     theirs = RoFormerSelfAttention(config).eval()
@@ -182,7 +183,10 @@ def roformer_attention(ours: MultiHeadAttention, num_heads: int) -> RoFormerSelf
 
 
 def longformer_attention(ours: MultiHeadAttention, config: ModelConfig) -> LongformerSelfAttention:
-    """Theirs projects for global tokens apart, and counts the window of both sides together."""
+    """Theirs projects for global tokens apart, and counts the window of both sides together.
+
+    The output projection is no part of theirs.
+    """
     theirs = LongformerSelfAttention(
         LongformerConfig(
             hidden_size=config.d_model,
