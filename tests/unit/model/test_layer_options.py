@@ -1,0 +1,250 @@
+"""The blocks around the attention against their papers' equations, with numbers done by hand."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.model.build import build_feed_forward, build_norm, build_transformer
+from transformer.model.checkpoint import PORTABLE, load_checkpoint, portable_part, write_payload
+from transformer.model.initialisation import deepnorm_scale
+from transformer.model.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.single_stack import build_single_stack
+from transformer.model.transformer import Transformer
+
+SOURCE = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]])
+TARGET = torch.tensor([[2, 4, 6], [2, 9, 0]])
+
+
+def outputs(model: Transformer) -> Tensor:
+    return model.logits(model(SOURCE, TARGET))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "stack", "alpha", "beta"),
+    [
+        # Wang et al. 2022, figure 2: 0.81 (N^4 M)^(1/16) and 0.87 (N^4 M)^(-1/16) in the encoder.
+        (1, 1, "encoder", 0.81, 0.87),
+        (16, 16, "encoder", 1.926516, 0.365790),
+        # (3M)^(1/4) and (12M)^(-1/4) in the decoder.
+        (1, 1, "decoder", 1.316074, 0.537285),
+        (4, 2, "decoder", 1.565085, 0.451801),
+        (2, 27, "decoder", 3.0, 324**-0.25),
+        # (2N)^(1/4) and (8N)^(-1/4) for one stack.
+        (2, 0, "encoder", math.sqrt(2), 0.5),
+        (8, 0, "encoder", 2.0, 0.353553),
+        (128, 0, "encoder", 4.0, 0.176777),
+    ],
+)
+def test_constants_of_deepnorm(
+    encoder: int, decoder: int, stack: Any, alpha: float, beta: float
+) -> None:
+    scale = deepnorm_scale(tiny_config(encoder_layers=encoder, decoder_layers=decoder), stack)
+    assert (scale.residual, scale.weights) == pytest.approx((alpha, beta), rel=1e-5)
+
+
+def residuals(module: nn.Module) -> list[Residual]:
+    return [m for m in module.modules() if isinstance(m, PostNorm | PreNorm | SandwichNorm)]
+
+
+def scales(module: nn.Module) -> list[float]:
+    return [residual.scale for residual in residuals(module) if isinstance(residual, PostNorm)]
+
+
+def test_deepnorm_weighs_every_sum_of_a_stack() -> None:
+    model = tiny_transformer(norm_order="deepnorm", encoder_layers=4)
+    assert scales(model.encoder) == pytest.approx([1.196229] * 8, rel=1e-5)
+    assert scales(model.decoder) == pytest.approx([1.565085] * 6, rel=1e-5)
+    alone = tiny_config(norm_order="deepnorm", encoder_layers=8, decoder_layers=0)
+    assert scales(build_single_stack(alone, causal=True)) == pytest.approx([2.0] * 16)
+    assert set(scales(tiny_transformer(norm_order="post"))) == {1.0}
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_deepnorm_starts_feed_forward_value_and_output_smaller(activation: str) -> None:
+    torch.manual_seed(1)
+    config = tiny_config(norm_order="deepnorm", activation=activation, d_model=64, ffn_dim=96)
+    model = build_transformer(config)
+    # N = M = 2: 0.87 * 32 ** (-1 / 16), and 24 ** (-1 / 4).
+    for stack, beta in ((model.encoder, 0.700544), (model.decoder, 0.451801)):
+        linears = {n: m for n, m in stack.named_modules() if isinstance(m, nn.Linear)}
+        for name, linear in linears.items():
+            gain = 1.0 if name.endswith((".query", ".key")) else beta
+            expected = gain * math.sqrt(2 / (linear.in_features + linear.out_features))
+            # 4,096 draws: the standard error is 1 / sqrt(8,192) of the deviation.
+            assert linear.weight.std().item() == pytest.approx(expected, rel=0.05)
+
+
+def row(*numbers: float) -> Tensor:
+    return torch.tensor([[numbers]])
+
+
+def test_each_order_by_hand() -> None:
+    def sublayer(x: Tensor) -> Tensor:
+        return x + x**2
+
+    # The layer norm of any two numbers that grow is (-1, 1).
+    twice, outer = nn.LayerNorm(2, eps=0.0), nn.LayerNorm(2, eps=0.0)
+    nn.init.constant_(twice.weight, 2.0)
+    nn.init.constant_(outer.weight, 5.0)
+    nn.init.constant_(outer.bias, 1.0)
+    stream = row(1.0, 3.0)
+    # Norm: (-2, 2); sublayer: (2, 6); sum: (3, 9).
+    assert_close(PreNorm(twice, 0.0)(stream, sublayer), row(3.0, 9.0))
+    # The outer norm makes (-1, 1) of (2, 6), times 5 and 1 more: (-4, 6).
+    assert_close(SandwichNorm(twice, outer, 0.0)(stream, sublayer), row(-3.0, 9.0))
+    # Sublayer: (2, 12); sum: (3, 15), of root mean square sqrt(117); norm.
+    root = nn.RMSNorm(2, eps=0.0)
+    assert_close(PostNorm(root, 0.0)(stream, sublayer), row(3.0, 15.0) / math.sqrt(117))
+    # Sum with twice the stream: (4, 18).
+    assert_close(PostNorm(root, 0.0, 2.0)(stream, sublayer), row(4.0, 18.0) / math.sqrt(170))
+
+
+def test_norms_by_hand() -> None:
+    rms, layer = (build_norm(tiny_config(norm=n, d_model=2, num_heads=1)) for n in ("rms", "layer"))
+    # sqrt((9 + 16) / 2) = 3.535534; nothing is subtracted, there is no bias.
+    assert_close(rms(row(3.0, 4.0)), row(0.848528, 1.131371))
+    [gain] = rms.parameters()
+    nn.init.constant_(gain, 10.0)
+    assert_close(rms(row(3.0, -4.0)), row(8.48528, -11.31371))
+    assert_close(layer(row(3.0, 5.0)), row(-0.999995, 0.999995))
+
+
+def gelu(x: float) -> float:
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+ACTIVATIONS = {"relu": lambda x: max(x, 0.0), "gelu": gelu, "geglu": gelu}
+ACTIVATIONS["swiglu"] = lambda x: x / (1 + math.exp(-x))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@torch.no_grad()
+def test_a_feed_forward_block_is_its_formula(activation: str) -> None:
+    torch.manual_seed(1)
+    block = build_feed_forward(tiny_config(activation=activation)).double()
+    weights = {name: nn.init.normal_(w) for name, w in block.named_parameters()}
+    hidden = torch.randn(2, 3, 16, dtype=torch.float64)
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+
+    gated = activation in ("swiglu", "geglu")
+    widened = linear("gate" if gated else "inner", hidden).apply_(ACTIVATIONS[activation])
+    widened = widened * linear("inner", hidden) if gated else widened
+    assert_close(block(hidden), linear("outer", widened))
+
+
+def shared_parts(model: Transformer) -> set[str]:
+    """The children of a layer that are one object in both layers of their stack."""
+    return {
+        name
+        for first, second in (model.encoder.layers, model.decoder.layers)
+        for name, child in first.named_children()
+        if child is getattr(second, name)
+    }
+
+
+ATTENTION = {"attention", "self_attention", "cross_attention"}
+NORMS = {"attention_residual", "self_residual", "cross_residual", "feed_forward_residual"}
+
+
+@pytest.mark.parametrize(
+    ("share", "parts", "attentions", "feed_forwards", "norms"),
+    [
+        ("none", set(), 6, 4, 10),
+        ("attention", ATTENTION, 3, 4, 10),
+        ("feed_forward", {"feed_forward"}, 6, 2, 10),
+        ("all", ATTENTION | NORMS | {"feed_forward"}, 3, 2, 5),
+    ],
+)
+def test_what_two_layers_share(
+    share: str, parts: set[str], attentions: int, feed_forwards: int, norms: int
+) -> None:
+    model = tiny_transformer(share_layers=share)
+    assert shared_parts(model) == parts
+    # The stacks have nothing in common, nor have the two attentions of a decoder layer.
+    assert not {*model.encoder.parameters()} & {*model.decoder.parameters()}
+    assert model.decoder.layers[0].self_attention is not model.decoder.layers[0].cross_attention
+    # One table of 24 rows, and the norm at the end of each stack.
+    assert sum(parameter.numel() for parameter in model.parameters()) == (
+        24 * 16
+        + attentions * 4 * (16 * 16 + 16)
+        + feed_forwards * (16 * 32 + 32 + 32 * 16 + 16)
+        + (norms + 2) * 2 * 16
+    )
+
+
+@pytest.mark.parametrize("share", ["attention", "feed_forward", "all"])
+def test_a_shared_model_is_stored_and_found_again(tmp_path: Path, share: str) -> None:
+    model = tiny_transformer(share_layers=share)
+    weights = {f"model.{name}": w for name, w in model.state_dict().items()}
+    payload = {"state_dict": weights, PORTABLE: portable_part(model.config, {}, {})}
+    write_payload(payload, tmp_path / "x.ckpt")
+    loaded = load_checkpoint(tmp_path / "x.ckpt").model
+    assert shared_parts(loaded) == shared_parts(model)
+    assert torch.equal(outputs(loaded), outputs(model))
+
+
+@pytest.mark.parametrize("share", ["attention", "feed_forward", "all"])
+def test_a_shared_weight_computes_as_its_copies_and_learns_from_each(share: str) -> None:
+    shared, apart = tiny_transformer(share_layers=share), tiny_transformer(share_layers="none")
+    apart.load_state_dict(shared.state_dict())
+    assert torch.equal(outputs(shared), outputs(apart))
+    for model in (shared, apart):
+        outputs(model).logsumexp(-1).sum().backward()
+    copies = dict(apart.named_parameters())
+    names = list(shared.named_parameters(remove_duplicate=False))
+    for weight in shared.parameters():
+        # The tied table is one weight in either model, and listed once in the other.
+        gradients = [copies[name].grad for name, w in names if w is weight and name in copies]
+        assert_close(weight.grad, sum(gradients))  # type: ignore[arg-type]
+
+
+def watched(model: Transformer) -> tuple[list[nn.Module], set[nn.Module]]:
+    """The layers, and a set that will hold those that have computed."""
+    layers, ran = [*model.encoder.layers, *model.decoder.layers], set[nn.Module]()
+    for layer in layers:
+        layer.register_forward_hook(lambda layer, *_: ran.add(layer))
+    return layers, ran
+
+
+def test_no_layer_is_dropped_in_evaluation_and_the_expected_share_in_training() -> None:
+    model = tiny_transformer(layer_drop=0.25, encoder_layers=5, decoder_layers=5)
+    layers, ran = watched(model)
+    whole = tiny_transformer(encoder_layers=5, decoder_layers=5)
+    assert torch.equal(outputs(model), outputs(whole)) and len(ran) == 10
+    torch.manual_seed(1)
+    model.train()
+    counts = torch.zeros(2)
+    for _ in range(100):
+        ran.clear()
+        outputs(model)
+        counts += torch.tensor([len(ran & {*stack}) for stack in (layers[:5], layers[5:])])
+    # 500 draws a stack: five standard deviations are 48.
+    assert (counts - 375).abs().max() < 48
+
+
+def test_the_seed_decides_what_is_dropped_and_the_rest_learns() -> None:
+    model = tiny_transformer(layer_drop=0.5).train()
+    layers, ran = watched(model)
+    found: dict[int, tuple[set[nn.Module], Tensor]] = {}
+    for seed in [*range(16), *range(16)]:
+        ran.clear()
+        model.zero_grad()
+        torch.manual_seed(seed)
+        output = outputs(model)
+        output.logsumexp(-1).sum().backward()
+        before = found.setdefault(seed, (set(ran), output))
+        assert before[0] == ran and torch.equal(before[1], output)
+        for number, layer in enumerate(layers):
+            # What the encoder computes is of use to the layers of the decoder alone.
+            learns = layer in ran and (number >= 2 or not ran.isdisjoint(layers[2:]))
+            assert all((weight.grad is not None) == learns for weight in layer.parameters())
+        assert model.projection.weight.grad is not None
+    assert len({frozenset(kept) for kept, _ in found.values()}) >= 6

@@ -1,0 +1,250 @@
+"""No option is dead: every value of every field of ``ModelConfig`` builds, learns, and counts."""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import combinations
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.errors import InputError
+from transformer.model.attention import Kernel, MultiHeadAttention, attend
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
+from transformer.model.transformer import Transformer
+
+SOURCE = torch.tensor([[7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 3], [5, 1, 4, 3, *[0] * 8]])
+TARGET = torch.tensor([[2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 5], [2, 9, 1, 7, *[0] * 8]])
+
+RELATIVE: dict[str, Any] = {"positions": "relative"}
+BIGBIRD: dict[str, Any] = {"pattern": "bigbird"}
+
+VALUES: dict[str, Sequence[Any]] = {
+    # Options of words are all tried, as their annotations list them; the others by some values.
+    **dict.fromkeys(("source_vocab_size", "target_vocab_size"), (24, 25)),
+    "pad": [0, 1],
+    "d_model": [16, 24],
+    "num_heads": [4, 2, 1],
+    "num_kv_heads": [None, 2, 1],
+    "head_dim": [None, 6],
+    "query_key_norm": [False, True],
+    "ffn_dim": [32, 40],
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), (2, 1, 3)),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0.0, 0.3)),
+    "layer_drop": [0.0, 0.9],
+    "max_length": [64, 12],
+    "relative_buckets": [8, 12],
+    "relative_max_distance": [16, 8],
+    "window": [2, 4],
+    "global_tokens": [1, 3],
+    "random_blocks": [1, 4],
+    "random_block_size": [2, 3],
+    "pattern_seed": [1, 2],
+}
+
+# What an option needs to mean anything; it must mean something in each of these models.
+NEEDS: dict[str, Sequence[dict[str, Any]]] = {
+    **dict.fromkeys(("source_vocab_size", "target_vocab_size"), ({"tie_embeddings": "none"},)),
+    "max_length": [{"positions": "learned"}],
+    **dict.fromkeys(("relative_buckets", "relative_max_distance"), (RELATIVE,)),
+    "sdpa_backend": [{"attention": "sdpa"}],
+    "window": [{"pattern": name} for name in ("sliding", "longformer", "bigbird", "strided")],
+    "global_tokens": [{"pattern": "longformer"}, BIGBIRD],
+    "random_blocks": [BIGBIRD],
+    "random_block_size": [BIGBIRD],
+    "pattern_seed": [BIGBIRD],
+}
+
+KERNEL_ONLY = ("attention", "sdpa_backend")
+
+
+def choices(field: str) -> list[Any]:
+    """The words that an option may be."""
+    hint = get_type_hints(ModelConfig)[field]
+    for option in (hint, *get_args(hint)):
+        if get_origin(option) is Literal:
+            return list(get_args(option))
+    return []
+
+
+def values(field: str) -> Sequence[Any]:
+    if field == "sdpa_backend":
+        # The others are a GPU's, or do without a mask.
+        return ["any", "math"]
+    return choices(field) or VALUES.get(field, [])
+
+
+FIELDS = [field.name for field in fields(ModelConfig)]
+MODELS = [
+    pytest.param(needs | {field: value}, id=f"{field}={value}")
+    for field in FIELDS
+    for needs in NEEDS.get(field, [{}])
+    for value in values(field)
+]
+
+
+def test_every_field_is_tried_here() -> None:
+    words = {field for field in FIELDS if choices(field)}
+    assert set(VALUES) | words == set(FIELDS)
+    assert not set(VALUES) & words
+    assert all(len(tried) > 1 for tried in VALUES.values())
+
+
+def outputs(model: Transformer) -> Tensor:
+    return model.logits(model(SOURCE, TARGET))
+
+
+def loss_of(model: Transformer) -> Tensor:
+    scores = outputs(model).float().flatten(0, 1)
+    return nn.functional.cross_entropy(scores, TARGET.flatten(), ignore_index=0)
+
+
+def assert_learns(model: Transformer, *, may_rest: bool = False) -> None:
+    """A finite loss, and gradients; some weights may have none in this step."""
+    torch.manual_seed(1)
+    loss = loss_of(model.train())
+    loss.backward()
+    assert loss.isfinite()
+    for name, weight in model.named_parameters():
+        assert weight.grad is not None or may_rest, name
+        if weight.grad is not None:
+            # The same amount for every key does not change a softmax.
+            assert weight.grad.any() or name.endswith("key.bias"), name
+            assert weight.grad.isfinite().all(), name
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+@pytest.mark.parametrize("changes", MODELS)
+def test_every_value_learns(changes: dict[str, Any]) -> None:
+    assert_learns(tiny_transformer(**changes), may_rest="layer_drop" in changes)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_learns(tiny_transformer(**changes), may_rest="layer_drop" in changes)
+
+
+def fill(model: Transformer) -> Transformer:
+    """Weights that depend on their names alone, so that models differ by what they compute."""
+    for name, parameter in model.named_parameters():
+        generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        drawn = torch.randn(parameter.shape, generator=generator)
+        parameter.data.copy_(1 + 0.3 * drawn if drawn.dim() == 1 else drawn * 0.3)
+    return model
+
+
+Effect = tuple[dict[str, torch.Size], Tensor]
+
+
+def effect(changes: dict[str, Any]) -> Effect:
+    """The shapes of the weights, and what a training step computes of them."""
+    model = fill(tiny_transformer(**changes)).train()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        return {name: weight.shape for name, weight in model.named_parameters()}, outputs(model)
+
+
+def same(one: Effect, other: Effect) -> bool:
+    return one[0] == other[0] and torch.allclose(one[1], other[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if field not in KERNEL_ONLY])
+def test_every_value_differs_from_every_other(field: str) -> None:
+    for needs in NEEDS.get(field, [{}]):
+        found = {value: effect(needs | {field: value}) for value in values(field)}
+        assert len(found) > 1
+        for one, other in combinations(found, 2):
+            assert not same(found[one], found[other]), (needs, one, other)
+
+
+@pytest.mark.parametrize("field", KERNEL_ONLY)
+def test_a_kernel_is_another_and_computes_the_same(field: str) -> None:
+    def kernel(value: str) -> Kernel:
+        config = tiny_config(**{"attention": "sdpa", field: value})
+        modules = build_transformer(config).modules()
+        [kernel] = {m.kernel for m in modules if isinstance(m, MultiHeadAttention)}
+        return kernel
+
+    kernels = {value: kernel(value) for value in choices(field)}
+    assert len(set(kernels.values())) == len(kernels) == len(choices(field))
+    for pattern in ("full", "bigbird"):
+        first, *others = (effect({field: v, "pattern": pattern}) for v in values(field))
+        for other in others:
+            assert first[0] == other[0]
+            assert_close(other[1] / first[1].abs().max(), first[1] / first[1].abs().max())
+
+
+@pytest.mark.parametrize("field", ["num_kv_heads", "head_dim", "decoder_pattern"])
+def test_null_is_what_its_description_says(field: str) -> None:
+    needs = {"pattern": "strided"}
+    spelt_out = {"num_kv_heads": 4, "head_dim": 16 // 4, "decoder_pattern": "strided"}[field]
+    assert same(effect(needs | {field: None}), effect(needs | {field: spelt_out}))
+
+
+def test_a_pattern_of_the_decoder_leaves_the_encoder_alone() -> None:
+    one, other = (fill(tiny_transformer(decoder_pattern=name)) for name in (None, "sliding"))
+    assert torch.equal(one.encode(SOURCE).hidden, other.encode(SOURCE).hidden)
+
+
+def refusal(changes: dict[str, Any]) -> str:
+    # Past the check of the annotations that tests have and users have not.
+    config = object.__new__(ModelConfig)
+    config.__dict__.update(tiny_config().to_dict() | changes)
+    with pytest.raises(InputError) as caught:
+        config.__post_init__()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS if choices(field)])
+def test_a_word_that_no_option_is_is_refused_with_all_that_are(field: str) -> None:
+    expected = f"model.{field}=Full is unknown; choose {' or '.join(choices(field))}"
+    assert refusal({field: "Full"}) == expected
+
+
+def test_counts_start_at_one() -> None:
+    for field in ("max_length", "global_tokens", "random_blocks", "random_block_size"):
+        assert refusal({field: 0}) == f"model.{field}=0 must be at least 1"
+
+
+def test_a_translator_needs_a_decoder() -> None:
+    with pytest.raises(InputError, match=r"model\.decoder_layers=0 leaves nothing .* at least 1"):
+        tiny_transformer(decoder_layers=0)
+
+
+@pytest.mark.parametrize("buckets", [-4, 0, 2, 3])
+def test_buckets_need_two_directions_near_and_far(buckets: int) -> None:
+    assert "must be a multiple of 4" in refusal(RELATIVE | {"relative_buckets": buckets})
+
+
+@pytest.mark.parametrize("positions", choices("positions"))
+def test_beyond_the_longest_length(positions: str) -> None:
+    """As the table in docs/attention.md says."""
+    model = tiny_transformer(positions=positions, max_length=8)
+    tokens = torch.arange(80)[None] % 20 + 4
+    if positions == "learned":
+        for source, target in ((tokens, tokens[:, :8]), (tokens[:, :8], tokens)):
+            with pytest.raises(InputError, match=r"a sentence of 80 tokens does not fit .*=8;"):
+                model(source, target)
+    else:
+        output = model(tokens, tokens)
+        output.square().sum().backward()
+        assert output.isfinite().all()
+        for weight in model.parameters():
+            assert weight.grad is None or weight.grad.isfinite().all()
+
+
+def test_a_factor_of_a_head_scales_its_part_of_the_sum() -> None:
+    torch.manual_seed(1)
+    attention = MultiHeadAttention(8, 4, num_kv_heads=2)
+    hidden, factors = torch.randn(2, 3, 8), [0.0, 1.0, 0.5, -2.0]
+    attention.head_mask = torch.tensor(factors)
+    expected = attention.output.bias.expand(2, 3, 8)
+    for head, factor in enumerate(factors):
+        mine, shared = slice(2 * head, 2 * head + 2), slice(2 * (head // 2), 2 * (head // 2) + 2)
+        query = attention.query(hidden)[..., mine]
+        key, value = (p(hidden)[..., shared] for p in (attention.key, attention.value))
+        part = attend(query[:, None], key[:, None], value[:, None])[0][:, 0]
+        expected = expected + factor * part @ attention.output.weight[:, mine].T
+    assert_close(attention(hidden, hidden, hidden), expected)
