@@ -89,17 +89,16 @@ def test_each_order_by_hand() -> None:
         return x + x**2
 
     # The layer norm of any two numbers that grow is (-1, 1).
-    twice, outer = nn.LayerNorm(2, eps=0.0), nn.LayerNorm(2, eps=0.0)
+    twice, root, outer = nn.LayerNorm(2, eps=0.0), nn.RMSNorm(2, eps=0.0), nn.RMSNorm(2, eps=0.0)
     nn.init.constant_(twice.weight, 2.0)
-    nn.init.constant_(outer.weight, 5.0)
-    nn.init.constant_(outer.bias, 1.0)
+    nn.init.constant_(outer.weight, 10.0)
     stream = row(1.0, 3.0)
     # Norm: (-2, 2); sublayer: (2, 6); sum: (3, 9).
     assert_close(PreNorm(twice, 0.0)(stream, sublayer), row(3.0, 9.0))
-    # The outer norm makes (-1, 1) of (2, 6), times 5 and 1 more: (-4, 6).
-    assert_close(SandwichNorm(twice, outer, 0.0)(stream, sublayer), row(-3.0, 9.0))
+    # The outer norm divides (2, 6) by its root mean square, sqrt(20), and takes it ten times.
+    sandwich = row(1 + 20 / math.sqrt(20), 3 + 60 / math.sqrt(20))
+    assert_close(SandwichNorm(twice, outer, 0.0)(stream, sublayer), sandwich)
     # Sublayer: (2, 12); sum: (3, 15), of root mean square sqrt(117); norm.
-    root = nn.RMSNorm(2, eps=0.0)
     assert_close(PostNorm(root, 0.0)(stream, sublayer), row(3.0, 15.0) / math.sqrt(117))
     # Sum with twice the stream: (4, 18).
     assert_close(PostNorm(root, 0.0, 2.0)(stream, sublayer), row(4.0, 18.0) / math.sqrt(170))
