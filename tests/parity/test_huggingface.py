@@ -20,7 +20,7 @@ from tests.helpers.models import tiny_config, tiny_transformer
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.build import build_attention, build_feed_forward, build_norm, build_scope
 from transformer.model.config import ModelConfig
-from transformer.model.relative import BucketBias, alibi_slopes
+from transformer.model.relative import BucketBias, alibi_slope
 from transformer.model.single_stack import SingleStack, build_single_stack
 
 Function = Callable[[Tensor], Tensor]
@@ -145,7 +145,7 @@ def test_mpt_with_alibi(num_heads: int, length: int, kernel: str) -> None:
 
 @pytest.mark.parametrize("num_heads", [*range(1, 21), 24, 25, 32, 71, 112])
 def test_alibi_slopes(num_heads: int) -> None:
-    slopes = torch.tensor(alibi_slopes(num_heads))
+    slopes = alibi_slope(torch.arange(num_heads), num_heads)
     assert_equal(slopes, build_alibi_tensor(torch.ones(1, 2), num_heads, torch.float32)[:, 0, 1])
     assert_equal(slopes, -build_mpt_alibi_tensor(num_heads, 2)[:, 0, 0])
 

@@ -33,7 +33,8 @@ LENGTHS = [1, 63, 64, 65, 130]
 
 def heads(queries: int, keys: int, kv_heads: int, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
-    shapes = [(3, HEADS, queries, 8), (3, kv_heads, keys, 8), (3, kv_heads, keys, 8)]
+    # The least width that a GPU's kernels take.
+    shapes = [(3, HEADS, queries, 16), (3, kv_heads, keys, 16), (3, kv_heads, keys, 16)]
     return [torch.randn(s, generator=generator).to(dtype).requires_grad_() for s in shapes]
 
 
@@ -155,6 +156,25 @@ def test_what_a_gpu_computes_has_the_right_values(pattern: str, bias: str, start
         inputs = [t.detach() for t in heads(70, 70 + start, 2, torch.float32)]
         attended = attend_flex(*inputs, scope, flex_attention)
         assert_close(attended, eager(*inputs, scope, 0.0))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_gpu_keeps_masks_of_heads_apart() -> None:
+    mask = torch.rand(3, HEADS, 1, 70, generator=torch.Generator().manual_seed(5)) < 0.5
+    with torch.inference_mode():
+        scope = SelfScope(pattern=Sliding(9))(70, 0, mask, torch.device("cpu"))
+        inputs = [t.detach() for t in heads(70, 70, HEADS, torch.float32)]
+        assert_close(attend_flex(*inputs, scope, flex_attention), eager(*inputs, scope, 0.0))
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
+    scope = SelfScope(causal=True)(70, 0, None, torch.device("cpu"))
+    for dtype in (torch.float32, torch.bfloat16):
+        assert_as_the_formula(Sdpa(), scope, heads(70, 70, kv_heads, dtype))
+    unmade = SelfScope(causal=True)(70, 0, None, torch.device("cpu"))
+    Sdpa()(*heads(70, 70, kv_heads, torch.float32), unmade, 0.0)
+    assert not unmade._made
 
 
 @pytest.mark.parametrize("backend", ["efficient", "cudnn"])

@@ -69,13 +69,19 @@ def attend_fused(
     *,
     bias: Bias | None = None,
     dropout: float = 0.0,
+    causal: bool = False,
 ) -> QueryHeads:
     """Compute what ``attend`` computes with torch's fused kernel, without keeping the weights.
 
     Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
-    heads than queries.
+    heads than queries. ``causal`` stands for the mask of that name, with no other mask or bias:
+    kernels then skip what is hidden.
     """
     grouped = key.size(1) != query.size(1)
+    if grouped and (mask is not None or bias is not None):
+        # With a mask torch shares heads only in its slow kernel, which keeps the weights.
+        key, value = _heads_of_queries(query, key), _heads_of_queries(query, value)
+        grouped = False
     blind = None
     if mask is not None:
         # Kernels differ on a row that may attend to nothing, NaN or the mean, also in its
@@ -91,6 +97,7 @@ def attend_fused(
         value,
         attn_mask=mask if bias is None else bias,
         dropout_p=dropout,
+        is_causal=causal,
         enable_gqa=grouped,
     )
     return attended if blind is None else attended.masked_fill(blind, 0.0)
@@ -100,15 +107,21 @@ def formula(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
 ) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
     """``attend`` within a scope; a head of keys and values serves its group of queries."""
-    group = query.size(1) // key.size(1)
     return attend(
         query,
-        key.repeat_interleave(group, dim=1),
-        value.repeat_interleave(group, dim=1),
+        _heads_of_queries(query, key),
+        _heads_of_queries(query, value),
         scope.dense_mask,
         bias=scope.dense_bias,
         dropout=dropout,
     )
+
+
+def _heads_of_queries(
+    query: QueryHeads, shared: KeyHeads
+) -> Float[Tensor, "batch head key head_dim"]:
+    """Repeat each head of keys or values for all heads of queries that it serves."""
+    return shared.repeat_interleave(query.size(1) // shared.size(1), dim=1)
 
 
 def eager(
@@ -116,6 +129,14 @@ def eager(
 ) -> QueryHeads:
     """The kernel that is the formula; the others, in kernels.py, are its equals."""
     return formula(query, key, value, scope, dropout)[0]
+
+
+class HeadNorm(nn.RMSNorm):
+    """RMS norm of what a projection made, which in mixed precision is narrower than the weight."""
+
+    def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
+        """Normalise, in the precision of the heads."""
+        return F.rms_norm(heads, self.normalized_shape, self.weight.to(heads.dtype), self.eps)
 
 
 class MultiHeadAttention(nn.Module):
@@ -135,6 +156,9 @@ class MultiHeadAttention(nn.Module):
             (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
         dropout: On the weights.
         kernel: How to compute (``kernels.py``).
+
+    Raises:
+        ValueError: The heads do not share the width, or their keys, equally.
     """
 
     head_mask: Tensor | None
@@ -151,16 +175,20 @@ class MultiHeadAttention(nn.Module):
         kernel: Kernel = eager,
     ) -> None:
         super().__init__()
+        if head_dim is None and d_model % num_heads:
+            raise ValueError(f"{num_heads} heads cannot share a width of {d_model} equally")
         self.head_dim = head_dim or d_model // num_heads
         kv_heads = num_kv_heads or num_heads
+        if num_heads % kv_heads:
+            raise ValueError(f"{kv_heads} heads of keys cannot serve {num_heads} heads equally")
         self.dropout = dropout
         self.kernel = kernel
         self.query = nn.Linear(d_model, num_heads * self.head_dim)
         self.key = nn.Linear(d_model, kv_heads * self.head_dim)
         self.value = nn.Linear(d_model, kv_heads * self.head_dim)
         self.output = nn.Linear(num_heads * self.head_dim, d_model)
-        self.query_norm = nn.RMSNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
-        self.key_norm = nn.RMSNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
+        self.query_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
+        self.key_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         # A factor a head on its result; it switches heads off (Michel et al. 2019).
         self.register_buffer("head_mask", None, persistent=False)
 

@@ -1,7 +1,8 @@
 """Sparse attention by gathered blocks: a block of queries reads only blocks of keys it may see.
 
 It knows a scope and not which pattern made it. Time and memory grow with the number of blocks
-that are seen, for value and gradient. Written for the CPU; Zaheer et al. 2020, "Big Bird",
+that are seen, for value and gradient; which they are is found once for a number of blocks, and
+remembered. Written for the CPU; Zaheer et al. 2020, "Big Bird",
 appendix D.
 """
 
@@ -39,9 +40,9 @@ def attend_blocks(
 ) -> QueryHeads:
     """Compute what ``attend`` computes within a scope, the unseen blocks left out.
 
-    Queries and keys must have positions, and the queries be the last of them.
+    Queries and keys must be the same positions, from the first on.
     """
-    groups = visible_blocks(scope.causal, scope.pattern, query.size(2), key.size(2))
+    groups = visible_blocks(scope.causal, scope.pattern, -(-key.size(2) // BLOCK))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
     # Gathered keys are as large as several copies of all keys: the backward pass gathers again.
     parts = [
@@ -97,13 +98,13 @@ def _gathered(mask: Mask, rows: Tensor, columns: Tensor) -> Bool[Tensor, "_ bloc
 
 @lru_cache(maxsize=256)
 def visible_blocks(
-    causal: bool, pattern: Pattern | None, queries: int, keys: int, block: int = BLOCK
+    causal: bool, pattern: Pattern | None, count: int, block: int = BLOCK
 ) -> list[Group]:
-    """Which blocks of keys each block of queries sees; the queries are the last positions."""
+    """Which of ``count`` blocks of keys each block of queries sees."""
     scope = Scope(causal=causal, pattern=pattern)
     # What inference remembers must serve training too.
     with torch.inference_mode(False):
-        return list(_groups(_seen_blocks(scope, queries, keys, block)))
+        return list(_groups(_seen_blocks(scope, count, block)))
 
 
 def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
@@ -119,16 +120,13 @@ def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
             yield Group(numbers, torch.stack([columns for _, columns in some]))
 
 
-def _seen_blocks(
-    scope: Scope, queries: int, keys: int, block: int
-) -> Iterator[Bool[Tensor, " key_blocks"]]:
+def _seen_blocks(scope: Scope, count: int, block: int) -> Iterator[Bool[Tensor, " key_blocks"]]:
     """For each block of queries, which blocks of keys hold one that it sees."""
-    columns = torch.arange(keys)
-    for start in range(0, queries, block):
-        rows = torch.arange(start, min(start + block, queries)) + keys - queries
-        seen = scope.sees(rows[:, None], columns[None, :]).any(0)
+    positions = torch.arange(count * block)
+    for rows in positions.split(block):
+        seen = scope.sees(rows[:, None], positions[None, :]).any(0)
         # key -> key_blocks block
-        yield F.pad(seen, (0, -keys % block)).view(-1, block).any(1)
+        yield seen.view(-1, block).any(1)
 
 
 def _blocks(heads: Tensor) -> Tensor:

@@ -24,9 +24,10 @@ Stack = Literal["encoder", "decoder"]
 def initialise(model: nn.Module, config: ModelConfig) -> None:
     """Draw the weights of every block in the model.
 
-    Linear layers by Glorot and Bengio 2010, query, key and value as if they were one matrix,
-    biases zero, embeddings and trained positions normal with variance ``1 / d_model``; DeepNorm
-    draws the layers in its own way, some of them smaller.
+    Linear layers by Glorot and Bengio 2010, those of queries, keys and values with a gain of
+    ``1 / sqrt(2)`` (as one matrix, where the three are of one size), biases zero, embeddings and
+    trained positions normal with variance ``1 / d_model``; DeepNorm draws the layers in its own
+    way, some of them smaller.
     """
     std = config.d_model**-0.5
     for module in model.modules():

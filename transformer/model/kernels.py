@@ -45,21 +45,30 @@ class Sdpa:
         Raises:
             InputError: The forced backend cannot compute this here.
         """
-        mask, bias = scope.dense_mask, scope.dense_bias
         if self.backend == "any":
-            return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+            return self._attend(query, key, value, scope, dropout)
         try:
             with sdpa_kernel(BACKENDS[self.backend]):
-                return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+                return self._attend(query, key, value, scope, dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
-            with_mask = "with" if mask is not None or bias is not None else "without"
+            masked = not scope.only_causal and scope.dense_mask is not None
+            what = [str(query.dtype), f"heads of width {query.size(-1)}"]
+            what += ["a mask"] * masked + ["a bias"] * (scope.bias is not None)
+            others = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
             raise InputError(
-                f"model.sdpa_backend={self.backend} cannot compute {query.dtype} on "
-                f"{query.device.type} {with_mask} a mask; choose any, or another of "
-                f"{', '.join(BACKENDS)}"
+                f"model.sdpa_backend={self.backend} cannot compute {', '.join(what)} on "
+                f"{query.device.type}; choose another of {others}"
             ) from error
+
+    def _attend(
+        self, query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    ) -> QueryHeads:
+        if scope.only_causal:
+            return attend_fused(query, key, value, dropout=dropout, causal=True)
+        mask, bias = scope.dense_mask, scope.dense_bias
+        return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
 
 
 def flex(
@@ -69,13 +78,29 @@ def flex(
 
     On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled; it
     drops no weights. On a CPU, where that has no gradient, by gathered blocks.
+
+    Raises:
+        InputError: torch cannot compute this on a GPU.
     """
-    if scope.queries is None:
-        # Without positions, as in cross-attention, there is no pattern either.
+    if scope.queries is None or query.size(2) != key.size(2):
+        # Without positions, as in cross-attention, there is no pattern either; the few queries of
+        # a step of decoding leave no blocks out.
         return Sdpa()(query, key, value, scope, dropout)
     if query.device.type == "cpu":
         return attend_blocks(query, key, value, scope, dropout)
+    if reason := _flex_refuses(query, key):
+        raise InputError(f"model.attention=flex cannot compute {reason}; choose sdpa")
     return attend_flex(query, key, value, scope, compiled_flex_attention())
+
+
+def _flex_refuses(query: QueryHeads, key: KeyHeads) -> str | None:
+    """What torch's ``flex_attention`` cannot compute on a GPU, if it is that."""
+    if query.size(-1) < 16:
+        return f"heads of width {query.size(-1)} on a GPU, only from 16 on"
+    group = query.size(1) // key.size(1)
+    if group & (group - 1):
+        return f"{group} heads of queries to one of keys on a GPU, only a power of two"
+    return None
 
 
 def attend_flex(
@@ -83,8 +108,8 @@ def attend_flex(
 ) -> QueryHeads:
     """Compute what ``attend`` computes within a scope by ``attention``, compiled or plain."""
     bias, first = scope.bias, key.size(2) - query.size(2)
-
-    attended = attention(
+    # A query that may attend to nothing yields zeros here, too.
+    attended: QueryHeads = attention(
         query,
         key,
         value,
@@ -92,8 +117,7 @@ def attend_flex(
         block_mask=scope.block_mask,
         enable_gqa=key.size(1) != query.size(1),
     )
-    blind = None if scope.dense_mask is None else ~scope.dense_mask.any(-1, keepdim=True)
-    return attended if blind is None else attended.masked_fill(blind, 0.0)
+    return attended
 
 
 @cache
@@ -108,7 +132,7 @@ def auto(
 ) -> QueryHeads:
     """``flex`` for a sparse pattern over a long sequence, else ``sdpa``."""
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
-    drops = dropout > 0 and query.device.type != "cpu"
-    if scope.pattern is not None and long and not drops:
+    cannot = query.device.type != "cpu" and (dropout > 0 or _flex_refuses(query, key) is not None)
+    if scope.pattern is not None and long and not cannot:
         return flex(query, key, value, scope, dropout)
     return Sdpa()(query, key, value, scope, dropout)

@@ -36,16 +36,17 @@ class RotaryPositions(nn.Module):
     Su et al. 2021, "RoFormer", section 3.4.2, with the pairs laid out in halves.
     """
 
-    frequency: Tensor
-
     def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
         super().__init__()
-        powers = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-        self.register_buffer("frequency", (base**-powers).float(), persistent=False)
+        self.head_dim = head_dim
+        self.base = base
 
     def forward(self, positions: Int[Tensor, " length"]) -> Rotation:
         """Angles of these positions: ``position * base ** (-2i / head_dim)``."""
-        angle = positions[:, None].float() * self.frequency.float()
+        # Made anew each time: a model in half precision would round what it stores.
+        pairs = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=positions.device)
+        frequency = self.base ** -(pairs / self.head_dim)
+        angle = positions[:, None].float() * frequency
         # length frequency, twice -> length (half frequency)
         angle = torch.cat((angle, angle), dim=-1)
         return Rotation(angle.cos(), angle.sin())
@@ -58,30 +59,26 @@ class AlibiBias(nn.Module):
     in both directions.
     """
 
-    slopes: Tensor
-
     def __init__(self, num_heads: int) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
 
     def forward(
         self, head: Int[Tensor, "*#shape"], distance: Int[Tensor, "*#shape"]
     ) -> Float[Tensor, "*shape"]:
         """``-slope * |key - query|`` at ``distance = key - query``."""
-        return -self.slopes[head] * distance.abs()
+        return -alibi_slope(head, self.num_heads) * distance.abs()
 
 
-def alibi_slopes(num_heads: int) -> list[float]:
-    """``2 ** (-8i / n)`` for i = 1 … n, where n is a power of two.
+def alibi_slope(head: Int[Tensor, "*shape"], num_heads: int) -> Float[Tensor, "*shape"]:
+    """``2 ** (-8i / n)`` for the i-th of n heads, where n is a power of two.
 
     Between two powers the slopes of the smaller one come first, then every other one of the larger
     (the authors' code, ``get_slopes``).
     """
     power = 2 ** math.floor(math.log2(num_heads))
-    slopes = [2 ** (-8 * i / power) for i in range(1, power + 1)]
-    between = [2 ** (-8 * i / (2 * power)) for i in range(1, 2 * power + 1, 2)]
-    return slopes + between[: num_heads - power]
+    among_more = (2 * (head - power) + 1) / 2
+    return 2.0 ** (-8 / power * torch.where(head < power, head + 1, among_more))
 
 
 class BucketBias(nn.Module):

@@ -4,14 +4,16 @@ A scope is made once a stack and handed to every layer. It does not know queries
 the kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
+from transformer.model.masks import causal_mask
 from transformer.model.patterns import Pattern
 from transformer.model.relative import RelativeBias, RotaryPositions, Rotation
 
@@ -39,6 +41,18 @@ class Scope:
     pattern: Pattern | None = None
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def only_causal(self) -> bool:
+        """Whether a position sees all up to itself, unhindered and unbiased: nothing else."""
+        sparse = self.pattern is not None or self.bias is not None or self.mask is not None
+        return self.causal and not sparse and self.queries is not None and self._square
+
+    @property
+    def _square(self) -> bool:
+        assert self.queries is not None and self.keys is not None
+        return len(self.queries) == len(self.keys)
 
     def sees(
         self, query: Int[Tensor, "*#shape"], key: Int[Tensor, "*#shape"]
@@ -48,50 +62,73 @@ class Scope:
         seen = before if self.causal else torch.ones_like(before)
         return seen if self.pattern is None else seen & self.pattern(query, key)
 
-    @cached_property
+    @property
     def dense_mask(self) -> Mask | None:
-        """Everything that decides who sees whom, as one mask; None where all is seen."""
-        if self.queries is None or self.keys is None:
-            return self.mask
-        if self.pattern is None and (not self.causal or len(self.queries) == 1):
-            # A single query is the last position, which sees all that is there.
-            return self.mask
-        # query key -> 1 1 query key
-        seen = self.sees(self.queries[:, None], self.keys[None, :])[None, None]
-        return seen if self.mask is None else seen & self.mask
+        """Where every query may attend; None: everywhere."""
+        return self._once("dense_mask", self._make_dense_mask)
 
-    @cached_property
+    @property
     def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
         """The bias of every query and key."""
+        return self._once("dense_bias", self._make_dense_bias)
+
+    @property
+    def block_mask(self) -> BlockMask:
+        """Which blocks of keys each block of queries sees, as ``flex_attention`` wants it.
+
+        Queries and keys must have positions, and the queries be the last of them.
+        """
+        made: BlockMask = self._once("block_mask", self._make_block_mask)
+        return made
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        # functools.cached_property holds a lock before Python 3.12, which torch.compile cannot
+        # trace.
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def _make_dense_mask(self) -> Mask | None:
+        seen = self.mask
+        if self.queries is None or self.keys is None:
+            return seen
+        # A single query is the last position, which sees all that is there.
+        if self.causal and len(self.queries) > 1:
+            causal = causal_mask(len(self.queries), len(self.keys), self.keys.device)
+            seen = causal if seen is None else seen & causal
+        if self.pattern is not None:
+            # query key -> 1 1 query key
+            allowed = self.pattern(self.queries[:, None], self.keys[None, :])[None, None]
+            seen = allowed if seen is None else seen & allowed
+        return seen
+
+    def _make_dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
         if self.bias is None or self.queries is None or self.keys is None:
             return None
         heads = torch.arange(self.bias.num_heads, device=self.keys.device)
         # head 1 1, 1 query key -> 1 head query key
         return self.bias(heads[:, None, None], (self.keys - self.queries[:, None])[None])[None]
 
-    @cached_property
-    def block_mask(self) -> BlockMask:
-        """Which blocks of keys each block of queries sees, as ``flex_attention`` wants it.
-
-        Queries and keys must have positions, and the queries be the last of them.
-        """
+    def _make_block_mask(self) -> BlockMask:
         assert self.queries is not None and self.keys is not None
         return create_block_mask(
-            lambda b, h, q, k: self._sees_in_batch(b, q, k),
-            None if self.mask is None else len(self.mask),
-            None,
+            # Torch counts the arguments of a function, and would miscount those of a method.
+            lambda b, h, q, k: self._sees_in_batch(b, h, q, k),
+            None if self.mask is None else self.mask.size(0),
+            None if self.mask is None else self.mask.size(1),
             len(self.queries),
             len(self.keys),
             device=self.keys.device,
         )
 
-    def _sees_in_batch(self, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Whether the query at one index sees the key at another, in one row of the batch."""
+    def _sees_in_batch(self, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Whether the query at one index sees the key at another, in one row and head."""
         assert self.queries is not None and self.keys is not None
         seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
         if self.mask is None:
             return seen
-        return seen & self.mask[row % len(self.mask), 0, query % self.mask.size(2), key]
+        rows, heads, queries, _ = self.mask.shape
+        return seen & self.mask[row % rows, head % heads, query % queries, key]
 
 
 class SelfScope(nn.Module):

@@ -11,7 +11,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.model.attention import eager
 from transformer.model.encoder import Memory
-from transformer.model.relative import AlibiBias, BucketBias, RotaryPositions, alibi_slopes
+from transformer.model.relative import AlibiBias, BucketBias, RotaryPositions, alibi_slope
 from transformer.model.scope import SelfScope
 
 INSIDE = ["rotary", "alibi", "relative"]
@@ -82,8 +82,9 @@ def test_a_rotation_keeps_the_dtype(dtype: torch.dtype) -> None:
     ],
 )
 def test_slopes_of_alibi(heads: int, exponents: list[float]) -> None:
-    assert alibi_slopes(heads) == pytest.approx([2**-exponent for exponent in exponents])
-    assert len(set(alibi_slopes(heads))) == heads
+    slopes = alibi_slope(torch.arange(heads), heads).tolist()
+    assert slopes == pytest.approx([2**-exponent for exponent in exponents])
+    assert len(set(slopes)) == heads
 
 
 def dense(bias: AlibiBias | BucketBias, length: int, *, causal: bool, start: int = 0) -> Tensor:
