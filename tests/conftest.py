@@ -1,10 +1,21 @@
 """Runs every test with the shapes in the signatures checked."""
 
 import os
+from collections.abc import Iterator
 
 # Before torch is imported: tests run side by side, and each is small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import jaxtyping
+import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("transformer", "beartype.beartype")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No shapes are checked: what torch traces, it traces checks included."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

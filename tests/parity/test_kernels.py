@@ -1,10 +1,9 @@
 """Every kernel computes what the formula computes, in value and gradient."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-import jaxtyping
 import pytest
 import torch
 from torch import Tensor
@@ -135,14 +134,6 @@ def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
     scope = stack(5, 95, None, torch.device("cpu"))
     for kernel in (Sdpa(), flex):
         assert_as_the_formula(kernel, scope, heads(5, 100, 2, torch.float32))
-
-
-@pytest.fixture
-def unchecked() -> Iterator[None]:
-    """No shapes are checked: ``flex_attention`` traces what it is given, checks included."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -3,6 +3,7 @@
 embedding, positions, masks, attention, feedforward, norm, encoder, cache, decoder, transformer;
 then what surrounds them: config and meaning, build and initialisation, checkpoint and formats.
 The variants: patterns (who sees whom), relative (positions inside the attention), scope (both, as
-a layer is handed them), kernels and blocks (other ways to the same numbers), recording,
-single_stack (an encoder alone, a decoder alone).
+a layer is handed them), kernels and blocks (other ways to the same numbers), recording and
+heads (looking at them, switching them off), dropout, single_stack (an encoder alone, a decoder
+alone).
 """

@@ -61,7 +61,8 @@ class ModelConfig:
             computes only the blocks that a pattern allows, ``auto`` takes the faster one.
         sdpa_backend: Force one of torch's fused kernels; ``any`` lets torch choose.
         pattern: Who may see whom in self-attention (``patterns.py``).
-        decoder_pattern: The same for the decoder alone; null is ``pattern``.
+        decoder_pattern: The same for the decoder alone; null is ``pattern``. Both read the keys
+            that follow.
         window: Positions on each side in all sparse patterns; the stride of ``strided``.
         global_tokens: First positions that see all (longformer, bigbird).
         random_blocks: Random links of each block (bigbird).

@@ -69,7 +69,7 @@ class Encoder(nn.Module):
         self.layer_drop = layer_drop
 
     def forward(
-        self, hidden: Float[Tensor, "batch source width"], mask: Mask
+        self, hidden: Float[Tensor, "batch source width"], mask: Mask | None
     ) -> Float[Tensor, "batch source width"]:
         """Encode every position in the light of all that the mask lets it see."""
         scope = self.scope(hidden.size(1), 0, mask, hidden.device)

@@ -41,15 +41,31 @@ def _ranges(config: "ModelConfig") -> Iterator[str]:
     least = {
         **dict.fromkeys(("d_model", "num_heads", "num_kv_heads", "head_dim", "ffn_dim"), 1),
         **{"encoder_layers": 1, "decoder_layers": 0, "max_length": 1},
-        **{"window": 1, "global_tokens": 1, "random_blocks": 1, "random_block_size": 1},
+        **_used_by_patterns(config),
     }
     for name, smallest in least.items():
         value = getattr(config, name)
         if value is not None and value < smallest:
             yield f"model.{name}={value} must be at least {smallest}"
+    if "strided" in _patterns(config) and config.window == 1:
+        yield "model.window=1 lets model.pattern=strided see everything; take 2 or more, or full"
     for name in ("dropout", "attention_dropout", "activation_dropout", "layer_drop"):
         if not 0 <= getattr(config, name) < 1:
             yield f"model.{name}={getattr(config, name)} must be in [0, 1)"
+
+
+def _patterns(config: "ModelConfig") -> set[str]:
+    return {config.pattern, config.decoder_pattern or config.pattern}
+
+
+def _used_by_patterns(config: "ModelConfig") -> dict[str, int]:
+    """The least values of what the patterns read."""
+    least = {"window": 1} if _patterns(config) != {"full"} else {}
+    if _patterns(config) & {"longformer", "bigbird"}:
+        least["global_tokens"] = 1
+    if "bigbird" in _patterns(config):
+        least |= {"random_blocks": 1, "random_block_size": 1}
+    return least
 
 
 def _heads(config: "ModelConfig") -> Iterator[str]:

@@ -30,7 +30,8 @@ class Sliding:
 class Longformer:
     """A sliding window; the first ``global_tokens`` see all and are seen by all.
 
-    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d.
+    Beltagy et al. 2020, "Longformer: The Long-Document Transformer", figure 2d: the pattern, not
+    the projections of their own that global tokens have there.
     """
 
     window: int

@@ -86,7 +86,7 @@ class BucketBias(nn.Module):
 
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning" (T5), section 2.1. Half of the
     buckets hold one distance each, the other half grow logarithmically up to ``max_distance``;
-    what is farther shares the last one.
+    what is farther shares the last one. Unlike in T5, scores stay divided by the root of ``d_k``.
     """
 
     def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:

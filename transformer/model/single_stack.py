@@ -31,8 +31,11 @@ class SingleStack(nn.Module):
         self.projection = projection
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        """Hidden states of padded tokens."""
-        return self.stack(self.embedding(tokens), padding_mask(tokens, self.config.pad))
+        """Hidden states of tokens, padded at the right end."""
+        # Seeing only what stands before it, no token sees padding.
+        causal = self.stack.scope.causal
+        mask = None if causal else padding_mask(tokens, self.config.pad)
+        return self.stack(self.embedding(tokens), mask)
 
     def logits(self, hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows vocab"]:
         """Project hidden states to the outputs."""
@@ -48,12 +51,17 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
         causal: A position sees itself and what stands before it, not what follows.
 
     Raises:
-        InputError: The config has a decoder, or ties what differs.
+        InputError: The config speaks of a decoder, or ties what differs.
     """
     if config.decoder_layers:
         raise InputError(
             f"model.decoder_layers={config.decoder_layers}: this task has one stack, of "
             "model.encoder_layers; set model.decoder_layers=0"
+        )
+    if config.decoder_pattern is not None:
+        raise InputError(
+            f"model.decoder_pattern={config.decoder_pattern}: this task has one stack, which takes "
+            "model.pattern; set model.decoder_pattern=null"
         )
     if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
         raise InputError(

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from transformer.data.batch import Batch
+from transformer.errors import InputError
+from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, guided_head, watching
 from transformer.training.loss import LossConfig
@@ -25,7 +27,8 @@ class TranslationModule(UpdateModule):
         settings: The other arguments of ``UpdateModule``.
 
     Raises:
-        InputError: The head that shall learn the word alignment is not there.
+        InputError: The head that shall learn the word alignment is not there, or not always the
+            same.
     """
 
     model: Transformer
@@ -35,6 +38,7 @@ class TranslationModule(UpdateModule):
         self.guided = None
         if loss.alignment_weight:
             self.guided = guided_head(loss, model.config.decoder_layers, model.config.num_heads)
+            _refuse_a_moving_layer(model.config)
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
@@ -60,3 +64,17 @@ class TranslationModule(UpdateModule):
             parts["loss"] = loss + self.loss.alignment_weight * summed
             parts["alignment"] = torch.stack([summed.detach(), linked])
         return parts
+
+
+def _refuse_a_moving_layer(config: ModelConfig) -> None:
+    """Refuse to guide a layer that shares its attention while others are left out at random.
+
+    Raises:
+        InputError: Which call of the shared attention is the guided layer's cannot be said.
+    """
+    if config.layer_drop and config.share_layers in ("all", "attention"):
+        raise InputError(
+            f"loss.alignment_weight guides one layer, which model.layer_drop={config.layer_drop} "
+            f"does not leave in its place among layers that share their attention; set "
+            "model.layer_drop=0 or model.share_layers=none"
+        )

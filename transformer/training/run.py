@@ -101,7 +101,8 @@ def build_trainer(
     # Lightning counts micro-batches between validations, the config counts updates.
     arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
     _validate_at_least_once(arguments)
-    if config.model["layer_drop"] and arguments["strategy"] == "ddp":
+    several = arguments["strategy"] == "ddp" or arguments["devices"] != 1
+    if config.model["layer_drop"] and several and arguments["strategy"] in ("auto", "ddp"):
         # Each rank leaves out other layers, whose gradient the others must not wait for.
         arguments["strategy"] = "ddp_find_unused_parameters_true"
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")

@@ -62,7 +62,8 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         return float(value)
     elif isinstance(hint, type) and type(value) is hint:
         return value
-    raise InputError(f"{where}={value!r} must be {_words(hint)}")
+    said = "null" if value is None else repr(value)
+    raise InputError(f"{where}={said} must be {_words(hint)}")
 
 
 def _words(hint: Any) -> str:

@@ -44,7 +44,8 @@ from transformer.model.config import ModelConfig
         ({"share_layers": "some"}, "model.share_layers=some is unknown; choose none or all or"),
         ({"pattern": "dilated"}, "model.pattern=dilated is unknown; choose full or sliding or"),
         ({"decoder_pattern": "x"}, "model.decoder_pattern=x is unknown; choose full or sliding or"),
-        ({"window": 0}, "model.window=0 must be at least 1"),
+        ({"pattern": "sliding", "window": 0}, "model.window=0 must be at least 1"),
+        ({"decoder_pattern": "strided", "window": 1}, "model.window=1 lets model.pattern=strided"),
         (
             {"attention": "eager", "sdpa_backend": "math"},
             "model.sdpa_backend=math is a kernel of model.attention=sdpa, not of eager",

@@ -205,7 +205,7 @@ def test_a_word_that_no_option_is_is_refused_with_all_that_are(field: str) -> No
 
 def test_counts_start_at_one() -> None:
     for field in ("max_length", "global_tokens", "random_blocks", "random_block_size"):
-        assert refusal({field: 0}) == f"model.{field}=0 must be at least 1"
+        assert refusal({"pattern": "bigbird", field: 0}) == f"model.{field}=0 must be at least 1"
 
 
 def test_a_translator_needs_a_decoder() -> None:

@@ -12,6 +12,7 @@ from transformer.data.batch import Batch, collate
 from transformer.decoding.attention import attention_maps
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
+from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, guided_head, watching
 from transformer.training.loss import LossConfig
 from transformer.training.module import TranslationModule
@@ -27,9 +28,9 @@ def loss_config(**changes: Any) -> LossConfig:
     return LossConfig(label_smoothing=0.1, chunk=0, bfloat16=False, **changes)
 
 
-def module(**changes: Any) -> TranslationModule:
+def module(model: Transformer | None = None, **changes: Any) -> TranslationModule:
     return TranslationModule(
-        tiny_transformer(),
+        model or tiny_transformer(),
         loss=loss_config(**changes),
         optimizer=OptimizerConfig("adam", lr=0.01, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0),
         schedule=ScheduleConfig("constant", warmup=1),
@@ -89,6 +90,13 @@ def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[i
 def test_refusals(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         module(**({"alignment_weight": 0.5} | changes))
+
+
+def test_a_shared_layer_that_moves_is_not_guided() -> None:
+    module(tiny_transformer(layer_drop=0.1, share_layers="feed_forward"), alignment_weight=0.5)
+    moving = tiny_transformer(layer_drop=0.1, share_layers="all")
+    with pytest.raises(InputError, match=r"set model\.layer_drop=0 or model\.share_layers=none"):
+        module(moving, alignment_weight=0.5)
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])

@@ -56,7 +56,7 @@ def test_every_side_of_a_union_is_taken(files: str | None) -> None:
         ("count", 3.0, "here.count=3.0 must be a whole number"),
         ("count", True, "here.count=True must be a whole number"),
         ("count", "3", "here.count='3' must be a whole number"),
-        ("count", None, "here.count=None must be a whole number"),
+        ("count", None, "here.count=null must be a whole number"),
         ("rate", "fast", "here.rate='fast' must be a number"),
         ("rate", True, "here.rate=True must be a number"),
         ("name", 3, "here.name=3 must be a text"),

@@ -46,15 +46,16 @@ def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
         build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
 
 
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.parametrize(("layer_drop", "waits_for_all"), [(0.1, False), (0.0, True)])
 def test_ranks_do_not_wait_for_layers_that_are_left_out(
-    tmp_path: Path, layer_drop: float, waits_for_all: bool
+    tmp_path: Path, layer_drop: float, waits_for_all: bool, strategy: str
 ) -> None:
-    processes = ["trainer=ddp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    processes = ["trainer.devices=2", f"trainer.strategy={strategy}"]
     config = composed([*processes, f"model.layer_drop={layer_drop}"], tmp_path)
-    strategy = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max")).strategy
-    assert isinstance(strategy, DDPStrategy)
-    assert ("find_unused_parameters" not in strategy._ddp_kwargs) is waits_for_all
+    chosen = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max")).strategy
+    assert isinstance(chosen, DDPStrategy)
+    assert ("find_unused_parameters" not in chosen._ddp_kwargs) is waits_for_all
 
 
 @pytest.mark.parametrize("mode", ["max", "min"])
