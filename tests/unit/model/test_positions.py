@@ -11,6 +11,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.errors import InputError
 from transformer.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from transformer.model.relative import AlibiBias, RotaryPositions
 
 
 def paper(length: int, d_model: int) -> Tensor:
@@ -74,3 +75,11 @@ def test_learned_positions_refuse_what_lies_beyond(length: int, start: int) -> N
     positions = LearnedPositions(4, max_length=6)
     with pytest.raises(InputError, match=r"a sentence of 7 tokens .* model\.max_length=6; shorten"):
         positions(length, start)
+
+
+def test_half_precision_does_not_round_angles_and_slopes() -> None:
+    at, head = torch.tensor([0, 1000, 4000]), torch.arange(3)
+    rotary, alibi = RotaryPositions(8), AlibiBias(3)
+    made = rotary(at).cosine, alibi(head, at)
+    again = rotary.bfloat16()(at).cosine, alibi.bfloat16()(head, at)
+    assert all(map(torch.equal, made, again))

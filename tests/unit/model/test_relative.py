@@ -243,12 +243,3 @@ def test_cross_attention_knows_no_distance(positions: str) -> None:
         assert_close(
             model.decode(target, model.start(mixed)), model.decode(target, model.start(memory))
         )
-
-
-def test_half_precision_does_not_round_angles_and_slopes() -> None:
-    at, head = torch.tensor([0, 1000, 4000]), torch.arange(3)
-    for module in (RotaryPositions(8), AlibiBias(3)):
-        made = module(at).cosine if isinstance(module, RotaryPositions) else module(head, at)
-        module.bfloat16()
-        again = module(at).cosine if isinstance(module, RotaryPositions) else module(head, at)
-        assert torch.equal(made, again)
