@@ -56,11 +56,11 @@ def corpus_pairs(
     targets = translator.tokenizer.encode_target([target for _, target in pairs])
     known = text.links is not None
     gold = islice(text.word_links(), sentences) if known else repeat(None, len(pairs))
-    most = translator.model.config.max_length
+    most = translator.model.max_length
     encoded = [
         EncodedPair(source, target, links)
         for source, target, links in zip(sources, targets, gold, strict=True)
-        if 0 < len(source) < most and 0 < len(target) < most
+        if source and target and (most is None or max(len(source), len(target)) < most)
     ]
     if not encoded:
         raise InputError(

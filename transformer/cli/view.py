@@ -71,14 +71,14 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     """The pieces of a text and of its translation, the translator's own unless it is given.
 
     Raises:
-        InputError: A side is blank, or longer than the model has positions for.
+        InputError: A side is blank, or longer than the model has positions for (learned ones end).
     """
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
-    _check("text", source, translator.model.config.max_length)
+    _check("text", source, translator.model.max_length)
     if target is not None:
         (pieces,) = tokenizer.encode_target([target])
-        _check("target", pieces, translator.model.config.max_length)
+        _check("target", pieces, translator.model.max_length)
         return EncodedPair(source, pieces)
     # The pieces that the search found, which need not be those that the tokenizer would choose.
     (translation,) = translator.translate([text])
@@ -87,10 +87,10 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     return EncodedPair(source, [ids[piece] for piece in translation.tokens])
 
 
-def _check(key: str, pieces: list[int], most: int) -> None:
+def _check(key: str, pieces: list[int], most: int | None) -> None:
     if not pieces:
         raise InputError(f"{key}= is blank; give a sentence")
-    if len(pieces) >= most:
+    if most is not None and len(pieces) >= most:
         raise InputError(
             f"{key}= has {len(pieces)} pieces, and model.max_length={most} leaves room for "
             f"{most - 1}; give a shorter one"

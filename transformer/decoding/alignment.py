@@ -145,15 +145,16 @@ def align(
         batch_tokens: The most padded tokens of a batch, on the longer side.
 
     Raises:
-        InputError: A text is longer than the model has positions for, or there is no such head.
+        InputError: A text is longer than the model has positions for (learned ones end), or there
+            is no such head.
     """
     aligner = aligner.checked(model.config)
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
-    most = model.config.max_length
+    most = model.max_length
     for number, length in enumerate(lengths, start=1):
-        if length > most:
+        if most is not None and length > most:
             raise InputError(
                 f"pair {number} has a side of {length - 1} pieces, more than "
                 f"model.max_length={most} allows; leave it out to align the others"

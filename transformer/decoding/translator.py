@@ -98,9 +98,9 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text of more pieces than the model has positions (``model.max_length``) is cut into
-        segments, at the end of a sentence where there is one, with a warning in the log; their
-        translations are joined by a space.
+        A text of more pieces than ``model.max_length`` is cut into segments, at the end of a
+        sentence where there is one, with a warning in the log; their translations are joined by a
+        space.
 
         Args:
             texts: Any strings, also empty or with control characters.
@@ -146,6 +146,7 @@ class Translator:
             yield from self.translate(window, attention=attention, alignment=alignment)
 
     def _segments(self, pieces: list[int]) -> list[list[int]]:
+        # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
         # The end of the sentence takes one position.
         most = max(1, self.model.config.max_length - 1)
         if not pieces:

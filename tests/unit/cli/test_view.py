@@ -108,7 +108,11 @@ def test_a_given_target_is_read(tmp_path: Path) -> None:
 )
 def test_a_blank_or_endless_sentence_is_refused(text: str, target: str | None, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        encoded_pair(tiny_translator(), text, target)
+        encoded_pair(tiny_translator(positions="learned"), text, target)
+
+
+def test_only_positions_that_end_bound_a_sentence() -> None:
+    assert len(encoded_pair(tiny_translator(), "a dog " * 40, "ein hund " * 40).source) > 64
 
 
 @pytest.mark.parametrize(
@@ -128,7 +132,8 @@ def test_a_wrong_key_is_named(tmp_path: Path, keys: dict[str, Any], says: str) -
 def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
     data = corpus(tmp_path) | {"validation": str(tmp_path / "other.tsv")}
     (tmp_path / "other.tsv").write_text(f"\tx\n{'a dog ' * 40}\tx\na dog\tein hund\n")
-    translator = tiny_translator()
+    assert len(corpus_pairs(tiny_translator(), data, "validation", 200)) == 2
+    translator = tiny_translator(positions="learned")
     pairs = corpus_pairs(translator, data, "validation", 200)
     encode = translator.tokenizer
     source, target = encode.encode_source(["a dog"]), encode.encode_target(["ein hund"])

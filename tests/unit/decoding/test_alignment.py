@@ -125,9 +125,19 @@ def test_what_cannot_be_is_an_input_error() -> None:
             tiny_translator(aligner=Aligner(head))
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
         tiny_translator(aligner=Aligner(near_best=0.0))
-    translator = tiny_translator(max_length=8)
-    with pytest.raises(InputError, match=r"pair 2 has a side of .* model\.max_length=8"):
-        align(
-            *(translator.model, translator.tokenizer, [("a", "b"), (" ".join(SOURCES), "b")]),
-            aligner=Aligner(),
-        )
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_only_positions_that_end_bound_what_is_aligned(positions: str) -> None:
+    translator = tiny_translator(positions=positions, max_length=8)
+    pairs = [("a", "b"), (" ".join("a" * 10), " ".join("b" * 10))]
+    model, tokenizer = translator.model, translator.tokenizer
+    assert len(tokenizer.encode_source([pairs[1][0]])[0]) >= 10
+    if positions == "learned":
+        message = r"pair 2 has a side of \d+ pieces, more than model\.max_length=8 allows"
+        with pytest.raises(InputError, match=message) as caught:
+            align(model, tokenizer, pairs, aligner=Aligner())
+        assert "\n" not in str(caught.value)
+        return
+    _, links = align(model, tokenizer, pairs, aligner=Aligner())
+    assert {target for _, target in links} == set(range(10))
