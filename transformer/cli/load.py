@@ -8,12 +8,12 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, Head
+from transformer.decoding.alignment import Aligner
 from transformer.decoding.search import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.heads import parse_heads, switch_off
+from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import guided_head
 from transformer.training.loss import LossConfig
@@ -68,7 +68,9 @@ def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoin
     aligner = Aligner()
     if loss.alignment_weight:
         model = checkpoint.model.config
-        aligner = Aligner.guided(Head(*guided_head(loss, model.decoder_layers, model.num_heads)))
+        aligner = Aligner.guided(
+            HeadName("cross", *guided_head(loss, model.decoder_layers, model.num_heads))
+        )
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)
@@ -79,17 +81,17 @@ def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoin
     return aligner
 
 
-def _named_head(arguments: Sequence[str]) -> Head | None:
+def _named_head(arguments: Sequence[str]) -> HeadName | None:
     """``alignment_head=LAYER.HEAD`` as it was typed: the config would take 2.10 for 2.1."""
     for argument in reversed(arguments):
         key, _, value = argument.partition("=")
         if key == "alignment_head" and value != "null":
-            layer, _, number = value.strip("\"'").partition(".")
-            if not (layer.isdecimal() and number.isdecimal()):
+            named = head_name("cross." + value.strip("\"'"))
+            if named is None:
                 raise InputError(
                     f"alignment_head={value} is not a head; write LAYER.HEAD, such as 2.0"
                 )
-            return Head(int(layer), int(number))
+            return named
     return None
 
 

@@ -7,7 +7,7 @@ section 3.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -21,15 +21,9 @@ from transformer.decoding.mode import evaluating
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
+from transformer.model.heads import HeadName
 from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
-
-
-class Head(NamedTuple):
-    """A head of the cross-attention, counted from 0."""
-
-    layer: int
-    number: int
 
 
 @dataclass(frozen=True)
@@ -39,17 +33,18 @@ class Aligner:
     The defaults were chosen on the validation text of pocket; README.md has what came of them.
 
     Attributes:
-        head: The head to look at; None looks at all heads of the layers after the first, on
-            average, which is better there than any one layer or head that was not guided.
+        head: The head of the cross-attention to look at; None looks at all heads of the layers
+            after the first, on average, which is better there than any one layer or head that was
+            not guided.
         near_best: A target word is linked to each source word that has at least so much of the
             weight of the best one: a fertile word ("im" for "in the") has several links.
     """
 
-    head: Head | None = None
+    head: HeadName | None = None
     near_best: float = 0.6
 
     @classmethod
-    def guided(cls, head: Head) -> "Aligner":
+    def guided(cls, head: HeadName) -> "Aligner":
         """For a head that learnt the links: it shares its weight evenly among them."""
         return cls(head, near_best=0.3)
 
@@ -57,13 +52,16 @@ class Aligner:
         """This, if the model has the head.
 
         Raises:
-            InputError: It has not, or no weight can be that near to the best.
+            InputError: It has not, it is of another kind, or no weight can be that near to the
+                best.
         """
         layers, heads = config.decoder_layers, config.num_heads
-        head = self.head or Head(0, 0)
-        if not (0 <= head.layer < layers and 0 <= head.number < heads):
+        head = self.head or HeadName("cross", 0, 0)
+        if head.kind != "cross":
+            raise InputError(f"{head} reads no source beside a target; align by a cross.LAYER.HEAD")
+        if not (0 <= head.layer < layers and 0 <= head.head < heads):
             raise InputError(
-                f"alignment_head={head.layer}.{head.number} is not there: the decoder has layers "
+                f"alignment_head={head.layer}.{head.head} is not there: the decoder has layers "
                 f"0 to {layers - 1} of heads 0 to {heads - 1}; write LAYER.HEAD"
             )
         if not 0 < self.near_best <= 1:
@@ -73,7 +71,7 @@ class Aligner:
     @property
     def signature(self) -> str:
         """How the links are found, in the manner of sacreBLEU."""
-        place = "mean" if self.head is None else f"{self.head.layer}.{self.head.number}"
+        place = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
         return f"head:{place}|threshold:{self.near_best}"
 
 
@@ -81,7 +79,7 @@ def aligning_attention(
     model: Transformer,
     source: Int[Tensor, "batch source"],
     target_input: Int[Tensor, "batch target"],
-    head: Head | None,
+    head: HeadName | None,
 ) -> Float[Tensor, "batch target source"]:
     """Where one head looks, or all heads of the layers after the first on average.
 
@@ -93,7 +91,7 @@ def aligning_attention(
     with recording([layer.cross_attention for layer in layers]) as weights:
         model(source, target_input)
     if head is not None:
-        return weights[head.layer][:, head.number]
+        return weights[head.layer][:, head.head]
     return torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
 
 

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batch import collate
-from transformer.decoding.alignment import Head, aligning_attention
+from transformer.decoding.alignment import aligning_attention
 from transformer.decoding.attention import word_attention
 from transformer.decoding.search import Hypothesis
+from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 
 
@@ -45,7 +46,7 @@ def looked_up(
     segments: Sequence[list[int]],
     found: Sequence[Found],
     wanted: Wanted,
-    head: Head | None,
+    head: HeadName | None,
 ) -> list[Found]:
     """Add what is wanted; ``head`` is that of ``aligning_attention``."""
     if not (wanted.attention or wanted.alignment):

@@ -32,6 +32,14 @@ class HeadName(NamedTuple):
         return f"{self.kind}.{self.layer}.{self.head}"
 
 
+def head_name(text: str) -> HeadName | None:
+    """The head that ``KIND.LAYER.HEAD`` names, of whatever model; None if it is not of the form."""
+    parts = re.fullmatch(r"(encoder|decoder|cross)\.(\d{1,9})\.(\d{1,9})", text, re.ASCII)
+    if parts is None:
+        return None
+    return HeadName(cast(Kind, parts[1]), int(parts[2]), int(parts[3]))
+
+
 def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
     """The attentions of each kind, one a layer; layers that share one list it again."""
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
@@ -69,13 +77,12 @@ def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
 
 
 def _parse(model: Transformer, name: str) -> HeadName:
-    parts = re.fullmatch(r"(encoder|decoder|cross)\.(\d{1,9})\.(\d{1,9})", name, re.ASCII)
-    if parts is None:
+    found = head_name(name)
+    if found is None:
         raise InputError(
             f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
             "cross.LAYER.HEAD, such as cross.1.2"
         )
-    found = HeadName(cast(Kind, parts[1]), int(parts[2]), int(parts[3]))
     stack = attentions(model)[found.kind]
     heads = model.config.num_heads
     if found.layer >= len(stack) or found.head >= heads:

@@ -11,10 +11,10 @@ from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
-from transformer.decoding.alignment import Aligner, Head
+from transformer.decoding.alignment import Aligner
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
-from transformer.model.heads import heads_off
+from transformer.model.heads import HeadName, heads_off
 
 # The run was validated with other values than conf/decoding/beam.yaml has.
 TRAINED = {
@@ -87,9 +87,13 @@ def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
     guided = LOSS | {"alignment_weight": 0.05, "alignment_layer": None, "alignment_head": 1}
     learnt = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
     assert aligner(checkpoint) == aligner(checkpoint, "alignment_head=null") == Aligner(None, 0.6)
-    assert aligner(learnt) == aligner(learnt, "alignment_head=0.1") == Aligner(Head(0, 1), 0.3)
-    assert aligner(learnt, "alignment_head=1.0") == Aligner(Head(1, 0), 0.6)
-    assert aligner(learnt, "alignment_threshold=1") == Aligner(Head(0, 1), 1.0)
+    assert (
+        aligner(learnt)
+        == aligner(learnt, "alignment_head=0.1")
+        == Aligner(HeadName("cross", 0, 1), 0.3)
+    )
+    assert aligner(learnt, "alignment_head=1.0") == Aligner(HeadName("cross", 1, 0), 0.6)
+    assert aligner(learnt, "alignment_threshold=1") == Aligner(HeadName("cross", 0, 1), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,7 @@ def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
         ("alignment_head=0.10", r"alignment_head=0\.10 is not there"),
         ("alignment_head=2.0", r"alignment_head=2\.0 is not there: the decoder has layers 0 to 1 "),
         ("alignment_head=2", r"alignment_head=2 is not a head; write LAYER\.HEAD"),
+        ("alignment_head=cross.1.0", r"alignment_head=cross\.1\.0 is not a head; write LAYER"),
         ("alignment_threshold=0", r"alignment_threshold=0\.0 must be in \(0, 1\]"),
         ("alignment_threshold=low", r"alignment_threshold='low' must be a number"),
         ("decoding.beam_size=two", r"decoding\.beam_size='two' must be a whole number"),

@@ -13,9 +13,10 @@ from transformer.cli.view import attention_view, encoded_pair
 from transformer.data.config import DataConfig
 from transformer.data.links import word_count
 from transformer.data.splits import find_splits
-from transformer.decoding.alignment import Aligner, Head, align
+from transformer.decoding.alignment import Aligner, align
 from transformer.errors import InputError
 from transformer.evaluation.alignment import count_links
+from transformer.model.heads import HeadName
 
 
 def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
         for pair in [*PAIRS, PAIRS[0]]
     ]
     data = corpus(tmp_path, links)
-    aligner = Aligner(Head(1, 2), near_best=0.8)
+    aligner = Aligner(HeadName("cross", 1, 2), near_best=0.8)
     translator = tiny_translator(batch_tokens=40)
     translator.aligner = aligner
     pairs = corpus_pairs(translator, data, "validation", 4)

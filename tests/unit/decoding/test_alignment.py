@@ -9,9 +9,10 @@ from tests.helpers.tolerance import assert_close
 from transformer.data.batch import collate
 from transformer.data.links import word_count
 from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, Head, align, aligning_attention, word_links
+from transformer.decoding.alignment import Aligner, align, aligning_attention, word_links
 from transformer.decoding.attention import attention_maps
 from transformer.errors import InputError
+from transformer.model.heads import HeadName
 
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
@@ -36,7 +37,7 @@ def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
     model = tiny_translator(decoder_layers=3).model
     batch = collate([[9, 8, 7], [6]], [[5], [4, 9]])
     maps = attention_maps(model, batch.source, batch.target_input).cross
-    one = aligning_attention(model, batch.source, batch.target_input, Head(1, 2))
+    one = aligning_attention(model, batch.source, batch.target_input, HeadName("cross", 1, 2))
     assert_close(one, maps[1][:, 2])
     every = aligning_attention(model, batch.source, batch.target_input, None)
     assert_close(every, torch.cat(maps[1:], dim=1).mean(1))
@@ -50,7 +51,10 @@ def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = tiny_translator(
-        beam_size=beam_size, nbest=beam_size, max_length_ratio=1.0, aligner=Aligner(Head(1, 3), 0.8)
+        beam_size=beam_size,
+        nbest=beam_size,
+        max_length_ratio=1.0,
+        aligner=Aligner(HeadName("cross", 1, 3), 0.8),
     )
     found = translator.translate(SOURCES, alignment=True)
     assert found == translator.translate(SOURCES)  # links apart
@@ -118,11 +122,13 @@ def test_forced_decoding_keeps_the_order_whatever_the_batches() -> None:
 
 
 def test_what_cannot_be_is_an_input_error() -> None:
-    for head in (Head(2, 0), Head(0, 4), Head(-1, 0)):
+    for head in (HeadName("cross", 2, 0), HeadName("cross", 0, 4), HeadName("cross", -1, 0)):
         with pytest.raises(
             InputError, match=r"is not there: the decoder has layers 0 to 1 of heads"
         ):
             tiny_translator(aligner=Aligner(head))
+    with pytest.raises(InputError, match=r"encoder\.0\.0 reads no source .* cross\.LAYER\.HEAD"):
+        tiny_translator(aligner=Aligner(HeadName("encoder", 0, 0)))
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
         tiny_translator(aligner=Aligner(near_best=0.0))
 
