@@ -15,8 +15,6 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
 from transformer.model.transformer import Transformer
-from transformer.training.alignment_loss import guided_head
-from transformer.training.loss import LossConfig
 from transformer.training.typed import typed, typed_value
 
 
@@ -64,13 +62,7 @@ def _search(
 
 def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoint) -> Aligner:
     """The head that the user names, else the one that was guided, else the average."""
-    loss = typed(LossConfig, checkpoint.config["loss"], "loss")
-    aligner = Aligner()
-    if loss.alignment_weight:
-        model = checkpoint.model.config
-        aligner = Aligner.guided(
-            HeadName("cross", *guided_head(loss, model.decoder_layers, model.num_heads))
-        )
+    aligner = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)

@@ -5,9 +5,9 @@ Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transfor
 section 3.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -48,6 +48,20 @@ class Aligner:
         """For a head that learnt the links: it shares its weight evenly among them."""
         return cls(head, near_best=0.3)
 
+    @classmethod
+    def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
+        """For the model of a run: what suits the head that it guided, else the average.
+
+        Args:
+            loss: The plain values of the run's ``loss``.
+            config: Of the model.
+
+        Raises:
+            InputError: See ``guided_head``.
+        """
+        head = guided_head(loss, config)
+        return cls() if head is None else cls.guided(head)
+
     def checked(self, config: ModelConfig) -> "Aligner":
         """This, if the model has the head.
 
@@ -73,6 +87,31 @@ class Aligner:
         """How the links are found, in the manner of sacreBLEU."""
         place = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
         return f"head:{place}|threshold:{self.near_best}"
+
+
+def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
+    """The head that learns the links in training; None where none does.
+
+    Args:
+        loss: The plain values of a run's ``loss``.
+        config: Of the model.
+
+    Raises:
+        InputError: There is no such layer or head.
+    """
+    if not loss["alignment_weight"]:
+        return None
+    layer, head = loss["alignment_layer"], loss["alignment_head"]
+    if layer is None:
+        layer = max(0, config.decoder_layers - 2)
+    places = (("layer", layer, config.decoder_layers), ("head", head, config.num_heads))
+    for name, value, count in places:
+        if not 0 <= value < count:
+            raise InputError(
+                f"loss.alignment_{name}={value} is not there: the decoder has {count} {name}s, "
+                f"counted from 0 to {count - 1}"
+            )
+    return HeadName("cross", layer, head)
 
 
 def aligning_attention(

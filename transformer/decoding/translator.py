@@ -82,7 +82,8 @@ class Translator:
     ) -> "Translator":
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
-        Without ``search``, search as the run did that wrote the checkpoint.
+        Without ``search``, search as the run did that wrote the checkpoint; without ``aligner``,
+        read alignment off the head that the run guided, if it guided one (``Aligner.trained``).
 
         Raises:
             InputError: There is no checkpoint, or it cannot be read.
@@ -90,6 +91,8 @@ class Translator:
         checkpoint = load_checkpoint(path)
         if search is None:
             search = SearchConfig(**checkpoint.config["decoding"])
+        if aligner is None:
+            aligner = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
         return cls(checkpoint.model, tokenizer, search, batch_tokens, device, aligner)
 

@@ -14,52 +14,29 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from transformer.errors import InputError
 from transformer.model.decoder import DecoderLayer
+from transformer.model.heads import HeadName
 from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
-from transformer.training.loss import LossConfig
-
-
-def guided_head(config: LossConfig, layers: int, heads: int) -> tuple[int, int]:
-    """Which head learns the links: (decoder layer, head), counted from 0.
-
-    Args:
-        config: The loss.
-        layers: Of the decoder.
-        heads: Of its cross-attention.
-
-    Raises:
-        InputError: There is no such layer or head.
-    """
-    layer, head = config.alignment_layer, config.alignment_head
-    if layer is None:
-        layer = max(0, layers - 2)
-    for name, value, count in (("layer", layer, layers), ("head", head, heads)):
-        if not 0 <= value < count:
-            raise InputError(
-                f"loss.alignment_{name}={value} is not there: the decoder has {count} {name}s, "
-                f"counted from 0 to {count - 1}"
-            )
-    return layer, head
 
 
 @contextmanager
 def watching(
-    model: Transformer, layer: int, head: int
+    model: Transformer, head: HeadName
 ) -> Iterator[list[Float[Tensor, "batch target source"]]]:
-    """List where a head of the cross-attention looks each time that the decoder runs.
+    """List where a head (of the cross-attention) looks each time that the decoder runs.
 
     The list stays empty where layer drop leaves the layer out.
     """
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     attentions = [decoder_layer.cross_attention for decoder_layer in layers]
+    guided = attentions[head.layer]
     # Shared layers are one module: count its calls for the layers before.
-    earlier = sum(attention is attentions[layer] for attention in attentions[:layer])
+    earlier = sum(attention is guided for attention in attentions[: head.layer])
     looked: list[Tensor] = []
-    with recording([attentions[layer]]) as weights:
+    with recording([guided]) as weights:
         yield looked
-    looked += [seen[:, head] for seen in weights[earlier : earlier + 1]]
+    looked += [seen[:, head.head] for seen in weights[earlier : earlier + 1]]
 
 
 def alignment_loss(

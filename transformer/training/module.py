@@ -4,16 +4,18 @@ It knows neither text nor search; callbacks.py translates during validation. Wha
 alike is in update.py.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer.data.batch import Batch
+from transformer.decoding.alignment import guided_head
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
-from transformer.training.alignment_loss import alignment_loss, guided_head, watching
+from transformer.training.alignment_loss import alignment_loss, watching
 from transformer.training.loss import LossConfig
 from transformer.training.update import UpdateModule
 
@@ -35,9 +37,8 @@ class TranslationModule(UpdateModule):
 
     def __init__(self, model: Transformer, *, loss: LossConfig, **settings: Any) -> None:
         super().__init__(model, loss=loss, **settings)
-        self.guided = None
-        if loss.alignment_weight:
-            self.guided = guided_head(loss, model.config.decoder_layers, model.config.num_heads)
+        self.guided = guided_head(asdict(loss), model.config)
+        if self.guided is not None:
             _refuse_a_moving_layer(model.config)
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -56,7 +57,7 @@ class TranslationModule(UpdateModule):
             return super().training_step(batch, batch_index)
         if batch.alignment is None:
             raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
-        with watching(self.model, *self.guided) as looked:
+        with watching(self.model, self.guided) as looked:
             loss = self.summed_loss(batch)
         parts = {"loss": loss, "summed_loss": loss.detach()}
         for weights in looked:

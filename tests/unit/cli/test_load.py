@@ -12,6 +12,7 @@ from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
 from transformer.decoding.alignment import Aligner
+from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
 from transformer.model.heads import HeadName, heads_off
@@ -26,7 +27,10 @@ TRAINED = {
     "min_length": 0,
     "nbest": 2,
 }
-LOSS = {"label_smoothing": 0.1, "chunk": 512, "bfloat16": False}
+LOSS = {
+    **{"label_smoothing": 0.1, "chunk": 512, "bfloat16": False},
+    **{"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
+}
 RUN = {"decoding": TRAINED, "loss": LOSS, "seed": 4}
 
 
@@ -84,7 +88,7 @@ def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
     def aligner(path: Path, *arguments: str) -> Aligner:
         return load_translator(*call(path, *arguments))[0].aligner
 
-    guided = LOSS | {"alignment_weight": 0.05, "alignment_layer": None, "alignment_head": 1}
+    guided = LOSS | {"alignment_weight": 0.05, "alignment_head": 1}
     learnt = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
     assert aligner(checkpoint) == aligner(checkpoint, "alignment_head=null") == Aligner(None, 0.6)
     assert (
@@ -93,6 +97,10 @@ def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
         == Aligner(HeadName("cross", 0, 1), 0.3)
     )
     assert aligner(learnt, "alignment_head=1.0") == Aligner(HeadName("cross", 1, 0), 0.6)
+    # Without a wish of the user's, the library reads it off as the verbs do.
+    for path in (checkpoint, learnt):
+        assert Translator.load(path).aligner == aligner(path)
+    assert Translator.load(learnt, aligner=Aligner()).aligner == Aligner()
     assert aligner(learnt, "alignment_threshold=1") == Aligner(HeadName("cross", 0, 1), 1.0)
 
 

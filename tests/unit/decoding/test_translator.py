@@ -247,7 +247,8 @@ def test_json_holds_plain_values_and_attention_where_asked_for() -> None:
 def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
     translator = tiny_translator(beam_size=2)
     config = {
-        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())}
+        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
+        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
     }
     payload = {
         "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},

@@ -1,5 +1,6 @@
 """Guided alignment: the formula, the head it belongs to, and the step that it is part of."""
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,13 @@ import torch
 from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.data.batch import Batch, collate
+from transformer.decoding.alignment import guided_head
 from transformer.decoding.attention import attention_maps
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
+from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
-from transformer.training.alignment_loss import alignment_loss, guided_head, watching
+from transformer.training.alignment_loss import alignment_loss, watching
 from transformer.training.loss import LossConfig
 from transformer.training.module import TranslationModule
 from transformer.training.optimizer import OptimizerConfig
@@ -75,7 +78,10 @@ def test_links_stand_where_pieces_do() -> None:
     ],
 )
 def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[int, int]) -> None:
-    assert guided_head(loss_config(**changes), layers, 2) == expected
+    config = tiny_config(decoder_layers=layers)
+    loss = asdict(loss_config(alignment_weight=0.1, **changes))
+    assert guided_head(loss, config) == HeadName("cross", *expected)
+    assert guided_head(loss | {"alignment_weight": 0.0}, config) is None
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_a_shared_layer_that_moves_is_not_guided() -> None:
 @pytest.mark.parametrize("sharing", ["none", "all"])
 def test_the_head_that_is_watched_is_that_of_the_maps(sharing: str) -> None:
     model = tiny_transformer(share_layers=sharing, decoder_layers=3, encoder_layers=3)
-    with watching(model, 1, 2) as looked:
+    with watching(model, HeadName("cross", 1, 2)) as looked:
         model(BATCH.source, BATCH.target_input)
     [weights] = looked
     maps = attention_maps(model, BATCH.source, BATCH.target_input)
@@ -112,7 +118,7 @@ def test_the_head_that_is_watched_is_that_of_the_maps(sharing: str) -> None:
 def test_a_layer_that_was_dropped_was_not_watched() -> None:
     with torch.random.fork_rng():
         model = build_transformer(tiny_config(layer_drop=0.999)).train()
-        with watching(model, 0, 0) as looked:
+        with watching(model, HeadName("cross", 0, 0)) as looked:
             model(BATCH.source, BATCH.target_input)
     assert looked == []
 
