@@ -29,8 +29,8 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError(f"format={config.format} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
-    if config.alignment_head is not None and not config.alignment:
-        raise InputError("alignment_head= needs alignment=true")
+    if config.alignment_head is not None and not (config.alignment or config.attention):
+        raise InputError("alignment_head= needs alignment=true or attention=true")
     translator, _ = load_translator(config, arguments)
 
     def show(translation: Translation) -> str:

@@ -46,17 +46,3 @@ def attention_maps(
     ):
         model(source, target_input)
     return AttentionMaps(own_source, own_target, cross)
-
-
-def word_attention(
-    model: Transformer,
-    source: Int[Tensor, "batch source"],
-    target_input: Int[Tensor, "batch target"],
-) -> Float[Tensor, "batch target source"]:
-    """Average the heads of the last layer but one (of the last where it is the only one).
-
-    Of all layers it comes nearest to word alignment: Garg et al. 2019, "Jointly Learning to
-    Align and Translate with Transformer Models", section 3.
-    """
-    layers = attention_maps(model, source, target_input).cross
-    return layers[max(0, len(layers) - 2)].mean(dim=1)

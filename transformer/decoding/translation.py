@@ -39,9 +39,10 @@ class Translation:
         tokens: See ``Candidate``.
         nbest: The best first; as many as asked for, or as there are.
         source_tokens: The pieces of the text that was translated.
-        attention: On request, how much each of ``tokens`` looked at each of ``source_tokens``;
-            what a row lacks to one fell on the end of the source.
-        alignment: On request, (source word, target word) links; words are what spaces part.
+        attention: On request, how much each of ``tokens`` looked at each of ``source_tokens``
+            (``aligning_attention``); what a row lacks to one fell on the end of the source.
+        alignment: On request, the (source word, target word) links read off it; words are what
+            spaces part.
     """
 
     text: str

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from transformer.data.batch import pad_source
 from transformer.data.links import Links, piece_words
@@ -17,9 +19,9 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
 from transformer.decoding.batches import batches_of
 from transformer.decoding.beam import beam_search
-from transformer.decoding.found import Found, Wanted, looked_up
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.mode import evaluating
+from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis, Search, SearchConfig
 from transformer.decoding.segments import segment_lengths
@@ -107,22 +109,22 @@ class Translator:
 
         Args:
             texts: Any strings, also empty or with control characters.
-            attention: Also return the attention of the best candidate.
+            attention: Also return where the best candidate looked, as the aligner sees it.
             alignment: Also return the word links of the best candidate.
 
         Raises:
             FloatingPointError: The model gave NaN.
         """
-        wanted = Wanted(attention, alignment)
         with evaluating(self.model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
                 self._segments(pieces) if text.strip() else []
                 for text, pieces in zip(texts, encoded, strict=True)
             ]
-            found = iter(self._search([s for segments in segmented for s in segments], wanted))
+            flat = [segment for segments in segmented for segment in segments]
+            lists = iter(self._search(flat, attention or alignment))
             return [
-                self._join(segments, [next(found) for _ in segments], wanted)
+                self._join(segments, [next(lists) for _ in segments], attention, alignment)
                 for segments in segmented
             ]
 
@@ -165,18 +167,18 @@ class Translator:
         rest = iter(pieces)
         return [[next(rest) for _ in range(length)] for length in lengths]
 
-    def _search(self, segments: list[list[int]], wanted: Wanted) -> list[Found]:
+    def _search(self, segments: list[list[int]], attention: bool) -> list[NBest]:
         """Search in batches of similar length; return in the order of the segments."""
-        found: list[Found | None] = [None] * len(segments)
+        found: list[NBest | None] = [None] * len(segments)
         # The end of the sentence is one token more.
         tokens = [(len(segment) + 1) * self.search.beam_size for segment in segments]
         for places in batches_of(tokens, self.batch_tokens):
-            results = self._search_batch([segments[place] for place in places], wanted)
+            results = self._search_batch([segments[place] for place in places], attention)
             for place, result in zip(places, results, strict=True):
                 found[place] = result
         return [result for result in found if result is not None]
 
-    def _search_batch(self, segments: list[list[int]], wanted: Wanted) -> list[Found]:
+    def _search_batch(self, segments: list[list[int]], attention: bool) -> list[NBest]:
         source = pad_source(segments).to(self.device)
         # The beginning takes one position.
         most = max(1, self.model.config.max_length - 1)
@@ -184,16 +186,20 @@ class Translator:
         step = ModelStep(self.model, source, self.search.beam_size)
         find = SEARCHES[self.search.algorithm]
         results = find(step, torch.tensor(limits, device=self.device), self.search)
-        found = [Found(hypotheses) for hypotheses in results]
-        return looked_up(self.model, segments, found, wanted, self.aligner.head)
+        lists = [NBest(hypotheses) for hypotheses in results]
+        if not attention:
+            return lists
+        return with_attention(self.model, segments, lists, self.aligner.head)
 
-    def _join(self, segments: list[list[int]], found: list[Found], wanted: Wanted) -> Translation:
+    def _join(
+        self, segments: list[list[int]], lists: list[NBest], attention: bool, alignment: bool
+    ) -> Translation:
         """Make one translation of those of its segments: mostly one, none of a blank text."""
         if not segments:
-            return replace(BLANK, alignment=frozenset()) if wanted.alignment else BLANK
-        ranks = zip(*(result.hypotheses for result in found), strict=False)
+            return replace(BLANK, alignment=frozenset()) if alignment else BLANK
+        ranks = zip(*(nbest.hypotheses for nbest in lists), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
-        maps = [result.attention for result in found if result.attention is not None]
+        weights = torch.block_diag(*[f.attention for f in lists if f.attention is not None])
         source = [p for s in segments for p in self.tokenizer.source_pieces(s)]
         return Translation(
             text=nbest[0].text,
@@ -201,18 +207,19 @@ class Translator:
             tokens=nbest[0].tokens,
             nbest=nbest,
             source_tokens=tuple(source),
-            attention=torch.block_diag(*maps) if maps else None,
-            alignment=self._links(source, found) if wanted.alignment else None,
+            attention=weights if attention else None,
+            alignment=self._links(weights, source, lists) if alignment else None,
         )
 
-    def _links(self, source: list[str], found: list[Found]) -> Links:
+    def _links(
+        self, weights: Float[Tensor, "target source"], source: list[str], lists: list[NBest]
+    ) -> Links:
         """Words are counted through all segments, each of which begins a new target word."""
         target_words: list[int] = []
-        for result in found:
-            words = piece_words(self.tokenizer.pieces(result.hypotheses[0].tokens))
+        for nbest in lists:
+            words = piece_words(self.tokenizer.pieces(nbest.hypotheses[0].tokens))
             first = max(target_words, default=-1) + 1
             target_words += [first + word for word in words]
-        weights = torch.block_diag(*[f.aligning for f in found if f.aligning is not None])
         return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:

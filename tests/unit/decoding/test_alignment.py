@@ -1,13 +1,14 @@
 """From where heads look to word links, of a search's own words and of given ones."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
 
 from tests.helpers.tolerance import assert_close
 from transformer.data.batch import collate
-from transformer.data.links import word_count
+from transformer.data.links import piece_words, word_count
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, align, aligning_attention, word_links
 from transformer.decoding.attention import attention_maps
@@ -70,6 +71,28 @@ def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
     )
     assert [translation.alignment for translation in found] == forced
     assert all(forced)
+
+
+@pytest.mark.parametrize("head", [None, HeadName("cross", 0, 2)])
+def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
+    head: HeadName | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def counted(*arguments: Any) -> torch.Tensor:
+        calls.append(1)
+        return aligning_attention(*arguments)
+
+    monkeypatch.setattr("transformer.decoding.nbest.aligning_attention", counted)
+    translator = tiny_translator(
+        batch_tokens=1000, max_length_ratio=1.0, decoder_layers=3, aligner=Aligner(head, 0.7)
+    )
+    for found in translator.translate(SOURCES, attention=True, alignment=True):
+        assert found.attention is not None
+        words = piece_words(found.source_tokens), piece_words(found.tokens)
+        assert found.alignment == word_links(found.attention, *words, 0.7)
+        assert found.alignment
+    assert len(calls) == 1
 
 
 def test_blank_and_long_texts_have_links_too() -> None:
