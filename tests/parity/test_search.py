@@ -52,7 +52,8 @@ def test_unlimited_beam_is_exhaustive_over_a_transformer(alpha: float) -> None:
     limits = torch.full((len(SOURCES),), LIMIT)
     found = beam_search(ModelStep(model, SOURCES, beam), limits, config)
     for source, hypotheses in zip(SOURCES, found, strict=True):
-        totals = score_targets(model, source.expand(beam, -1), *padded(ALL)).sentences.tolist()
+        memory = model.encode(source.expand(beam, -1))
+        totals = score_targets(model, memory, *padded(ALL)).sum(1).tolist()
         scores = {
             tokens: total / length_penalty(len(tokens) + 1, alpha)
             for tokens, total in zip(ALL, totals, strict=True)
@@ -109,8 +110,9 @@ def test_a_hypothesis_scores_as_forced_decoding_says(attention: str) -> None:
     found = beam_search(ModelStep(model, SOURCES, 5), torch.tensor([9, 6, 4]), config)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         targets = padded([h.tokens for h in hypotheses])
-        forced = score_targets(model, source.expand(len(hypotheses), -1), *targets)
-        assert_close(torch.tensor([h.log_probability for h in hypotheses]), forced.sentences)
+        memory = model.encode(source.expand(len(hypotheses), -1))
+        forced = score_targets(model, memory, *targets)
+        assert_close(torch.tensor([h.log_probability for h in hypotheses]), forced.sum(1))
 
 
 @torch.inference_mode()

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from torch.nn import functional as F
-
-from transformer.data.batch import Batch, Row, collate
+from transformer.data.batch import Row, collate
 from transformer.decoding.batches import batches_of
 from transformer.decoding.mode import evaluating
+from transformer.decoding.scoring import score_targets
 from transformer.errors import InputError
-from transformer.model.encoder import Memory
 from transformer.model.heads import HeadName, heads_of, heads_off, switched_off
 from transformer.model.transformer import Transformer
 
@@ -142,12 +140,6 @@ class ForcedLoss:
         with evaluating(self.model), switched_off(self.model, off):
             for batch, memory in zip(self.batches, self.memories, strict=True):
                 encoded = self.model.encode(batch.source) if encodes_anew else memory
-                total += self._loss(batch, encoded)
+                rows = batch.target_input, batch.target_output
+                total -= float(score_targets(self.model, encoded, *rows).sum())
         return total / self.target_tokens
-
-    def _loss(self, batch: Batch, memory: Memory) -> float:
-        """Summed over the target tokens of a batch."""
-        hidden = self.model.decode(batch.target_input, self.model.start(memory))
-        real = batch.target_output != self.model.config.pad
-        logits = self.model.logits(hidden[real]).float()
-        return float(F.cross_entropy(logits, batch.target_output[real], reduction="sum"))

@@ -3,12 +3,12 @@
 It does not know where a target comes from: a search, a reference or a user.
 """
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
+from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
 
 
@@ -21,37 +21,28 @@ def length_penalty(length: int, alpha: float) -> float:
     return ((5 + length) / 6) ** alpha
 
 
-@dataclass(frozen=True)
-class TargetScores:
-    """Log-probabilities (natural logarithm) of given targets.
-
-    Attributes:
-        tokens: Of each token given all before it; 0 at padding.
-        sentences: Their sum over each sentence.
-    """
-
-    tokens: Float[Tensor, "batch target"]
-    sentences: Float[Tensor, " batch"]
-
-
 @torch.inference_mode()
 def score_targets(
     model: Transformer,
-    source: Int[Tensor, "batch source"],
+    memory: Memory,
     target_input: Int[Tensor, "batch target"],
     target_output: Int[Tensor, "batch target"],
-) -> TargetScores:
+) -> Float[Tensor, "batch target"]:
     """Score targets under the model, all positions at once (forced decoding).
 
     Args:
         model: In the mode in which it shall score; dropout is the caller's business.
-        source: Padded source tokens.
+        memory: The encoded source.
         target_input: Padded targets that begin with the beginning symbol.
         target_output: The same targets that end with the end symbol instead.
+
+    Returns:
+        The log-probability (natural logarithm) of each token given all before it; 0 at padding.
     """
-    hidden = model(source, target_input)
-    log_probabilities = model.logits(hidden).float().log_softmax(dim=-1)
-    # batch target vocab -> batch target
-    chosen = log_probabilities.gather(-1, target_output[..., None]).squeeze(-1)
-    chosen = chosen.masked_fill(target_output == model.config.pad, 0.0)
-    return TargetScores(chosen, chosen.sum(dim=-1))
+    hidden = model.decode(target_input, model.start(memory))
+    real = target_output != model.config.pad
+    # Padding is not projected: its logits would take as much memory as those of tokens.
+    logits = model.logits(hidden[real]).float()
+    scores = logits.new_zeros(target_output.shape)
+    scores[real] = -F.cross_entropy(logits, target_output[real], reduction="none")
+    return scores

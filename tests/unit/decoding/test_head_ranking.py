@@ -23,10 +23,11 @@ def test_the_loss_is_the_mean_over_all_target_tokens(name: str | None, budget: i
     off = parse_heads(model, [name] if name else [])
     switch_off(twin, off)
     batch = collate(SOURCES, TARGETS)
-    scores = score_targets(twin, batch.source, batch.target_input, batch.target_output)
+    rows = batch.target_input, batch.target_output
+    scores = score_targets(twin, twin.encode(batch.source), *rows)
     tokens = sum(len(target) + 1 for target in TARGETS)
     loss = ForcedLoss(model, SOURCES, TARGETS, budget)
-    assert loss(off) == pytest.approx(-float(scores.sentences.sum()) / tokens, rel=1e-5)
+    assert loss(off) == pytest.approx(-float(scores.sum()) / tokens, rel=1e-5)
     assert loss.target_tokens == tokens
 
 
