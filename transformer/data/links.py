@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from transformer.data.corpus import Pair, read_lines
+from transformer.data.segmentation import WORD_START
 from transformer.data.tokenizer import normalize
 from transformer.errors import InputError
 
@@ -23,7 +24,6 @@ Link = tuple[int, int]
 Links = frozenset[Link]
 
 _LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
-_WORD_START = "\u2581"
 # Bytes a model can spell that part words: the translator makes a space of a line end.
 _SPACES = ("<0x20>", "<0x0A>")
 
@@ -101,8 +101,8 @@ def piece_words(pieces: Sequence[str]) -> list[int]:
     words: list[int] = []
     word, begun = -1, False
     for piece in pieces:
-        begun = begun and not piece.startswith(_WORD_START) and piece not in _SPACES
-        if not begun and piece != _WORD_START and piece not in _SPACES:
+        begun = begun and not piece.startswith(WORD_START) and piece not in _SPACES
+        if not begun and piece != WORD_START and piece not in _SPACES:
             word, begun = word + 1, True
         words.append(word if begun else word + 1)
     return [min(place, word) for place in words]

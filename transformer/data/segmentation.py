@@ -14,6 +14,9 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
+WORD_START = "\u2581"
+"""SentencePiece's sign for the space before a word."""
+
 # A character without a piece is this much (in log probability) worse than the worst piece, as in
 # SentencePiece; it is then spelt in bytes.
 _UNKNOWN_PENALTY = 10.0
@@ -54,7 +57,7 @@ class SegmentationSampler:
         ids: list[int] = []
         for word in text.split(" ") if text else ():
             # No piece reaches over a space: words are independent of each other.
-            ids.extend(self._draw_word("\u2581" + word, random))
+            ids.extend(self._draw_word(WORD_START + word, random))
         return ids
 
     def _draw_unigram(self, word: str, random: Random) -> list[int]:

@@ -17,11 +17,10 @@ import sentencepiece
 import torch
 
 from transformer.data.cache import written_whole
-from transformer.data.segmentation import SegmentationSampler
+from transformer.data.segmentation import WORD_START, SegmentationSampler
 from transformer.data.vocabulary import learn_vocabulary
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
-_MARK = "\u2581"  # SentencePiece's own sign for a space
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 
@@ -55,7 +54,7 @@ def normalize(text: str) -> str:
     """
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")
-        text = unicodedata.normalize("NFC", text).replace(_MARK, " ")
+        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
     return " ".join(word for word in text.split(" ") if word)
 
 

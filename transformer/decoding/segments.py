@@ -5,8 +5,7 @@ It knows pieces as they are spelt in the vocabulary, and neither the model nor t
 
 from collections.abc import Sequence
 
-WORD_START = "\u2581"
-"""SentencePiece's sign for the space before a word."""
+from transformer.data.segmentation import WORD_START
 
 SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 
