@@ -30,28 +30,29 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
     if task == "translation":
         _evaluate_translations(config, arguments)
     else:
-        _evaluate_again(config, task)
+        _evaluate_again(config, arguments, task)
 
 
-def _evaluate_again(config: DictConfig, task: str) -> None:
+def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> None:
     """A tagger or a language model, as its run was tested."""
-    from transformer.cli.load import device_of
+    from transformer.cli.load import batch_tokens_of, device_of
     from transformer.evaluation.report import format_json
     from transformer.training.run import evaluate_again
 
     alignment = ("alignment", "alignment_head", "alignment_threshold")
-    for key in ("source", "reference", *alignment, "heads_off"):
-        if config[key] not in (None, False):
-            raise InputError(
-                f"{key}={config[key]} is for translations, but the checkpoint is of task={task}, "
-                "which is scored on a split of its own corpus; give split=test or split=validation"
-            )
+    given = [f"{key}={config[key]}" for key in ("source", "reference", *alignment, "heads_off")]
+    given = [pair for pair in given if pair.partition("=")[2] not in ("None", "False")]
+    for pair in [*given, *(word for word in arguments if word.startswith("decoding"))]:
+        raise InputError(
+            f"{pair} is for translations, but the checkpoint is of task={task}, which is scored "
+            "on a split of its own corpus; give split=test or split=validation"
+        )
     scores = evaluate_again(
         Path(config.checkpoint),
         config.split,
         output=None if config.output is None else Path(config.output),
         device=device_of(config.device),
-        batch_tokens=config.batch_tokens,
+        batch_tokens=batch_tokens_of(config),
     )
     print(format_json(scores))
 
@@ -98,14 +99,16 @@ def _split(config: DictConfig, run: dict[str, Any]) -> "Split":
 
 def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
+    from transformer.cli.load import refuse_idle
     from transformer.data.links import read_links
+    from transformer.training.typed import typed_value
 
-    if config.alignment is False and config.alignment_head is not None:
-        raise InputError("alignment_head= needs alignment=true, or alignment=FILE of right links")
-    if config.alignment is False:
+    alignment = typed_value(config.alignment, bool | str | None, "alignment")
+    if not alignment:
+        refuse_idle(config, ("alignment_head", "alignment_threshold"), "alignment=true")
         return None
-    if config.alignment is not True:
-        return list(read_links(Path(config.alignment), split))
+    if alignment is not True:
+        return list(read_links(Path(alignment), split))
     if split.links is None:
         raise InputError(
             "the right links of this text are not known; give alignment=FILE, a line such as "
@@ -117,7 +120,7 @@ def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":
 def _alignment_scores(
     translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
 ) -> "list[Score]":
-    from transformer.decoding.alignment import align
+    from transformer.decoding.forced_alignment import align
     from transformer.evaluation.alignment import count_links
 
     links = align(

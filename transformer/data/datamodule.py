@@ -13,7 +13,8 @@ import numpy as np
 from transformer.data.batches import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
-from transformer.data.dataset import BatchDataset, EncodedCorpus, encode_corpus
+from transformer.data.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.splits import Split, find_splits
 from transformer.data.subword_sampling import SamplingDataset

@@ -1,14 +1,11 @@
 """Encoded sentence pairs in an Arrow file, memory-mapped, and the batches made of them.
 
-Knows texts, ids, links and lengths; does not know where the text came from, nor the order of
+Knows texts, ids, links and lengths; does not know how they came into the file, nor the order of
 batches.
 """
 
-import logging
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,75 +14,11 @@ from jaxtyping import Int
 from torch.utils.data import Dataset
 
 from transformer.data.batch import Batch, Row, collate
-from transformer.data.cache import written_whole
-from transformer.data.filters import Filters, first_occurrences
-from transformer.data.links import WordLinks, linked_pieces, piece_words
+from transformer.data.links import linked_pieces, piece_words
 from transformer.data.sampler import BatchKey
-from transformer.data.tokenizer import Pairs, Tokenizer
-
-logger = logging.getLogger(__name__)
-
-# Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
-_CHUNK = 16_384
-
-# The columns of a pair: both texts, both rows of ids, and its links where they are wanted.
-Rows = list[tuple[Any, ...]]
+from transformer.data.tokenizer import Tokenizer
 
 B = TypeVar("B")
-
-
-def encode_corpus(
-    split: str,
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    filters: Filters | None,
-    path: Path,
-    *,
-    links: Callable[[], Iterator[WordLinks]] | None = None,
-) -> None:
-    """Cut a corpus into pieces and write texts and ids to an Arrow file, in the order of the text.
-
-    Args:
-        split: its name in the log.
-        pairs: called for each pass over the (source, target) text.
-        tokenizer: cuts both sides.
-        filters: which pairs to leave out; None keeps every line.
-        path: the file, which appears when it is complete.
-        links: of the words of each pair; the sure ones are written too.
-
-    Raises:
-        InputError: text or links cannot be read, or the filters leave nothing of it.
-    """
-    from datasets import Features, List, Value
-    from datasets.arrow_writer import ArrowWriter
-
-    ids = List(Value("int32"))
-    text = Value("string")
-    columns = {"source_text": text, "target_text": text, "source": ids, "target": ids}
-    features = Features(columns if links is None else columns | {"links": ids})
-    linked = None if links is None else links()
-    first = first_occurrences(pairs()) if filters is not None and filters.deduplicate else None
-    dropped: Counter[str] = Counter()
-    read = 0
-    with written_whole(path) as part, ArrowWriter(features=features, path=str(part)) as writer:
-        for chunk in _chunks(pairs()):
-            rows = _encoded(chunk, tokenizer)
-            if linked is not None:
-                rows = [(*row, _flat_links(next(linked))) for row in rows]
-            if filters is not None:
-                fresh = None if first is None else first[read : read + len(chunk)]
-                rows = _filtered(rows, filters, fresh, dropped)
-            read += len(chunk)
-            if rows:
-                filled = zip(features, map(list, zip(*rows, strict=True)), strict=True)
-                writer.write_batch(dict(filled), writer_batch_size=_CHUNK)
-        if linked is not None:
-            next(linked, None)  # here the file of links complains if it has lines left
-        writer.finalize()
-    if filters is not None:
-        logger.info(filters.describe(split, dropped, read))
-    else:
-        logger.info("%s: %s pairs, every line kept", split, f"{read:,}")
 
 
 class EncodedCorpus:
@@ -200,38 +133,6 @@ class BatchDataset(PlannedDataset[Batch]):
         """Return the lengths of source and target that batches are to be planned with."""
         source, target = (self._corpus.lengths(side) for side in ("source", "target"))
         return source[self._pairs], target[self._pairs]
-
-
-def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    stream = iter(pairs)
-    while chunk := list(islice(stream, _CHUNK)):
-        yield chunk
-
-
-def _encoded(chunk: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> Rows:
-    sources, targets = map(list, zip(*chunk, strict=True))
-    encoded = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
-    return list(zip(sources, targets, *encoded, strict=True))
-
-
-def _flat_links(links: WordLinks) -> list[int]:
-    """Return source and target words by turns."""
-    return [word for link in sorted(links.sure) for word in link]
-
-
-def _filtered(
-    rows: Rows, filters: Filters, first: np.ndarray | None, dropped: Counter[str]
-) -> Rows:
-    kept = []
-    for index, row in enumerate(rows):
-        reason = filters.reason(len(row[2]), len(row[3]))
-        if reason is None and first is not None and not first[index]:
-            reason = "duplicate"
-        if reason is None:
-            kept.append(row)
-        else:
-            dropped[reason] += 1
-    return kept
 
 
 def _flat(

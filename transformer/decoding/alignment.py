@@ -1,6 +1,6 @@
 """Word alignment read off the cross-attention: which source words a target word came from.
 
-It knows the model, pieces and their words; not where targets come from, nor gold links.
+It knows the model and the words of pieces; not where targets come from, nor gold links.
 Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
 section 3.
 """
@@ -13,11 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.data.batch import collate
-from transformer.data.links import Links, piece_words
-from transformer.data.tokenizer import Tokenizer
-from transformer.decoding.batches import batches_of
-from transformer.decoding.mode import evaluating
+from transformer.data.links import Links
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -162,53 +158,3 @@ def word_links(
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())
-
-
-def align(
-    model: Transformer,
-    tokenizer: Tokenizer,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    aligner: Aligner,
-    batch_tokens: int = 4096,
-) -> list[Links]:
-    """Link the words of given translations, which the decoder is made to say (forced decoding).
-
-    Args:
-        model: Moved nowhere; its mode is restored.
-        tokenizer: The one the model was trained with.
-        pairs: Raw (source, target) text.
-        aligner: How links are read off.
-        batch_tokens: The most padded tokens of a batch, on the longer side.
-
-    Raises:
-        InputError: A text is longer than the model has positions for (learned ones end), or there
-            is no such head.
-    """
-    aligner = aligner.checked(model.config)
-    sources = tokenizer.encode_source([source for source, _ in pairs])
-    targets = tokenizer.encode_target([target for _, target in pairs])
-    lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
-    most = model.max_length
-    for number, length in enumerate(lengths, start=1):
-        if most is not None and length > most:
-            raise InputError(
-                f"pair {number} has a side of {length - 1} pieces, more than "
-                f"model.max_length={most} allows; leave it out to align the others"
-            )
-    links: list[Links] = [frozenset()] * len(pairs)
-    device = next(model.parameters()).device
-    with evaluating(model):
-        for places in batches_of(lengths, batch_tokens):
-            rows = [sources[place] for place in places], [targets[place] for place in places]
-            batch = collate(*rows).to(device)
-            weights = aligning_attention(model, batch.source, batch.target_input, aligner.head)
-            for row, place in zip(weights.float().cpu(), places, strict=True):
-                source, target = sources[place], targets[place]
-                links[place] = word_links(
-                    row[: len(target), : len(source)],
-                    piece_words(tokenizer.source_pieces(source)),
-                    piece_words(tokenizer.pieces(target)),
-                    aligner.near_best,
-                )
-    return links

@@ -13,7 +13,8 @@ from transformer.cli.view import attention_view, encoded_pair
 from transformer.data.config import DataConfig
 from transformer.data.links import word_count
 from transformer.data.splits import find_splits
-from transformer.decoding.alignment import Aligner, align
+from transformer.decoding.alignment import Aligner
+from transformer.decoding.forced_alignment import align
 from transformer.errors import InputError
 from transformer.evaluation.alignment import count_links
 from transformer.model.heads import HeadName

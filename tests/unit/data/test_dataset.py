@@ -9,13 +9,10 @@ import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config, write_corpus
-from transformer.data import dataset
+from transformer.data import encoding
 from transformer.data.corpus import Corpus
-from transformer.data.dataset import (
-    BatchDataset,
-    EncodedCorpus,
-    encode_corpus,
-)
+from transformer.data.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.links import WordLinks, read_links
 from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
@@ -43,7 +40,7 @@ def corpus(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> EncodedCorpus:
-    monkeypatch.setattr(dataset, "_CHUNK", 10)  # so that the file has several record batches
+    monkeypatch.setattr(encoding, "_CHUNK", 10)  # so that the file has several record batches
     encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train.arrow")
     return EncodedCorpus(tmp_path / "train.arrow")
 
@@ -158,7 +155,7 @@ def linked_corpus(pairs: list[tuple[str, str]], tokenizer: Tokenizer, path: Path
 def test_links_stay_with_their_pair_when_others_are_left_out(
     tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dataset, "_CHUNK", 2)
+    monkeypatch.setattr(encoding, "_CHUNK", 2)
     pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train.arrow")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from transformer.data.filters import Filters, first_occurrences
+from transformer.data.filters import Filters, Selection, first_occurrences
 
 FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 
@@ -35,6 +35,20 @@ def test_no_ratio_sets_no_bound() -> None:
 def test_the_first_of_equal_pairs_is_marked() -> None:
     pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a", "b"), ("", "ab")]
     assert first_occurrences(pairs).tolist() == [True, True, False, True, False, True]
+
+
+def test_a_selection_judges_each_pair_in_its_place() -> None:
+    pairs = [("a", "b"), ("a", ""), ("a", "b"), ("c", "d"), ("a", "c")]
+    selection = Selection(FILTERS, lambda: pairs)
+    lengths = [(1, 1), (1, 0), (1, 1), (20, 20), (1, 1)]
+    assert [selection.keeps(*sides) for sides in lengths] == [True, False, False, False, True]
+    assert selection.describe("train") == (
+        "train: 2 of 5 pairs kept; left out: 1 with an empty side, 1 longer than 10 tokens, "
+        "0 of a length ratio over 2.0, 1 exact duplicates"
+    )
+    every = Selection(None, lambda: pairs)
+    assert all(every.keeps(*sides) for sides in lengths)
+    assert every.describe("test") == "test: 5 pairs, every line kept"
 
 
 def test_the_line_of_the_log_accounts_for_every_pair() -> None:
