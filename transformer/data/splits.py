@@ -55,7 +55,10 @@ class Split:
 
     def links_fingerprint(self) -> str:
         """Return a hash of what the file of links holds; raises InputError as `word_links`."""
-        return hashlib.sha256("\n".join(read_lines(self._known_links())).encode()).hexdigest()
+        digest = hashlib.sha256()
+        for line in read_lines(self._known_links()):
+            digest.update(f"{line}\n".encode())
+        return digest.hexdigest()
 
     def fingerprint(self) -> str:
         """Return a hash of all that decides what the split yields, links apart."""

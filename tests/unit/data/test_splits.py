@@ -112,6 +112,8 @@ def test_other_links_have_another_fingerprint(folder: Path) -> None:
     (first, links), (second, others) = fingerprints("0-0\n"), fingerprints("0-1\n")
     assert first == second
     assert links != others
+    # Lines count, not only what stands in them.
+    assert len({fingerprints(text)[1] for text in ("0-0\n1-1\n", "0-01-1\n", "0-0\n\n1-1\n")}) == 3
 
 
 def test_multi30k_from_a_folder(tmp_path: Path) -> None:
