@@ -75,7 +75,7 @@ def _peak_memory(device: str) -> float:
 def in_process(kernel: str, pattern: str, length: int, window: int) -> tuple[float, float]:
     """Measure apart from whatever other cases leave in memory."""
     command = [sys.executable, __file__, "--case", kernel, pattern, str(length), str(window)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=os.environ, check=True)
     seconds, memory = json.loads(done.stdout)
     return seconds, memory
 

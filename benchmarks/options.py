@@ -4,7 +4,8 @@
 
 Each option is one run of ``train.py`` on pocket: same seed, same batches, same number of updates.
 A run that is finished is not repeated, so that the command goes on where it was stopped. Further
-``KEY=VALUE`` go to every run.
+``KEY=VALUE`` go to every run; with them, or with ``--only``, the rows are printed and the table
+stays as it is.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     print(f"{option.name} …", file=sys.stderr, flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{option.name}: {done.stderr.splitlines()[-1]}")
+        raise SystemExit(f"{option.name}:\n{done.stderr}")
 
 
 def row(option: Option, folder: Path) -> str:
@@ -107,29 +108,38 @@ def row(option: Option, folder: Path) -> str:
     )
 
 
+def write(lines: list[str]) -> None:
+    """Put the table in its place on the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise SystemExit(f"{PAGE} must hold {BEGIN} and {END}, each once")
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    table = "\n".join(lines)
+    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
-    """Train what is missing, then write the table."""
+    """Train what is missing; write the table if it is the whole one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--only", nargs="*", help="names of options, as the folders are called")
+    names = [option.name for option in OPTIONS]
+    parser.add_argument("--only", nargs="*", choices=names, metavar="NAME", default=names)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "options")
     arguments, extra = parser.parse_known_args()
     lines = [
         "| option | paper | parameters | test | test_novel |",
         "| --- | --- | --- | --- | --- |",
     ]
+    suffix = "".join(f"_{key}".replace("=", "-") for key in extra)
     for option in OPTIONS:
-        folder = arguments.folder.resolve() / f"{option.name}-{arguments.steps}"
-        if arguments.only is None or option.name in arguments.only:
+        if option.name in arguments.only:
+            folder = arguments.folder.resolve() / f"{option.name}-{arguments.steps}{suffix}"
             train(option, folder, arguments.steps, extra)
-        if (folder / "test.json").exists():
             lines.append(row(option, folder))
             print(lines[-1], flush=True)
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    table = "\n".join(lines)
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    if arguments.only == names and not extra:
+        write(lines)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The page of attention in a real browser: what it draws, tells and answers."""
 
-import html
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,7 +147,6 @@ def test_a_hostile_sentence_is_shown_as_text(page: Page, tmp_path: Path) -> None
         page.evaluate("document.querySelectorAll('img, b b, script:not(#data) ~ script').length")
         == 0
     )
-    assert html.escape(HOSTILE) not in texts(page, "h1")
 
 
 def test_a_big_model_over_a_long_sentence_is_drawn_at_once(page: Page, tmp_path: Path) -> None:

@@ -40,12 +40,16 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.training.run import evaluate_again
 
     alignment = ("alignment", "alignment_head", "alignment_threshold")
-    given = [f"{key}={config[key]}" for key in ("source", "reference", *alignment, "heads_off")]
-    given = [pair for pair in given if pair.partition("=")[2] not in ("None", "False")]
-    for pair in [*given, *(word for word in arguments if word.startswith("decoding"))]:
+    idle = [
+        f"{key}={config[key]}"
+        for key in ("source", "reference", *alignment, "heads_off")
+        if config[key] not in (None, False)
+    ]
+    idle += [argument for argument in arguments if argument.startswith("decoding")]
+    if idle:
         raise InputError(
-            f"{pair} is for translations, but the checkpoint is of task={task}, which is scored "
-            "on a split of its own corpus; give split=test or split=validation"
+            f"{idle[0]} is for translations, but the checkpoint is of task={task}, which is "
+            "scored on a split of its own corpus; give split=test or split=validation"
         )
     scores = evaluate_again(
         Path(config.checkpoint),

@@ -27,12 +27,10 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.training.typed import typed_value
 
     alone = typed_value(config.alone, bool, "alone")
-    prune = config.prune
-    shares = typed_value(
-        list(prune) if isinstance(prune, ListConfig) else prune, Sequence[float], "prune"
-    )
-    if not all(0 < share <= 1 for share in shares):
-        raise InputError(f"prune={list(shares)} must be shares of the heads, above 0, at most 1")
+    prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
+    shares = typed_value(prune, Sequence[float], "prune")
+    if not all(0 < share <= 1 for share in shares) or len(set(shares)) < len(shares):
+        raise InputError(f"prune={prune} must be shares of the heads, each once, above 0 to 1")
     translator, run = load_translator(config, arguments)
     scorer = _scorer(config, translator, run)
     if config.split != "validation":

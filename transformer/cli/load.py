@@ -35,7 +35,7 @@ def load_translator(
         checkpoint.model,
         Tokenizer.from_state(checkpoint.tokenizer),
         search,
-        batch_tokens=config.batch_tokens,
+        batch_tokens=batch_tokens_of(config),
         device=device_of(config.device),
         aligner=_aligner(config, arguments, checkpoint),
     )
@@ -85,6 +85,29 @@ def _named_head(arguments: Sequence[str]) -> HeadName | None:
                 )
             return named
     return None
+
+
+def batch_tokens_of(config: DictConfig) -> int:
+    """The budget of a batch.
+
+    Raises:
+        InputError: It is not a number of tokens.
+    """
+    tokens: int = typed_value(config.batch_tokens, int, "batch_tokens")
+    if tokens < 1:
+        raise InputError(f"batch_tokens={tokens} must be at least 1")
+    return tokens
+
+
+def refuse_idle(config: DictConfig, keys: Sequence[str], needs: str) -> None:
+    """Refuse keys that are given and would do nothing.
+
+    Raises:
+        InputError: One is given.
+    """
+    for key in keys:
+        if config[key] is not None:
+            raise InputError(f"{key}={config[key]} does nothing alone; set {needs} too")
 
 
 def device_of(name: str) -> torch.device:

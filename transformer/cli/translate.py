@@ -22,15 +22,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import load_translator
+    from transformer.cli.load import load_translator, refuse_idle
     from transformer.decoding.translation import Translation
+    from transformer.training.typed import typed_value
 
+    wanted = {key: typed_value(config[key], bool, key) for key in ("attention", "alignment")}
     if config.format not in ("text", "json"):
         raise InputError(f"format={config.format} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
-    if config.alignment_head is not None and not (config.alignment or config.attention):
-        raise InputError("alignment_head= needs alignment=true or attention=true")
+    if not any(wanted.values()):
+        refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
+    if not config.alignment:
+        refuse_idle(config, ("alignment_threshold",), "alignment=true")
     translator, _ = load_translator(config, arguments)
 
     def show(translation: Translation) -> str:
@@ -41,7 +45,6 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     with ExitStack() as stack:
         lines, ready = _open_input(config.input, stack)
         output = _open_output(config.output, stack)
-        wanted = {"attention": config.attention, "alignment": config.alignment}
         for translation in translator.translate_stream(lines, ready=ready, **wanted):
             output.write(show(translation).encode() + b"\n")
             output.flush()

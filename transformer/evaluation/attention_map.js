@@ -44,7 +44,7 @@ const shade = (weight) => (weight < 0 ? 1001 : Math.min(weight, 1000));
 
 // ---- tokens -------------------------------------------------------------------------------
 function token(text) {
-  if (/^<.+>$/.test(text)) return make("bdi", { className: "symbol" }, text);
+  if (text === "<s>" || text === "</s>") return make("bdi", { className: "symbol" }, text);
   const parts = text.split(/(\u2581)/).filter(Boolean);
   return make("bdi", {}, ...parts.map((part) => (part === "\u2581" ? make("i", {}, part) : part)));
 }

@@ -101,7 +101,7 @@ def build_trainer(
     # Lightning counts micro-batches between validations, the config counts updates.
     arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
     _validate_at_least_once(arguments)
-    several = arguments["strategy"] == "ddp" or arguments["devices"] != 1
+    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
     if config.model["layer_drop"] and several and arguments["strategy"] in ("auto", "ddp"):
         # Each rank leaves out other layers, whose gradient the others must not wait for.
         arguments["strategy"] = "ddp_find_unused_parameters_true"
