@@ -25,7 +25,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     assert run.trainer["precision"] == "32-true"
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "translate", "average", "heads"])
+@pytest.mark.parametrize("verb", ["evaluate", "translate", "average", "attention", "heads"])
 def test_every_verb_has_a_config(verb: str) -> None:
     assert compose_config(verb, ["checkpoint=x"]).checkpoint == "x"
 
