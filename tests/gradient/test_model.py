@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
+from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
 from transformer.model.attention import attend, attend_fused
 from transformer.model.masks import causal_mask
 from transformer.model.scope import Scope
-from transformer.training.loss import LossConfig, cross_entropy, fused_cross_entropy
+from transformer.training.loss import cross_entropy, fused_cross_entropy
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -46,5 +47,5 @@ def test_loss(smoothing: float) -> None:
     inputs = (rand(5, 3), rand(7, 3))
     target = torch.tensor([0, 6, 3, 3, 1])
     assert gradcheck(lambda h, w: cross_entropy(h, w, target, smoothing)[0], inputs)
-    config = LossConfig(smoothing, chunk=2, bfloat16=False)
+    config = loss_config(label_smoothing=smoothing, chunk=2)
     assert gradcheck(lambda h, w: fused_cross_entropy(h, w, target, config)[0], inputs)

@@ -9,9 +9,9 @@ from pytorch_lightning import Trainer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
 from transformer.data.batch import Batch, collate
-from transformer.training.loss import LossConfig
 from transformer.training.module import TranslationModule
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.schedule import ScheduleConfig
@@ -26,7 +26,7 @@ class Probe(TranslationModule):
     def __init__(self, batches: list[Batch], file: Path, chunk: int) -> None:
         super().__init__(
             tiny_transformer(norm_order="post"),
-            loss=LossConfig(label_smoothing=0.1, chunk=chunk, bfloat16=False),
+            loss=loss_config(chunk=chunk),
             optimizer=OptimizerConfig("adam", 1e-3, (0.9, 0.98), 1e-9, 0.0),
             schedule=ScheduleConfig("constant", 0),
             portable={},

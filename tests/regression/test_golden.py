@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config
 from transformer.data.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.training.loss import LossConfig, loss_function
+from transformer.training.loss import loss_function
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.schedule import ScheduleConfig, build_schedule
 
@@ -54,7 +55,7 @@ def curve(norm_order: str) -> list[float]:
         hidden = model(batch.source, batch.target_input)
         real = batch.target_output != 0
         loss, _ = loss_function(
-            LossConfig(label_smoothing=0.1, chunk=32, bfloat16=False),
+            loss_config(chunk=32),
             hidden[real],
             model.projection.weight,
             batch.target_output[real],

@@ -14,6 +14,7 @@ from transformer.decoding.translator import Translator
 from transformer.model.checkpoint import PORTABLE, load_checkpoint, read_payload
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT
+from transformer.training.config import run_config
 
 OLD = Path(__file__).parent / "format_1.ckpt"
 
@@ -38,6 +39,14 @@ def test_its_model_has_the_values_that_change_nothing() -> None:
     config = load_checkpoint(OLD).model.config
     assert config.pattern == "full" and config.num_kv_heads is None and config.layer_drop == 0
     assert ModelConfig(**config.to_dict()) == config
+
+
+def test_its_run_can_go_on() -> None:
+    """Every key that came later is filled in: the dataclasses themselves have no defaults."""
+    config = run_config(read_payload(OLD)[PORTABLE]["config"])
+    assert config.task == "translation"
+    assert config.loss.alignment_weight == 0
+    assert config.data.alignment is None
 
 
 def test_it_is_older_than_what_is_written_today() -> None:

@@ -44,7 +44,7 @@ class DataConfig:
     """Of the order of the batches, the drawn segmentations and the held-out pairs."""
     cache: str
     """Folder of everything derived: fetched files, vocabularies, encoded text."""
-    alignment: str | None = None
+    alignment: str | None
     """files, multi30k: word links of the training text, a line such as "0-0 1-2" for each pair
     (source-target, words counted from 0, parted by spaces); what is held out takes its lines
-    along. The pocket corpus has its own. Older checkpoints do not name it: hence the default."""
+    along. The pocket corpus has its own."""

@@ -32,8 +32,7 @@ class LossConfig:
             which keeps all of them.
         bfloat16: Multiply in bfloat16 in the fused form, whatever the precision of the rest; on
             a CPU with AVX512-BF16 twice as fast, with a relative error of the gradient of 3e-3.
-        alignment_weight: Of guided alignment (``alignment_loss.py``); 0 goes without. Checkpoints
-            older than this and the next two do not name them: hence the defaults.
+        alignment_weight: Of guided alignment (``alignment_loss.py``); 0 goes without.
         alignment_layer: Decoder layer, from 0, of the cross-attention head that learns the links;
             null takes the last but one.
         alignment_head: That head, from 0.
@@ -42,9 +41,9 @@ class LossConfig:
     label_smoothing: float
     chunk: int
     bfloat16: bool
-    alignment_weight: float = 0.0
-    alignment_layer: int | None = None
-    alignment_head: int = 0
+    alignment_weight: float
+    alignment_layer: int | None
+    alignment_head: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:

@@ -37,6 +37,7 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "workers": 0,
         "seed": 3,
         "cache": str(folder / "cache"),
+        "alignment": None,
     }
     return DataConfig(**(fields | changes))
 

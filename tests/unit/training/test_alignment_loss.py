@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.data.batch import Batch, collate
@@ -17,7 +18,6 @@ from transformer.model.build import build_transformer
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, watching
-from transformer.training.loss import LossConfig
 from transformer.training.module import TranslationModule
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.schedule import ScheduleConfig
@@ -25,10 +25,6 @@ from transformer.training.schedule import ScheduleConfig
 LINKED = [np.array([[1, 0], [0, 1], [0, 0]], dtype=bool), np.array([[1]], dtype=bool)]
 BATCH = collate([[5, 6], [7]], [[8, 9, 10], [11]], LINKED)
 UNLINKED = Batch(BATCH.source, BATCH.target_input, BATCH.target_output)
-
-
-def loss_config(**changes: Any) -> LossConfig:
-    return LossConfig(label_smoothing=0.1, chunk=0, bfloat16=False, **changes)
 
 
 def module(model: Transformer | None = None, **changes: Any) -> TranslationModule:

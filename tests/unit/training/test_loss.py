@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from tests.helpers.losses import loss_config
 from tests.helpers.tolerance import assert_close
 from transformer.errors import InputError
 from transformer.training.loss import (
@@ -25,7 +26,7 @@ def inputs(rows: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def config(smoothing: float = 0.1, chunk: int = 4, bfloat16: bool = False) -> LossConfig:
-    return LossConfig(smoothing, chunk, bfloat16)
+    return loss_config(label_smoothing=smoothing, chunk=chunk, bfloat16=bfloat16)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
@@ -133,4 +134,4 @@ def test_the_fused_form_never_holds_all_logits(chunk: int, logits: int) -> None:
 )
 def test_refusals(fields: tuple[float, int, bool], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        LossConfig(*fields)
+        config(*fields)

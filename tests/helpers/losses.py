@@ -1,0 +1,18 @@
+"""The loss of a run without guided alignment, unless a test asks for it."""
+
+from typing import Any
+
+from transformer.training.loss import LossConfig
+
+
+def loss_config(**changes: Any) -> LossConfig:
+    """Plain label smoothing; ``changes`` replace fields."""
+    fields: dict[str, Any] = {
+        "label_smoothing": 0.1,
+        "chunk": 0,
+        "bfloat16": False,
+        "alignment_weight": 0.0,
+        "alignment_layer": None,
+        "alignment_head": 0,
+    }
+    return LossConfig(**(fields | changes))
