@@ -27,7 +27,8 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
 
 @pytest.mark.parametrize("verb", ["evaluate", "translate", "average", "attention", "heads"])
 def test_every_verb_has_a_config(verb: str) -> None:
-    assert compose_config(verb, ["checkpoint=x"]).checkpoint == "x"
+    given = ["checkpoint=x", *(["text=x"] if verb == "attention" else [])]
+    assert compose_config(verb, given).checkpoint == "x"
 
 
 def test_an_experiment_introduces_no_key() -> None:
