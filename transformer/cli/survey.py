@@ -13,9 +13,9 @@ from torch import Tensor
 
 from transformer.data.links import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.batches import batches_of
+from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.forced_attention import Attended, ForcedAttention, forced_attention
-from transformer.decoding.mode import evaluating
+from transformer.decoding.length_batches import batches_of
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.alignment import Links, count_links

@@ -1,4 +1,4 @@
-"""Wires text, tokenizer and encoded corpora together; batches.py plans and loads from them.
+"""Wires text, tokenizer and encoded corpora together; batch_module.py plans and loads from them.
 
 Does not know models, losses or scores.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer.data.batches import BatchModule
+from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.dataset import BatchDataset, EncodedCorpus

@@ -9,8 +9,8 @@ from transformer.data.batch import collate
 from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
-from transformer.decoding.batches import batches_of
-from transformer.decoding.mode import evaluating
+from transformer.decoding.evaluation_mode import evaluating
+from transformer.decoding.length_batches import batches_of
 from transformer.errors import InputError
 from transformer.model.transformer import Transformer
 

@@ -11,8 +11,8 @@ from itertools import groupby
 from typing import Literal
 
 from transformer.data.batch import Row, collate
-from transformer.decoding.batches import batches_of
-from transformer.decoding.mode import evaluating
+from transformer.decoding.evaluation_mode import evaluating
+from transformer.decoding.length_batches import batches_of
 from transformer.decoding.scoring import score_targets
 from transformer.errors import InputError
 from transformer.model.heads import HeadName, heads_of, heads_off, switched_off

@@ -17,10 +17,10 @@ from transformer.data.batch import pad_source
 from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
-from transformer.decoding.batches import batches_of
 from transformer.decoding.beam import beam_search
+from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.greedy import greedy_search
-from transformer.decoding.mode import evaluating
+from transformer.decoding.length_batches import batches_of
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis, Search, SearchConfig

@@ -18,7 +18,7 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.batches import BatchModule
+from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.dataset import PlannedDataset

@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning import Callback
 from rich.table import Table
 
-from transformer.data.batches import BatchModule
+from transformer.data.batch_module import BatchModule
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
