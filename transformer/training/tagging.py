@@ -1,30 +1,22 @@
 """Tagging as a task: an encoder alone, which classifies each word at its first subword.
 
-Words are cut into subwords one by one; the other subwords of a word are read but not classified
-(Devlin et al. 2019, "BERT", section 5.3). The tags are the Universal ones. It does not know how
-the stack is built, nor how CoNLL-U is read.
+The other subwords of a word are read but not classified (Devlin et al. 2019, "BERT", section 5.3).
+It does not know how the stack is built, nor where the tags come from.
 """
 
-import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
-from jaxtyping import Int
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.batch_module import BatchModule
-from transformer.data.cache import locked
-from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
-from transformer.data.dataset import PlannedDataset
+from transformer.data.batch import UNTAGGED, TaggedBatch
+from transformer.data.conllu import UPOS
 from transformer.data.sampler import BatchKey, BatchPlan
-from transformer.data.splits import POCKET_SPLITS, pocket_folder
-from transformer.data.tokenizer import PAD, UNK, Tokenizer
+from transformer.data.tagged import TaggedDataset, TaggingData
+from transformer.data.tokenizer import PAD, Tokenizer
 from transformer.errors import InputError
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.config import ModelConfig
@@ -40,121 +32,6 @@ from transformer.training.task import (
 )
 from transformer.training.typed import typed
 from transformer.training.update import UpdateModule
-
-logger = logging.getLogger(__name__)
-
-
-class TaggedDataset(PlannedDataset[TaggedBatch]):
-    """Tagged sentences as subwords, in memory."""
-
-    def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Cut each word into subwords; a word that has none, such as a space, is unknown."""
-        words = list({word for sentence in sentences for word in sentence.words})
-        subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
-        self._pieces: list[list[int]] = []
-        self._tags: list[list[int]] = []
-        for sentence in sentences:
-            pieces: list[int] = []
-            tags: list[int] = []
-            for word, tag in zip(*sentence, strict=True):
-                cut = subwords[word] or [UNK]
-                pieces += cut
-                tags += [UPOS.index(tag), *[UNTAGGED] * (len(cut) - 1)]
-            self._pieces.append(pieces)
-            self._tags.append(tags)
-
-    def __getitem__(self, key: BatchKey) -> TaggedBatch:
-        rows = [(self._pieces[index], self._tags[index]) for index in key.pairs]
-        return collate_tagged(*zip(*rows, strict=True))
-
-    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return the subwords of each sentence, twice: there is one side."""
-        lengths = np.array([len(pieces) for pieces in self._pieces], dtype=np.int64)
-        return lengths, lengths
-
-
-class TaggingData(BatchModule):
-    """The tagged text of ``data.source``: pocket's, or the user's CoNLL-U files."""
-
-    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None) -> None:
-        super().__init__(config.data)
-        if config.tokenizer.sampling:
-            raise InputError(
-                f"tokenizer.sampling={config.tokenizer.sampling} does not go with task=tagging, "
-                "where a word has one first subword; set tokenizer.sampling=0"
-            )
-        self._tokenizer_config = replace(config.tokenizer, joint=True)
-        self._initial_tokenizer = tokenizer
-
-    @cached_property
-    def _files(self) -> dict[str, Path]:
-        data = self._data
-        if data.corpus == "pocket":
-            if data.source not in ("en", "de"):
-                raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
-            folder = pocket_folder(Path(data.cache).expanduser())
-            return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        files = {split: Path(path) for split, path in given.items() if isinstance(path, str)}
-        if data.corpus != "files" or not {"train", "validation"} <= files.keys():
-            raise InputError(
-                "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
-                "data.validation=B.conllu data.test=C.conllu"
-            )
-        return files
-
-    def sentences(self, split: str) -> list[TaggedSentence]:
-        """Return all sentences of a split.
-
-        Raises:
-            InputError: the file cannot be read, a line is malformed, or there is no sentence.
-        """
-        path = self._files[split]
-        if sentences := list(read_conllu(path)):
-            return sentences
-        raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are."""
-        return tuple(split for split in self._files if split != "train")
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """Given, from the cache, or learnt from the words of the training text."""
-        if self._initial_tokenizer is not None:
-            return self._initial_tokenizer
-        texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
-        cache = Path(self._data.cache).expanduser()
-        with locked(cache):
-            return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
-
-    def prepare_data(self) -> None:
-        """Learn the vocabulary; a test that cannot be read is known before, not at the end."""
-        for split in self.splits:
-            self.sentences(split)
-        _ = self.tokenizer
-
-    @cached_property
-    def _training(self) -> TaggedDataset:
-        return self._dataset("train")
-
-    @cached_property
-    def _validation(self) -> TaggedDataset:
-        return self._dataset("validation")
-
-    def _dataset(self, split: str) -> TaggedDataset:
-        """Leave out what training leaves out: repeated sentences, and those too long for it."""
-        data, sentences = self._data, self.sentences(split)
-        if split == "train" and data.deduplicate:
-            sentences = list(dict.fromkeys(sentences))
-        dataset = TaggedDataset(sentences, self.tokenizer)
-        usable = dataset.lengths()[0] <= min(data.max_length, data.batch_tokens - 1)
-        if not usable.all():
-            logger.info("%s: %d sentences are too long", split, (~usable).sum())
-            kept = [sentences[index] for index in np.flatnonzero(usable)]
-            dataset = TaggedDataset(kept, self.tokenizer)
-        return dataset
 
 
 class TaggingModule(UpdateModule):
@@ -189,7 +66,7 @@ class Tagging(Task):
                 "but a tagger's outputs are tags; set model.tie_embeddings=none"
             )
         self.config = config
-        self.data = TaggingData(config, tokenizer)
+        self.data = TaggingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
 
     @cached_property
     def module(self) -> TaggingModule:

@@ -1,0 +1,123 @@
+"""Which tagged text is read and which left out, where a word carries its tag, what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from tests.unit.data.corpora import data_config, tokenizer_config
+from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.data import tagged as tagged_module
+from transformer.data.batch import UNTAGGED, collate_tagged
+from transformer.data.conllu import UPOS, TaggedSentence, format_conllu
+from transformer.data.sampler import BatchKey
+from transformer.data.splits import POCKET_SPLITS
+from transformer.data.tagged import TaggedDataset, TaggingData
+from transformer.data.tokenizer import EOS, PAD, UNK
+from transformer.errors import InputError
+
+SENTENCES = [
+    TaggedSentence(("a", "xylophone", "."), ("DET", "NOUN", "PUNCT")),
+    TaggedSentence(("▁", "runs"), ("SYM", "VERB")),
+    TaggedSentence(("a", "dog"), ("DET", "NOUN")),
+]
+
+
+def write(path: Path, sentences: list[TaggedSentence]) -> str:
+    path.write_text("".join(format_conllu(*sentence) + "\n" for sentence in sentences))
+    return str(path)
+
+
+def files(folder: Path, sentences: list[TaggedSentence] = SENTENCES, **changes: Any) -> TaggingData:
+    given = {name: write(folder / name, sentences) for name in ("train", "validation")}
+    config = data_config(folder, **(given | changes))
+    return TaggingData(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
+
+
+def test_a_word_is_classified_at_its_first_subword() -> None:
+    tokenizer = tiny_tokenizer()
+    batch = TaggedDataset(SENTENCES, tokenizer)[BatchKey(0, torch.tensor([0, 1]).numpy())]
+    pieces = [tokenizer.encode_source([word])[0] for word in SENTENCES[0].words]
+    assert len(pieces[1]) > 2
+    assert batch.source[0].tolist() == [*pieces[0], *pieces[1], *pieces[2], EOS]
+    places = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
+    assert places == [0, len(pieces[0]), len(pieces[0]) + len(pieces[1])]
+    assert [UPOS[tag] for tag in batch.tags[0, places]] == ["DET", "NOUN", "PUNCT"]
+    # A word of nothing but the tokenizer's own sign for a space has no subword, but a place.
+    assert batch.source[1, 0] == UNK
+    assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
+
+
+def test_a_batch_counts_words_and_positions() -> None:
+    batch = collate_tagged([[5, 6, 7], [8]], [[2, UNTAGGED, 3], [4]])
+    assert batch.source.tolist() == [[5, 6, 7, EOS], [8, EOS, PAD, PAD]]
+    assert batch.tags.tolist() == [[2, -1, 3, -1], [4, -1, -1, -1]]
+    assert (batch.target_tokens, batch.tokens, batch.positions) == (3, 6, 8)
+    assert batch.to("meta").source.is_meta
+    assert batch.to("meta").tags.is_meta
+
+
+def test_workers_make_the_same_batches() -> None:
+    dataset = TaggedDataset(SENTENCES, tiny_tokenizer())
+    keys = [BatchKey(0, torch.tensor([row]).numpy()) for row in range(3)]
+    loader = DataLoader(dataset, sampler=keys, batch_size=None, num_workers=1)  # type: ignore[arg-type]
+    for key, batch in zip(keys, loader, strict=True):
+        assert torch.equal(batch.tags, dataset[key].tags)
+
+
+def test_training_leaves_out_what_is_repeated_or_too_long(tmp_path: Path) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
+    data.setup("fit")
+    words = sum(batch.target_tokens for batch in data.train_dataloader())
+    assert words == 3 + 2 + 2
+    # The validation keeps what is repeated; and the test keeps all.
+    assert sum(batch.target_tokens for batch in data.val_dataloader()) == 14
+    assert len(data.sentences("validation")) == 7
+
+
+def test_pocket_is_a_treebank_in_two_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in POCKET_SPLITS:
+        write(tmp_path / f"{split}.de.conllu", SENTENCES)
+    monkeypatch.setattr(tagged_module, "pocket_folder", lambda cache: tmp_path)
+    config = data_config(tmp_path, corpus="pocket", source="de", target="en")
+    data = TaggingData(config, tokenizer_config())
+    assert data.splits == ("validation", "test", "test_novel")
+    assert data.sentences("test_novel") == SENTENCES
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": "multi30k"}, "task=tagging reads pocket, or CoNLL-U: set data=files"),
+        ({"train": "a.conllu"}, "set data=files .* data.validation=B"),
+        ({"train": ["a", "b"], "validation": "c"}, "reads pocket, or CoNLL-U"),
+        ({"train": "gone", "validation": "gone"}, "gone: no such file"),
+        ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
+        ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
+    ],
+)
+def test_text_that_cannot_be_read_is_an_input_error(
+    tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / name, SENTENCES)
+    config = replace(data_config(tmp_path, train=None), **changes)
+    with pytest.raises(InputError, match=message):
+        TaggingData(config, tokenizer_config()).prepare_data()
+
+
+def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sampling=0\.1 does not go with task=tagging"):
+        TaggingData(data_config(tmp_path), tokenizer_config(sampling=0.1))
+
+
+def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="train holds no tagged sentence"):
+        files(tmp_path, []).setup("fit")

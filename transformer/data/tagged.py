@@ -1,0 +1,156 @@
+"""Tagged sentences as subwords, from pocket or from CoNLL-U files.
+
+Words are cut into subwords one by one; the first of each carries the tag of its word. It does not
+know models, nor how CoNLL-U is read. Source: Devlin et al. 2019, "BERT", section 5.3.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
+from transformer.data.batch_module import BatchModule
+from transformer.data.cache import locked
+from transformer.data.config import DataConfig
+from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
+from transformer.data.dataset import PlannedDataset
+from transformer.data.sampler import BatchKey
+from transformer.data.splits import POCKET_SPLITS, pocket_folder
+from transformer.data.tokenizer import UNK, Tokenizer, TokenizerConfig
+from transformer.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+class TaggedDataset(PlannedDataset[TaggedBatch]):
+    """Tagged sentences as subwords, in memory."""
+
+    def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
+        """Cut each word into subwords; a word that has none, such as a space, is unknown."""
+        words = list({word for sentence in sentences for word in sentence.words})
+        subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
+        self._pieces: list[list[int]] = []
+        self._tags: list[list[int]] = []
+        for sentence in sentences:
+            pieces: list[int] = []
+            tags: list[int] = []
+            for word, tag in zip(*sentence, strict=True):
+                cut = subwords[word] or [UNK]
+                pieces += cut
+                tags += [UPOS.index(tag), *[UNTAGGED] * (len(cut) - 1)]
+            self._pieces.append(pieces)
+            self._tags.append(tags)
+
+    def __getitem__(self, key: BatchKey) -> TaggedBatch:
+        rows = [(self._pieces[index], self._tags[index]) for index in key.pairs]
+        return collate_tagged(*zip(*rows, strict=True))
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the subwords of each sentence, twice: there is one side."""
+        lengths = np.array([len(pieces) for pieces in self._pieces], dtype=np.int64)
+        return lengths, lengths
+
+
+class TaggingData(BatchModule):
+    """The tagged text of ``data.source``: pocket's, or the user's CoNLL-U files."""
+
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+    ) -> None:
+        """Set out what to load; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
+
+        Raises:
+            InputError: subwords are to be sampled.
+        """
+        super().__init__(data)
+        if tokenizer.sampling:
+            raise InputError(
+                f"tokenizer.sampling={tokenizer.sampling} does not go with task=tagging, "
+                "where a word has one first subword; set tokenizer.sampling=0"
+            )
+        self._tokenizer_config = replace(tokenizer, joint=True)
+        self._initial_tokenizer = initial_tokenizer
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        data = self._data
+        if data.corpus == "pocket":
+            if data.source not in ("en", "de"):
+                raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
+            folder = pocket_folder(Path(data.cache).expanduser())
+            return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
+        given = {"train": data.train, "validation": data.validation, "test": data.test}
+        files = {split: Path(path) for split, path in given.items() if isinstance(path, str)}
+        if data.corpus != "files" or not {"train", "validation"} <= files.keys():
+            raise InputError(
+                "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
+                "data.validation=B.conllu data.test=C.conllu"
+            )
+        return files
+
+    def sentences(self, split: str) -> list[TaggedSentence]:
+        """Return all sentences of a split.
+
+        Raises:
+            InputError: the file cannot be read, a line is malformed, or there is no sentence.
+        """
+        path = self._files[split]
+        if sentences := list(read_conllu(path)):
+            return sentences
+        raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The evaluation splits there are."""
+        return tuple(split for split in self._files if split != "train")
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Given, from the cache, or learnt from the words of the training text."""
+        if self._initial_tokenizer is not None:
+            return self._initial_tokenizer
+        texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
+        cache = Path(self._data.cache).expanduser()
+        with locked(cache):
+            return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
+
+    def prepare_data(self) -> None:
+        """Learn the vocabulary; a test that cannot be read is known before, not at the end."""
+        for split in self.splits:
+            self.sentences(split)
+        _ = self.tokenizer
+
+    @cached_property
+    def _training(self) -> TaggedDataset:
+        return self._dataset("train")
+
+    @cached_property
+    def _validation(self) -> TaggedDataset:
+        return self._dataset("validation")
+
+    def _dataset(self, split: str) -> TaggedDataset:
+        """Leave out what training leaves out: repeated sentences, and those too long for it."""
+        data, sentences = self._data, self.sentences(split)
+        if split == "train" and data.deduplicate:
+            sentences = list(dict.fromkeys(sentences))
+        dataset = TaggedDataset(sentences, self.tokenizer)
+        usable = dataset.lengths()[0] <= min(data.max_length, data.batch_tokens - 1)
+        if not usable.all():
+            logger.info("%s: %d sentences are too long", split, (~usable).sum())
+            kept = [sentences[index] for index in np.flatnonzero(usable)]
+            dataset = TaggedDataset(kept, self.tokenizer)
+        return dataset
