@@ -112,8 +112,8 @@ def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def task_of(payload: dict[str, Any]) -> str:
-    """What the model was trained for; without a word, to translate."""
-    task: str = payload[PORTABLE]["config"].get("task", "translation")
+    """What the model was trained for."""
+    task: str = payload[PORTABLE]["config"]["task"]
     return task
 
 

@@ -31,7 +31,7 @@ LOSS = {
     **{"label_smoothing": 0.1, "chunk": 512, "bfloat16": False},
     **{"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
 }
-RUN = {"decoding": TRAINED, "loss": LOSS, "seed": 4}
+RUN = {"task": "translation", "decoding": TRAINED, "loss": LOSS, "seed": 4}
 
 
 @pytest.fixture(scope="module")

@@ -93,6 +93,22 @@ def test_a_test_that_is_not_there_is_missed_before_the_work(folder: Path) -> Non
     assert not (folder / "cache").exists()
 
 
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_an_empty_split_is_named_before_the_work(folder: Path, split: str) -> None:
+    (folder / "none.tsv").touch()
+    module = data_module(folder, **{split: str(folder / "none.tsv")})
+    with pytest.raises(InputError, match=rf"none\.tsv: the {split} text has no line; .*{split}$"):
+        module.prepare_data()
+    assert not (folder / "cache").exists()
+
+
+def test_a_validation_without_a_loss_is_refused(folder: Path) -> None:
+    (folder / "long.tsv").write_text("a " * 60 + "\tb\n\tb\n")
+    module = data_module(folder, validation=str(folder / "long.tsv"))
+    with pytest.raises(InputError, match=r"long\.tsv: every .* than 50 tokens; .*max_length"):
+        module.setup("validate")
+
+
 def test_validation_text_keeps_what_the_loss_leaves_out(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,7 +15,6 @@ from transformer.model.checkpoint import (
     FORMAT,
     PORTABLE,
     WEIGHTS_PREFIX,
-    find_checkpoint,
     load_checkpoint,
     portable_part,
     read_payload,
@@ -25,7 +24,12 @@ from transformer.model.checkpoint import (
 from transformer.model.transformer import Transformer
 
 TOKENIZER = {"kind": "joint", "bytes": b"\x00\xff\n"}
-CONFIG = {"seed": 1, "data": {"train": ["a.en", "a.de"], "root": None}, "lr": 2e-3}
+CONFIG = {
+    "task": "translation",
+    "seed": 1,
+    "data": {"train": ["a.en", "a.de"], "root": None},
+    "lr": 2e-3,
+}
 
 
 def payload_of(model: Transformer) -> dict[str, Any]:
@@ -231,32 +235,3 @@ def test_a_write_replaces_the_file_and_leaves_nothing_else(file: Path) -> None:
     assert os.listdir(file.parent) == ["best.ckpt"]
     expected = tiny_transformer(seed=2).projection.weight
     assert torch.equal(load_checkpoint(file).model.projection.weight, expected)
-
-
-def test_find_a_checkpoint(file: Path, tmp_path: Path) -> None:
-    run = file.parents[1]
-    last = file.with_name("last.ckpt")
-    assert find_checkpoint(file) == find_checkpoint(run) == file
-    last.touch()
-    assert find_checkpoint(run) == file
-    assert find_checkpoint(run, "last") == last
-    file.unlink()
-    assert find_checkpoint(run) == last
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere", "nowhere does not exist; give a"),
-        (".", "holds no checkpoints/best.ckpt or last"),
-    ],
-)
-def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        find_checkpoint(tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
-def test_no_file_at_all(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
-        read_payload(tmp_path / name)

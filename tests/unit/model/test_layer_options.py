@@ -183,8 +183,8 @@ def test_what_two_layers_share(
 def test_a_shared_model_is_stored_and_found_again(tmp_path: Path, share: str) -> None:
     model = tiny_transformer(share_layers=share)
     weights = {f"model.{name}": w for name, w in model.state_dict().items()}
-    payload = {"state_dict": weights, PORTABLE: portable_part(model.config, {}, {})}
-    write_payload(payload, tmp_path / "x.ckpt")
+    portable = portable_part(model.config, {}, {"task": "translation"})
+    write_payload({"state_dict": weights, PORTABLE: portable}, tmp_path / "x.ckpt")
     loaded = load_checkpoint(tmp_path / "x.ckpt").model
     assert shared_parts(loaded) == shared_parts(model)
     assert torch.equal(outputs(loaded), outputs(model))

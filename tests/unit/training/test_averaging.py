@@ -27,7 +27,7 @@ def write(path: Path, value: float, **changes: str | int) -> Path:
     payload = {
         "state_dict": {f"{WEIGHTS_PREFIX}{k}": v for k, v in model.state_dict().items()},
         "optimizer_states": [torch.ones(3)],
-        PORTABLE: portable_part(model.config, {"bytes": b"x"}, {"seed": 1}),
+        PORTABLE: portable_part(model.config, {"bytes": b"x"}, {"task": "translation", "seed": 1}),
     }
     write_payload(payload, path)
     return path
@@ -68,7 +68,7 @@ def test_it_is_a_checkpoint_of_its_own(tmp_path: Path, tie_embeddings: str) -> N
     write_payload(average_checkpoints(paths), averaged)
     loaded = load_checkpoint(averaged)
     assert loaded.model.encoder.layers[0].attention.query.weight.unique().item() == 1.5
-    assert loaded.config == {"seed": 1}
+    assert loaded.config == {"task": "translation", "seed": 1}
     payload = read_payload(averaged)
     assert set(payload) == {"state_dict", PORTABLE}
     stored = {tensor.data_ptr() for tensor in payload["state_dict"].values()}

@@ -1,0 +1,40 @@
+"""Which file of a run is meant."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer.errors import InputError
+from transformer.model.checkpoint import find_checkpoint, read_payload
+
+
+def test_find_a_checkpoint(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    file = run / "checkpoints" / "best.ckpt"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    last = file.with_name("last.ckpt")
+    assert find_checkpoint(file) == find_checkpoint(run) == file
+    last.touch()
+    assert find_checkpoint(run) == file
+    assert find_checkpoint(run, "last") == last
+    file.unlink()
+    assert find_checkpoint(run) == last
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "nowhere does not exist; give a"),
+        (".", "holds no checkpoints/best.ckpt or last"),
+    ],
+)
+def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        find_checkpoint(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
+def test_no_file_at_all(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
+        read_payload(tmp_path / name)
