@@ -79,9 +79,15 @@ class DataModule(BatchModule):
         """Return all sources and all references of an evaluation split, line for line.
 
         Raises:
-            InputError: there is no such split, or its text cannot be read.
+            InputError: there is no such split, or its text cannot be read or has no line.
         """
-        pairs = list(self._split(split))
+        corpus = self._split(split)
+        pairs = list(corpus)
+        if not pairs:
+            raise InputError(
+                f"{corpus.corpus.paths[0]}: the {split} text has no line; fill the file, or give "
+                f"another as data.{split}"
+            )
         return [source for source, _ in pairs], [reference for _, reference in pairs]
 
     def training_targets(self, most: int) -> list[list[int]]:
@@ -158,11 +164,21 @@ class DataModule(BatchModule):
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs that a loss can be computed on; says how many are not."""
+        """Return the validation pairs that a loss can be computed on; says how many are not.
+
+        Raises:
+            InputError: it can be computed on none.
+        """
         corpus = EncodedCorpus(self._encoded_path("validation"))
         source, target = corpus.lengths("source"), corpus.lengths("target")
         limit = min(self._data.max_length, self._data.batch_tokens - 1)
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
+        if not usable.any():
+            raise InputError(
+                f"{self._split('validation').corpus.paths[0]}: every validation pair is empty or "
+                f"longer than {limit} tokens; give other text, or raise data.max_length and "
+                "data.batch_tokens"
+            )
         if not usable.all():
             logger.info(
                 "validation: %s of %s pairs, empty or longer than %s tokens, are left out of the "
