@@ -9,7 +9,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.search import SearchConfig
+from transformer.decoding.config import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import Checkpoint, load_checkpoint

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.data.tokenizer import BOS, EOS
-from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import (
     Hypothesis,
     SearchConfig,
@@ -91,20 +90,20 @@ def beam_search(
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     if not found:
         return found
-    live, finished = _start(limits, config.beam_size)
+    live, finished = start(limits, config.beam_size)
     while True:
         length = live.tokens.size(2) - 1
         log_probabilities = step(live.tokens[:, :, -1])
-        constrain(log_probabilities, length, live.limits, config.min_length)
-        candidates = _expand(live, log_probabilities)
+        constrain(log_probabilities, live.tokens, live.limits, config)
+        candidates = expand(live, log_probabilities)
         refuse_nan(candidates.log_probabilities, length)
-        finished = _finish(live, finished, candidates, config.length_penalty)
-        live, parents = _go_on(live, candidates)
-        done = _done(live, finished, config)
-        if done.any():
-            for row in done.nonzero().squeeze(1).tolist():
-                found[live.places[row]] = _hypotheses(finished, row, config.nbest)
-            alive = (~done).nonzero().squeeze(1)
+        finished = finish(live, finished, candidates, config)
+        live, parents = go_on(live, candidates)
+        over = done(live, finished, config)
+        if over.any():
+            for row in over.nonzero().squeeze(1).tolist():
+                found[live.places[row]] = hypotheses(finished, row, config.nbest)
+            alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
             live, finished, parents = live.select(alive), finished.select(alive), parents[alive]
@@ -112,7 +111,7 @@ def beam_search(
         step.reorder(parents)
 
 
-def _start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
+def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
     """One empty hypothesis a sentence; the other slots wait for the first step to fill them."""
     shape = (len(limits), beam)
     nothing = torch.full(shape, -math.inf, device=limits.device)
@@ -123,7 +122,7 @@ def _start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
     return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
 
 
-def _expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> Candidates:
+def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> Candidates:
     """Rank the continuations of all hypotheses of a sentence together."""
     batch, beam, vocab = log_probabilities.shape
     totals = log_probabilities.add_(live.log_probabilities[..., None])
@@ -132,7 +131,9 @@ def _expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) ->
     return Candidates(best, index // vocab, index % vocab)
 
 
-def _finish(live: Live, finished: Finished, candidates: Candidates, alpha: float) -> Finished:
+def finish(
+    live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
+) -> Finished:
     """Let the candidates that end compete with those that ended before."""
     beam, length = live.tokens.size(1), live.tokens.size(2) - 1
     best = candidates.log_probabilities[:, :beam]
@@ -142,7 +143,7 @@ def _finish(live: Live, finished: Finished, candidates: Candidates, alpha: float
     tokens = _pick(live.tokens[:, :, 1:], candidates.parents[:, :beam])
     tokens = F.pad(tokens, (0, finished.tokens.size(2) - length))
     best = best.masked_fill(~ends, -math.inf)
-    scores = torch.cat((finished.scores, best / length_penalty(length + 1, alpha)), dim=1)
+    scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
     # Stable: of equals, the one that ended first stays.
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :beam]
     lengths = torch.full_like(finished.lengths, length)
@@ -154,7 +155,7 @@ def _finish(live: Live, finished: Finished, candidates: Candidates, alpha: float
     )
 
 
-def _go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
+def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
     """Follow the best candidates that do not end; return whose continuation each one is."""
     beam = live.tokens.size(1)
     # At most one continuation of each hypothesis ends, so that enough others remain.
@@ -167,21 +168,21 @@ def _go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch
     return Live(live.places, live.limits, tokens, total), parents
 
 
-def _done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
+def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
     """Tell which sentences no further step can change.
 
     A log-probability only falls, and the penalty is monotone in the length: the best score that
     a live hypothesis may still reach is its log-probability so far over the penalty of the
     shortest or of the longest target it may become.
     """
-    shortest = length_penalty(live.tokens.size(2), config.length_penalty)
-    longest = ((6 + live.limits) / 6) ** config.length_penalty
+    shortest = config.penalty(live.tokens.size(2))
+    longest = config.penalty(live.limits + 1)
     bound = live.log_probabilities[:, 0] / longest.clamp(min=shortest)
     full = finished.scores[:, -1] > -math.inf
     return full | (bound <= finished.scores[:, config.nbest - 1])
 
 
-def _hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
+def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
     """Read the finished hypotheses of one sentence."""
     columns = zip(
         finished.tokens[row, :nbest].tolist(),

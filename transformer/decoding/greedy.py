@@ -8,7 +8,6 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS
-from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import (
     Hypothesis,
     SearchConfig,
@@ -26,7 +25,7 @@ def greedy_search(
     Args:
         step: Gives log-probabilities; it starts before the first token.
         limits: The most pieces of each sentence, on the device of the step.
-        config: Only its ``min_length`` and ``length_penalty`` matter here.
+        config: What may follow, and the length penalty.
 
     Raises:
         FloatingPointError: The step gave NaN.
@@ -38,13 +37,13 @@ def greedy_search(
     while places:
         length = tokens.size(1) - 1
         log_probabilities = step(tokens[:, -1:])
-        constrain(log_probabilities, length, limits, config.min_length)
+        constrain(log_probabilities, tokens[:, None], limits, config)
         best, chosen = log_probabilities.max(dim=-1)
         refuse_nan(best, length)
         totals = totals + best.squeeze(1)
         ended = (chosen == EOS).squeeze(1)
         if ended.any():
-            penalty = length_penalty(length + 1, config.length_penalty)
+            penalty = config.penalty(length + 1)
             rows = ended.nonzero().squeeze(1).tolist()
             pieces = tokens[ended, 1:].tolist()
             for row, sequence, total in zip(rows, pieces, totals[ended].tolist(), strict=True):

@@ -3,6 +3,8 @@
 It does not know where a target comes from: a search, a reference or a user.
 """
 
+from typing import Literal, overload
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,14 +13,25 @@ from torch.nn import functional as F
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
 
+PenaltyForm = Literal["wu", "average"]
 
-def length_penalty(length: int, alpha: float) -> float:
-    """``((5 + length) / 6) ** alpha``: what a log-probability is divided by to give a score.
 
-    Wu et al. 2016, "Google's Neural Machine Translation System", equation 14. The length counts
-    every token whose log-probability is in the sum, the end of the sentence included.
+@overload
+def length_penalty(length: int, alpha: float, form: PenaltyForm = "wu") -> float: ...
+
+
+@overload
+def length_penalty(length: Tensor, alpha: float, form: PenaltyForm = "wu") -> Tensor: ...
+
+
+def length_penalty(length: int | Tensor, alpha: float, form: PenaltyForm = "wu") -> float | Tensor:
+    """What a log-probability is divided by to give a score.
+
+    ``wu``: ``((5 + length) / 6) ** alpha`` (Wu et al. 2016, "Google's Neural Machine Translation
+    System", equation 14). ``average``: ``length ** alpha``, the mean of the tokens at 1. The length
+    counts every token whose log-probability is in the sum, the end of the sentence included.
     """
-    return ((5 + length) / 6) ** alpha
+    return ((5 + length) / 6) ** alpha if form == "wu" else (1.0 * length) ** alpha
 
 
 @torch.inference_mode()

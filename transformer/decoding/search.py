@@ -1,78 +1,19 @@
-"""What every search shares: its settings, the step it calls, the hypotheses it returns.
+"""What every search shares: the step it calls, what may follow, the hypotheses it returns.
 
 It knows neither the model behind the step nor text. A search asks a ``StepFunction`` for the
 log-probabilities of the next token and tells it which hypotheses go on.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS, PAD
-from transformer.errors import InputError
-
-Algorithm = Literal["beam", "greedy"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchConfig:
-    """How to search; the values live in ``conf/decoding``.
-
-    Attributes:
-        algorithm: ``beam`` or ``greedy``.
-        beam_size: Hypotheses that are followed at once, for each sentence.
-        length_penalty: The exponent alpha of ``scoring.length_penalty``; larger favours longer
-            hypotheses, 0 compares log-probabilities as they are.
-        max_length_ratio: See ``max_length_offset``.
-        max_length_offset: A hypothesis has at most ``max_length_ratio`` times the pieces of its
-            source plus this many pieces; there the end of the sentence is forced.
-        min_length: Pieces that a hypothesis has at least, where the upper limit leaves room.
-        nbest: Hypotheses that are returned for each sentence, the best first.
-
-    Raises:
-        InputError: A value is out of its range or the values contradict each other.
-    """
-
-    algorithm: Algorithm
-    beam_size: int
-    length_penalty: float
-    max_length_ratio: float
-    max_length_offset: int
-    min_length: int
-    nbest: int
-
-    def __post_init__(self) -> None:
-        if self.algorithm not in ("beam", "greedy"):
-            raise InputError(
-                f"decoding.algorithm={self.algorithm} is unknown; choose beam or greedy"
-            )
-        for name in ("beam_size", "nbest"):
-            if getattr(self, name) < 1:
-                raise InputError(f"decoding.{name}={getattr(self, name)} must be at least 1")
-        for name in ("max_length_ratio", "max_length_offset", "min_length"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"decoding.{name}={getattr(self, name)} must be at least 0")
-        if not math.isfinite(self.length_penalty):
-            raise InputError(f"decoding.length_penalty={self.length_penalty} must be finite")
-        if self.algorithm == "greedy" and self.beam_size != 1:
-            raise InputError(
-                f"decoding.algorithm=greedy follows one hypothesis, not decoding.beam_size="
-                f"{self.beam_size}; set decoding.algorithm=beam"
-            )
-        if self.nbest > self.beam_size:
-            raise InputError(
-                f"decoding.nbest={self.nbest} is more than decoding.beam_size={self.beam_size} "
-                f"can find; set decoding.beam_size={self.nbest} or larger"
-            )
-
-    def limit(self, source_length: int) -> int:
-        """Pieces that the translation of ``source_length`` pieces may have, at least one."""
-        return max(1, int(self.max_length_ratio * source_length + self.max_length_offset))
+from transformer.decoding.config import SearchConfig
 
 
 @runtime_checkable
@@ -114,31 +55,60 @@ class Hypothesis:
     log_probability: float
 
 
-Search = Callable[[StepFunction, Int[Tensor, " batch"], SearchConfig], list[list[Hypothesis]]]
-
-
 def constrain(
     log_probabilities: Float[Tensor, "batch beam vocab"],
-    length: int,
+    tokens: Int[Tensor, "batch beam length"],
     limits: Int[Tensor, " batch"],
-    min_length: int,
+    config: SearchConfig,
 ) -> None:
-    """Rule out, in place, what may not follow hypotheses of ``length`` pieces.
+    """Rule out, in place, what may not follow these hypotheses, which begin with ``BOS``.
 
-    Padding and beginning never follow, the end not before ``min_length`` pieces, and nothing but
-    the end once a sentence has reached its limit, however improbable it is there. What is ruled
-    out becomes ``-inf``; the rest is not renormalised.
+    Padding and beginning never follow, the end not before ``min_length`` pieces nor where
+    ``eos_threshold`` forbids it, no piece that would repeat an n-gram, and nothing but the end once
+    a sentence has reached its limit, however improbable it is there. What is ruled out becomes
+    ``-inf``; the rest is not renormalised.
     """
+    length = tokens.size(2) - 1
     log_probabilities[..., [PAD, BOS]] = -math.inf
     full = limits <= length
-    if length < min_length:
-        # A sentence whose limit is below the minimum ends at its limit.
-        log_probabilities[..., EOS].masked_fill_(~full[:, None], -math.inf)
+    # A sentence whose limit is below the minimum ends at its limit.
+    end = log_probabilities[..., EOS].clamp(min=torch.finfo(log_probabilities.dtype).min)
+    if config.no_repeat_ngram:
+        _rule_out_repetition(log_probabilities, tokens[:, :, 1:], config.no_repeat_ngram)
+    if config.eos_threshold:
+        _rule_out_doubtful_ends(log_probabilities, config.eos_threshold)
+    if length < config.min_length:
+        log_probabilities[..., EOS] = -math.inf
     if full.any():
-        least = torch.finfo(log_probabilities.dtype).min
-        end = log_probabilities[full][..., EOS].clamp(min=least)
         log_probabilities.masked_fill_(full[:, None, None], -math.inf)
-        log_probabilities[full, :, EOS] = end
+        log_probabilities[full, :, EOS] = end[full]
+
+
+def _rule_out_repetition(
+    log_probabilities: Float[Tensor, "batch beam vocab"],
+    pieces: Int[Tensor, "batch beam length"],
+    size: int,
+) -> None:
+    """No piece that followed the last ``size - 1`` pieces before follows them again."""
+    if pieces.size(2) < size:
+        return
+    # batch beam length -> batch beam window size
+    windows = pieces.unfold(2, size, 1)
+    last = pieces[:, :, None, pieces.size(2) - size + 1 :]
+    again = (windows[..., :-1] == last).all(-1)
+    rows = again.nonzero(as_tuple=True)
+    log_probabilities[rows[0], rows[1], windows[..., -1][rows]] = -math.inf
+
+
+def _rule_out_doubtful_ends(
+    log_probabilities: Float[Tensor, "batch beam vocab"], threshold: float
+) -> None:
+    end = log_probabilities[..., EOS].clone()
+    log_probabilities[..., EOS] = -math.inf
+    best = log_probabilities.amax(-1)
+    # Where nothing else may follow, the end may.
+    doubtful = (end <= threshold * best) & (best > -math.inf)
+    log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
 
 def refuse_nan(log_probabilities: Tensor, length: int) -> None:

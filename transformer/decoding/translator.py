@@ -4,6 +4,7 @@ Validation, ``evaluate`` and ``translate`` all come through here. It does not kn
 command line or metrics.
 """
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,12 +19,14 @@ from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
 from transformer.decoding.beam import beam_search
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.diverse import diverse_search
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.nbest import NBest, with_attention
-from transformer.decoding.scoring import length_penalty
-from transformer.decoding.search import Hypothesis, Search, SearchConfig
+from transformer.decoding.sampling import sample_search
+from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import segment_lengths
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK, Candidate, Translation
@@ -34,7 +37,7 @@ from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
-SEARCHES: dict[str, Search] = {"beam": beam_search, "greedy": greedy_search}
+SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
 
 
 class Translator:
@@ -171,7 +174,7 @@ class Translator:
         """Search in batches of similar length; return in the order of the segments."""
         found: list[NBest | None] = [None] * len(segments)
         # The end of the sentence is one token more.
-        tokens = [(len(segment) + 1) * self.search.beam_size for segment in segments]
+        tokens = [(len(segment) + 1) * self.search.width for segment in segments]
         for places in batches_of(tokens, self.batch_tokens):
             results = self._search_batch([segments[place] for place in places], attention)
             for place, result in zip(places, results, strict=True):
@@ -183,9 +186,13 @@ class Translator:
         # The beginning takes one position.
         most = max(1, self.model.config.max_length - 1)
         limits = [min(most, self.search.limit(len(segment))) for segment in segments]
-        step = ModelStep(self.model, source, self.search.beam_size)
-        find = SEARCHES[self.search.algorithm]
-        results = find(step, torch.tensor(limits, device=self.device), self.search)
+        step = ModelStep(self.model, source, self.search.width)
+        limit = torch.tensor(limits, device=self.device)
+        if self.search.algorithm == "sampling":
+            seeds = [_seed_of(segment, self.search.seed) for segment in segments]
+            results = sample_search(step, limit, self.search, seeds)
+        else:
+            results = SEARCHES[self.search.algorithm](step, limit, self.search)
         lists = [NBest(hypotheses) for hypotheses in results]
         if not attention:
             return lists
@@ -228,6 +235,12 @@ class Translator:
         text = " ".join(text for text in texts if text).replace("\n", " ")
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
-        penalty = length_penalty(len(tokens) + len(hypotheses), self.search.length_penalty)
+        penalty = self.search.penalty(len(tokens) + len(hypotheses))
         pieces = tuple(self.tokenizer.pieces(tokens))
         return Candidate(text, total / penalty, total, pieces)
+
+
+def _seed_of(pieces: Sequence[int], seed: int) -> int:
+    """A seed of the text's own: neither its batch nor its place in the input changes it."""
+    digest = hashlib.sha256(repr((seed, list(pieces))).encode()).digest()
+    return int.from_bytes(digest[:7], "big")

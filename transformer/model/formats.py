@@ -5,7 +5,7 @@ It knows plain values only, and not what reads them.
 
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 """Of the portable part, as it is written; a reader refuses a newer one."""
 
 MODEL_2 = {
@@ -28,8 +28,24 @@ MODEL_2 = {
 }
 LOSS_2 = {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0}
 
+DECODING_3 = {
+    "length_penalty_form": "wu",
+    "coverage_penalty": 0.0,
+    "no_repeat_ngram": 0,
+    "eos_threshold": 0.0,
+    "groups": 1,
+    "diversity": 0.0,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "epsilon": 0.0,
+    "seed": 1,
+}
+
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
+    3: {"model": {}, "decoding": DECODING_3},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 
@@ -44,7 +60,7 @@ def upgraded(portable: dict[str, Any]) -> dict[str, Any]:
     model, config = portable["model"], portable["config"]
     for number in range(portable["format"] + 1, FORMAT + 1):
         model = ADDED[number]["model"] | model
-        config = ADDED_AT_ROOT[number] | config
+        config = ADDED_AT_ROOT.get(number, {}) | config
         for group, values in ADDED[number].items():
             config = config | {group: values | config.get(group, {})}
     return portable | {"format": FORMAT, "model": model, "config": config}

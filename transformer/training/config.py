@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import TokenizerConfig
-from transformer.decoding.search import SearchConfig
+from transformer.decoding.config import SearchConfig
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.decoding.search import SearchConfig
+from transformer.decoding.config import SearchConfig
 
 
 def search_config(**changes: object) -> SearchConfig:
@@ -17,6 +17,18 @@ def search_config(**changes: object) -> SearchConfig:
         "max_length_offset": 8,
         "min_length": 0,
         "nbest": 1,
+        "length_penalty_form": "wu",
+        "coverage_penalty": 0.0,
+        "no_repeat_ngram": 0,
+        "eos_threshold": 0.0,
+        "groups": 1,
+        "diversity": 0.0,
+        "temperature": 1.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "min_p": 0.0,
+        "epsilon": 0.0,
+        "seed": 1,
     }
     return SearchConfig(**(fields | changes))  # type: ignore[arg-type]
 

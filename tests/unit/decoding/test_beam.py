@@ -8,8 +8,9 @@ from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS, PAD
 from transformer.decoding.beam import beam_search
+from transformer.decoding.config import SearchConfig
 from transformer.decoding.scoring import length_penalty
-from transformer.decoding.search import Hypothesis, SearchConfig
+from transformer.decoding.search import Hypothesis
 
 from .steps import RecurrentStep, search_config
 

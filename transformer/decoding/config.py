@@ -1,0 +1,155 @@
+"""How to search, as plain values: what ``conf/decoding`` holds and a checkpoint stores.
+
+It does not know the searches, nor the model.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args, overload
+
+from torch import Tensor
+
+from transformer.decoding.scoring import PenaltyForm, length_penalty
+from transformer.errors import InputError
+
+Algorithm = Literal["beam", "greedy", "sampling", "diverse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How to search; the values live in ``conf/decoding``.
+
+    Attributes:
+        algorithm: ``beam``, ``greedy``, ``sampling`` or ``diverse`` beam search.
+        beam_size: Hypotheses that are followed at once, for each sentence.
+        length_penalty: The exponent alpha of ``scoring.length_penalty``; larger favours longer
+            hypotheses, 0 compares log-probabilities as they are.
+        length_penalty_form: See ``scoring.length_penalty``.
+        coverage_penalty: The factor beta of ``coverage.py``; 0 goes without.
+        max_length_ratio: See ``max_length_offset``.
+        max_length_offset: A hypothesis has at most ``max_length_ratio`` times the pieces of its
+            source plus this many pieces; there the end of the sentence is forced.
+        min_length: Pieces that a hypothesis has at least, where the upper limit leaves room.
+        no_repeat_ngram: No sequence of so many pieces occurs twice in a hypothesis; 0 lets it.
+        eos_threshold: The sentence may end only where the log-probability of that is more than
+            this times that of the best piece (Hannun et al. 2019, "Sequence-to-Sequence Speech
+            Recognition with Time-Depth Separable Convolutions", section 3.2.2); 0 lets it.
+        nbest: Hypotheses that are returned for each sentence, the best first; for ``sampling``
+            the samples that are drawn.
+        groups: Of ``diverse``: the beam is cut into so many groups.
+        diversity: Of ``diverse``: what a token loses for each hypothesis of an earlier group that
+            has just chosen it.
+        temperature: Of ``sampling``: logits are divided by it first.
+        top_k: Of ``sampling``: only the so many most probable tokens; 0 takes all.
+        top_p: Of ``sampling``: only the fewest most probable tokens that have this mass.
+        min_p: Of ``sampling``: only tokens with this share of the best one's probability.
+        epsilon: Of ``sampling``: only tokens of at least this probability.
+        seed: Of ``sampling``: together with the text it decides what is drawn.
+
+    Raises:
+        InputError: A value is out of its range or the values contradict each other.
+    """
+
+    algorithm: Algorithm
+    beam_size: int
+    length_penalty: float
+    max_length_ratio: float
+    max_length_offset: int
+    min_length: int
+    nbest: int
+    length_penalty_form: PenaltyForm
+    coverage_penalty: float
+    no_repeat_ngram: int
+    eos_threshold: float
+    groups: int
+    diversity: float
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    epsilon: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        for objection in (*_ranges(self), *_contradictions(self)):
+            raise InputError(objection)
+
+    @property
+    def width(self) -> int:
+        """Hypotheses that the step computes at once, for each sentence."""
+        return self.nbest if self.algorithm == "sampling" else self.beam_size
+
+    @overload
+    def penalty(self, length: int) -> float: ...
+
+    @overload
+    def penalty(self, length: Tensor) -> Tensor: ...
+
+    def penalty(self, length: int | Tensor) -> float | Tensor:
+        """The length penalty of so many tokens, the end of the sentence included."""
+        return length_penalty(length, self.length_penalty, self.length_penalty_form)
+
+    def limit(self, source_length: int) -> int:
+        """Pieces that the translation of ``source_length`` pieces may have, at least one."""
+        return max(1, int(self.max_length_ratio * source_length + self.max_length_offset))
+
+
+def _ranges(config: SearchConfig) -> Iterator[str]:
+    for name, hint in (("algorithm", Algorithm), ("length_penalty_form", PenaltyForm)):
+        value = getattr(config, name)
+        if value not in get_args(hint):
+            yield f"decoding.{name}={value} is unknown; choose {' or '.join(get_args(hint))}"
+    if not math.isfinite(config.length_penalty):
+        yield f"decoding.length_penalty={config.length_penalty} must be finite"
+    for words, (names, holds) in RANGES.items():
+        for name in names:
+            if not holds(getattr(config, name)):
+                yield f"decoding.{name}={getattr(config, name)} must be {words}"
+
+
+def _contradictions(config: SearchConfig) -> Iterator[str]:
+    if config.algorithm == "greedy" and config.beam_size != 1:
+        yield (
+            f"decoding.algorithm=greedy follows one hypothesis, not decoding.beam_size="
+            f"{config.beam_size}; set decoding.algorithm=beam"
+        )
+    if config.algorithm != "sampling" and config.nbest > config.beam_size:
+        yield (
+            f"decoding.nbest={config.nbest} is more than decoding.beam_size={config.beam_size} "
+            f"can find; set decoding.beam_size={config.nbest} or larger"
+        )
+    if config.algorithm == "diverse" and config.beam_size % config.groups:
+        yield (
+            f"decoding.beam_size={config.beam_size} cannot be cut into decoding.groups="
+            f"{config.groups} of one size"
+        )
+    for algorithm, idle in OF_ONE_ALGORITHM.items():
+        for name, off in idle.items():
+            if config.algorithm != algorithm and getattr(config, name) != off:
+                yield (
+                    f"decoding.{name}={getattr(config, name)} is of decoding.algorithm="
+                    f"{algorithm}, not of {config.algorithm}; set decoding={algorithm} too"
+                )
+
+
+RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
+    "at least 1": (("beam_size", "nbest", "groups"), lambda value: value >= 1),
+    "at least 0": (
+        (
+            *("max_length_ratio", "max_length_offset", "min_length", "no_repeat_ngram", "top_k"),
+            *("eos_threshold", "diversity", "coverage_penalty", "seed"),
+        ),
+        lambda value: 0 <= value < math.inf,
+    ),
+    "above 0": (("temperature",), lambda value: 0 < value < math.inf),
+    "in (0, 1]": (("top_p",), lambda value: 0 < value <= 1),
+    "in [0, 1)": (("min_p", "epsilon"), lambda value: 0 <= value < 1),
+}
+"""What a value must be: of which settings, and when it is."""
+
+OF_ONE_ALGORITHM: dict[str, dict[str, float]] = {
+    "diverse": {"groups": 1, "diversity": 0.0},
+    "sampling": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "epsilon": 0.0},
+}
+"""What only one algorithm reads, and the values that mean nothing."""
