@@ -6,12 +6,14 @@ not know what is learnt from the text.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair, is_plain
 from transformer.data.datamodule import DataModule
+from transformer.data.overlong import refuse_overlong
 from transformer.data.splits import Split, find_splits
+from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,38 @@ class TargetSplit(Split):
 class MonolingualData(DataModule):
     """Batches of the target side of a corpus; ``data.source`` matters only to find it."""
 
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+        positions: int | None = None,
+    ) -> None:
+        """Set out what to load; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
+            positions: that the model has for a sentence and its bos; None: as many as need be.
+        """
+        super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
+        self._positions = positions
+
+    def prepare_data(self) -> None:
+        """Do as `DataModule` does, and refuse what the model could not be evaluated on.
+
+        Raises:
+            InputError: text cannot be read, or does not suit vocabulary or model.
+        """
+        super().prepare_data()
+        if self._positions is None:
+            return
+        for name in self.splits:
+            rows = self.tokenizer.encode_target(self.texts(name)[1])
+            refuse_overlong(map(len, rows), self._positions, partial(_line, self._split(name)))
+
     @cached_property
     def _splits(self) -> dict[str, Split]:
         return {name: _target_of(split) for name, split in find_splits(_found(self._data)).items()}
@@ -36,6 +70,12 @@ def _target_of(split: Split) -> TargetSplit:
     corpus, paths = split.corpus, split.corpus.paths
     corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
     return TargetSplit(corpus, split.lines, split.inverted)
+
+
+def _line(split: Split, place: int) -> str:
+    """Say where a text of a split stands: file and line."""
+    line = place if split.inverted else sorted(split.lines)[place]
+    return f"{split.corpus.paths[0]}:{line + 1}"
 
 
 def _found(data: DataConfig) -> DataConfig:

@@ -7,7 +7,8 @@ know models, nor how CoNLL-U is read. Source: Devlin et al. 2019, "BERT", sectio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
+from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
+from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
 from transformer.data.tokenizer import UNK, Tokenizer, TokenizerConfig
@@ -65,6 +68,7 @@ class TaggingData(BatchModule):
         tokenizer: TokenizerConfig,
         *,
         initial_tokenizer: Tokenizer | None = None,
+        positions: int | None = None,
     ) -> None:
         """Set out what to load; nothing is read yet.
 
@@ -72,6 +76,7 @@ class TaggingData(BatchModule):
             data: the corpus and its batches.
             tokenizer: how to learn the vocabulary.
             initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
+            positions: that the model has for a sentence and its eos; None: as many as need be.
 
         Raises:
             InputError: subwords are to be sampled.
@@ -84,6 +89,7 @@ class TaggingData(BatchModule):
             )
         self._tokenizer_config = replace(tokenizer, joint=True)
         self._initial_tokenizer = initial_tokenizer
+        self._positions = positions
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -129,10 +135,15 @@ class TaggingData(BatchModule):
             return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary; a test that cannot be read is known before, not at the end."""
-        for split in self.splits:
-            self.sentences(split)
-        _ = self.tokenizer
+        """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.
+
+        Raises:
+            InputError: text cannot be read, or does not suit vocabulary or model.
+        """
+        evaluated = {split: self.sentences(split) for split in self.splits}
+        for split, sentences in evaluated.items():
+            lengths = TaggedDataset(sentences, self.tokenizer).lengths()[0].tolist()
+            refuse_overlong(lengths, self._positions, partial(_line, self._files[split]))
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -154,3 +165,10 @@ class TaggingData(BatchModule):
             kept = [sentences[index] for index in np.flatnonzero(usable)]
             dataset = TaggedDataset(kept, self.tokenizer)
         return dataset
+
+
+def _line(path: Path, place: int) -> str:
+    """Say where a sentence stands: file and line of its first word, which has the ID 1."""
+    lines = enumerate(read_lines(path), start=1)
+    firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
+    return f"{path}:{next(islice(firsts, place, None))}"

@@ -32,6 +32,7 @@ from transformer.training.task import (
     Task,
     load_single_stack,
     refuse_decoder,
+    sentence_positions,
     update_settings,
 )
 from transformer.training.typed import typed
@@ -69,7 +70,12 @@ class LanguageModelling(Task):
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         refuse_decoder(config, "pocket_lm")
         self.config = config
-        self.data = MonolingualData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+        self.data = MonolingualData(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            positions=sentence_positions(config),
+        )
 
     @cached_property
     def module(self) -> LanguageModule:

@@ -28,6 +28,7 @@ from transformer.training.task import (
     Task,
     load_single_stack,
     refuse_decoder,
+    sentence_positions,
     update_settings,
 )
 from transformer.training.typed import typed
@@ -66,7 +67,12 @@ class Tagging(Task):
                 "but a tagger's outputs are tags; set model.tie_embeddings=none"
             )
         self.config = config
-        self.data = TaggingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+        self.data = TaggingData(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            positions=sentence_positions(config),
+        )
 
     @cached_property
     def module(self) -> TaggingModule:

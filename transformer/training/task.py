@@ -106,6 +106,11 @@ def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: b
     return model.to(device)
 
 
+def sentence_positions(config: RunConfig) -> int | None:
+    """The positions that a stack has for a sentence; None: as many as need be."""
+    return config.model["max_length"] if config.model["positions"] == "learned" else None
+
+
 def refuse_decoder(config: RunConfig, experiment: str) -> None:
     """Refuse what only a decoder that attends to a source has, in a task of one stack.
 

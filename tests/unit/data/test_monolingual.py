@@ -18,9 +18,13 @@ SOURCES = ["a", "a dog " * 40, "two cats", "a dog"]
 TARGETS = ["ein kind liest ein buch .", "ein hund .", "zwei katzen .", "zwei katzen ."]
 
 
-def module(folder: Path, **changes: Any) -> MonolingualData:
-    config = data_config(folder, max_ratio=2.0, **changes)
-    return MonolingualData(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
+def module(folder: Path, positions: int | None = None, **changes: Any) -> MonolingualData:
+    return MonolingualData(
+        data_config(folder, max_ratio=2.0, **changes),
+        tokenizer_config(),
+        initial_tokenizer=tiny_tokenizer(),
+        positions=positions,
+    )
 
 
 def written(folder: Path, kind: str) -> str | list[str]:
@@ -75,3 +79,24 @@ def test_pairs_of_the_same_text_are_encoded_apart(tmp_path: Path) -> None:
 def test_one_file_too_many_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\[a, b, c\] is not a corpus"):
         module(tmp_path, train=["a", "b", "c"], validation="v").prepare_data()
+
+
+@pytest.mark.parametrize("kind", ["plain", "pair", "tsv", "jsonl"])
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path, kind: str) -> None:
+    (train, text), name = (written(tmp_path, kind) for _ in range(2)), f"text.{kind}"
+    longest = max(map(len, tiny_tokenizer().encode_target(TARGETS)))
+    module(tmp_path, longest + 1, train=train, validation=text).prepare_data()
+    says = rf"{name}:1: .* {longest + 1} tokens .* model\.max_length={longest} .*{longest + 1}$"
+    with pytest.raises(InputError, match=says):
+        module(tmp_path, longest, train=train, validation=text).prepare_data()
+
+
+def test_a_held_out_sentence_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "text.tsv"
+    path.write_text("".join(f"x\t{'a ' * (place + 1)}\n" for place in range(12)))
+    data = module(tmp_path, positions=2, train=str(path), validation_size=5)
+    with pytest.raises(InputError) as error:
+        data.prepare_data()
+    # The line says how often it repeats its letter.
+    first = next(text.count("a") for text in data.texts("validation")[1] if text.count("a") > 1)
+    assert f"text.tsv:{first}: a sentence of {first + 1} tokens" in str(error.value)

@@ -31,10 +31,17 @@ def write(path: Path, sentences: list[TaggedSentence]) -> str:
     return str(path)
 
 
-def files(folder: Path, sentences: list[TaggedSentence] = SENTENCES, **changes: Any) -> TaggingData:
+def files(
+    folder: Path,
+    sentences: list[TaggedSentence] = SENTENCES,
+    positions: int | None = None,
+    **changes: Any,
+) -> TaggingData:
     given = {name: write(folder / name, sentences) for name in ("train", "validation")}
     config = data_config(folder, **(given | changes))
-    return TaggingData(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
+    return TaggingData(
+        config, tokenizer_config(), initial_tokenizer=tiny_tokenizer(), positions=positions
+    )
 
 
 def test_a_word_is_classified_at_its_first_subword() -> None:
@@ -121,3 +128,16 @@ def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
 def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="train holds no tagged sentence"):
         files(tmp_path, []).setup("fit")
+
+
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    needed = 30 * len(tiny_tokenizer().encode_source(["dog"])[0]) + 1
+    (tmp_path / "test").write_text(
+        "# first\n1\tis\t_\tAUX" + "\t_" * 6 + "\n\n# second\n" + format_conllu(*long)
+    )
+    test = str(tmp_path / "test")
+    files(tmp_path, positions=needed, test=test).prepare_data()
+    says = rf"test:5: .* {needed} tokens .* model\.max_length={needed - 1} with .*={needed}$"
+    with pytest.raises(InputError, match=says):
+        files(tmp_path, positions=needed - 1, test=test).prepare_data()

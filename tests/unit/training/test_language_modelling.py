@@ -84,3 +84,9 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 def test_a_decoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"set model\.decoder_layers=0"):
         _ = task(tmp_path, "model.decoder_layers=2").module
+
+
+def test_only_learned_positions_end(tmp_path: Path) -> None:
+    task(tmp_path, "model.max_length=3").data.prepare_data()
+    with pytest.raises(InputError, match=r"a\.tsv:1: .* set model\.max_length="):
+        task(tmp_path, "model.max_length=3", "model.positions=learned").data.prepare_data()

@@ -44,3 +44,9 @@ def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
 def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         files(tmp_path, override)
+
+
+def test_only_learned_positions_end(tmp_path: Path) -> None:
+    files(tmp_path, "model.max_length=5").data.prepare_data()
+    with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
+        files(tmp_path, "model.max_length=5", "model.positions=learned").data.prepare_data()
