@@ -99,14 +99,18 @@ class TaggingData(BatchModule):
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
             folder = pocket_folder(Path(data.cache).expanduser())
             return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        files = {split: Path(path) for split, path in given.items() if isinstance(path, str)}
-        if data.corpus != "files" or not {"train", "validation"} <= files.keys():
+        if data.corpus != "files" or data.train is None:
             raise InputError(
                 "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
                 "data.validation=B.conllu data.test=C.conllu"
             )
-        return files
+        if data.validation is None:
+            raise InputError(
+                "task=tagging holds no sentences out (data.validation_size, data.test_size); set "
+                "data.validation=B.conllu, and data.test=C.conllu where there is a test"
+            )
+        given = {"train": data.train, "validation": data.validation, "test": data.test}
+        return {key: _one_path(key, value) for key, value in given.items() if value is not None}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
         """Return all sentences of a split.
@@ -165,6 +169,15 @@ class TaggingData(BatchModule):
             kept = [sentences[index] for index in np.flatnonzero(usable)]
             dataset = TaggedDataset(kept, self.tokenizer)
         return dataset
+
+
+def _one_path(key: str, given: str | Sequence[str]) -> Path:
+    if not isinstance(given, str):
+        raise InputError(
+            f"data.{key}=[{','.join(given)}] is not one path; task=tagging reads words and tags "
+            f"from one file: set data.{key}=FILE.conllu"
+        )
+    return Path(given).expanduser()
 
 
 def _line(path: Path, place: int) -> str:

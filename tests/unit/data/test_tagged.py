@@ -102,8 +102,11 @@ def test_pocket_is_a_treebank_in_two_languages(
     ("changes", "message"),
     [
         ({"corpus": "multi30k"}, "task=tagging reads pocket, or CoNLL-U: set data=files"),
-        ({"train": "a.conllu"}, "set data=files .* data.validation=B"),
-        ({"train": ["a", "b"], "validation": "c"}, "reads pocket, or CoNLL-U"),
+        ({}, "reads pocket, or CoNLL-U: set data=files .* data.validation=B"),
+        ({"train": "a.conllu"}, r"no sentences out \(data\.validation_size, .*validation=B"),
+        ({"train": ["a", "b"], "validation": "b"}, r"data\.train=\[a,b\] is not one path"),
+        ({"train": "a", "validation": ["b"]}, r"\[b\] is not .* set data\.validation=FILE"),
+        ({"train": "a", "validation": "b", "test": ["c", "d"]}, r"data\.test=\[c,d\] is not"),
         ({"train": "gone", "validation": "gone"}, "gone: no such file"),
         ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
         ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
@@ -118,6 +121,12 @@ def test_text_that_cannot_be_read_is_an_input_error(
     config = replace(data_config(tmp_path, train=None), **changes)
     with pytest.raises(InputError, match=message):
         TaggingData(config, tokenizer_config()).prepare_data()
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "test", SENTENCES)
+    assert files(tmp_path, test="~/test").sentences("test") == SENTENCES
 
 
 def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
