@@ -145,8 +145,11 @@ class TaggingData(BatchModule):
             InputError: text cannot be read, or does not suit vocabulary or model.
         """
         evaluated = {split: self.sentences(split) for split in self.splits}
+        tokenizer = self.tokenizer
+        if self._positions is None:
+            return
         for split, sentences in evaluated.items():
-            lengths = TaggedDataset(sentences, self.tokenizer).lengths()[0].tolist()
+            lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             refuse_overlong(lengths, self._positions, partial(_line, self._files[split]))
 
     @cached_property
@@ -158,14 +161,31 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Leave out what training leaves out: repeated sentences, and those too long for it."""
+        """Leave out what training leaves out: repeated sentences, and those too long for it.
+
+        Raises:
+            InputError: the text cannot be read, or nothing of it is left.
+        """
         data, sentences = self._data, self.sentences(split)
         if split == "train" and data.deduplicate:
             sentences = list(dict.fromkeys(sentences))
         dataset = TaggedDataset(sentences, self.tokenizer)
-        usable = dataset.lengths()[0] <= min(data.max_length, data.batch_tokens - 1)
+        limit = min(data.max_length, data.batch_tokens - 1)
+        usable = dataset.lengths()[0] <= limit
+        if not usable.any():
+            raise InputError(
+                f"{self._files[split]}: every sentence is longer than {limit} tokens; give shorter "
+                "ones, or raise data.max_length and data.batch_tokens"
+            )
         if not usable.all():
-            logger.info("%s: %d sentences are too long", split, (~usable).sum())
+            logger.info(
+                "%s: %s of %s sentences, longer than %s tokens, are left out%s",
+                split,
+                f"{(~usable).sum():,}",
+                f"{len(usable):,}",
+                limit,
+                "" if split == "train" else " of loss and accuracy in training",
+            )
             kept = [sentences[index] for index in np.flatnonzero(usable)]
             dataset = TaggedDataset(kept, self.tokenizer)
         return dataset

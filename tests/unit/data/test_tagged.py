@@ -1,5 +1,6 @@
 """Which tagged text is read and which left out, where a word carries its tag, what is refused."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,15 +76,26 @@ def test_workers_make_the_same_batches() -> None:
         assert torch.equal(batch.tags, dataset[key].tags)
 
 
-def test_training_leaves_out_what_is_repeated_or_too_long(tmp_path: Path) -> None:
+def test_training_leaves_out_what_is_repeated_or_too_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
     data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
-    data.setup("fit")
+    with caplog.at_level(logging.INFO):
+        data.setup("fit")
+    assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
+    assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
     words = sum(batch.target_tokens for batch in data.train_dataloader())
     assert words == 3 + 2 + 2
     # The validation keeps what is repeated; and the test keeps all.
     assert sum(batch.target_tokens for batch in data.val_dataloader()) == 14
     assert len(data.sentences("validation")) == 7
+
+
+@pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
+def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
+    with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
+        files(tmp_path, max_length=1).setup(stage)
 
 
 def test_pocket_is_a_treebank_in_two_languages(
