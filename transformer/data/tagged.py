@@ -35,6 +35,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
         """Cut each word into subwords; a word that has none, such as a space, is unknown."""
+        self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
         self._pieces: list[list[int]] = []
@@ -122,6 +123,10 @@ class TaggingData(BatchModule):
         if sentences := list(read_conllu(path)):
             return sentences
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
+
+    def training_sentences(self) -> Sequence[TaggedSentence]:
+        """Return the sentences of the training text that training uses; raises as `sentences`."""
+        return self._training.sentences
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -93,11 +93,12 @@ class Tagging(Task):
     ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
         model = load_single_stack(checkpoint, device, causal=False)
-        training = MostFrequentTags(self.data.sentences("train"))
+        training = MostFrequentTags(self.data.training_sentences())
 
         def evaluate(split: str) -> Evaluation:
-            words, right = zip(*self.data.sentences(split), strict=True)
-            dataset = TaggedDataset(self.data.sentences(split), self.data.tokenizer)
+            sentences = self.data.sentences(split)
+            words, right = zip(*sentences, strict=True)
+            dataset = TaggedDataset(sentences, self.data.tokenizer)
             given = tag(model, dataset, self.config.data.batch_tokens)
             compared = compare_tags(words, right, given, training)
             return Evaluation(compared.scores(), list(map(" ".join, given)), [compared.table()])

@@ -87,6 +87,7 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
     assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
     words = sum(batch.target_tokens for batch in data.train_dataloader())
     assert words == 3 + 2 + 2
+    assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.
     assert sum(batch.target_tokens for batch in data.val_dataloader()) == 14
     assert len(data.sentences("validation")) == 7

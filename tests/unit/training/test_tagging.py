@@ -1,5 +1,6 @@
 """Who tags what in which order, and what the task refuses."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from tests.helpers.runs import composed
 from tests.unit.data.test_tagged import SENTENCES, write
 from tests.unit.decoding.translators import tiny_tokenizer
-from transformer.data.conllu import TaggedSentence
+from transformer.data.conllu import TaggedSentence, read_conllu
 from transformer.data.tagged import TaggedDataset
 from transformer.errors import InputError
+from transformer.training import tagging as tagging_module
 from transformer.training.tagging import Tagging, tag
 
 ALONE = ["task=tagging", "model.decoder_layers=0", "model.tie_embeddings=none"]
@@ -31,6 +33,26 @@ def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
     assert [len(tags) for tags in alone] == [3, 2, 2]
     assert tag(model, dataset, 50) == alone
     assert tag(model, dataset, 1) == alone  # each alone, longer than the budget
+
+
+def test_words_that_training_leaves_out_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = TaggedSentence(("cat",) * 30, ("NOUN",) * 30)
+    task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
+    model = task.module.model.eval()
+    monkeypatch.setattr(tagging_module, "load_single_stack", lambda *_, **__: model)
+    evaluate = task.evaluator(tmp_path)
+    read: list[Path] = []
+
+    def read_once(path: Path) -> Iterator[TaggedSentence]:
+        read.append(path)
+        return read_conllu(path)
+
+    monkeypatch.setattr("transformer.data.tagged.read_conllu", read_once)
+    scores = {score.name: score for score in evaluate("validation").scores}
+    assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
+    assert read == [tmp_path / "validation"]
 
 
 @pytest.mark.parametrize(
