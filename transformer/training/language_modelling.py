@@ -32,6 +32,7 @@ from transformer.training.task import (
     Task,
     load_single_stack,
     refuse_decoder,
+    refuse_second_side,
     sentence_positions,
     update_settings,
 )
@@ -69,6 +70,8 @@ class LanguageModelling(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         refuse_decoder(config, "pocket_lm")
+        if tokenizer is None:
+            refuse_second_side(config)
         self.config = config
         self.data = MonolingualData(
             config.data,

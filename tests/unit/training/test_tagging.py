@@ -72,3 +72,26 @@ def test_only_learned_positions_end(tmp_path: Path) -> None:
     files(tmp_path, "model.max_length=5").data.prepare_data()
     with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
         files(tmp_path, "model.max_length=5", "model.positions=learned").data.prepare_data()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.validation_size=50", "validation_size=50 has no meaning with task=tagging"),
+        ("data.test_size=50", r"data\.test_size=50 has no .* give data\.validation=FILE"),
+        ("data.alignment=links", r"alignment=links is for source and .* set data\.alignment=null"),
+        ("tokenizer.joint=false", r"task=tagging reads one text; set tokenizer\.joint=true"),
+    ],
+)
+def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    config = composed([*ALONE, override], tmp_path)
+    with pytest.raises(InputError, match=message):
+        Tagging(config)
+    Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
+
+
+def test_sizes_left_alone_are_not_refused(tmp_path: Path) -> None:
+    Tagging(composed(ALONE, tmp_path))
+    Tagging(composed([*ALONE, "data.validation_size=0", "data.test_size=0"], tmp_path))
