@@ -12,6 +12,7 @@ from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
 from transformer.cli import average, evaluate, translate
 from transformer.data.conllu import format_conllu
+from transformer.errors import InputError
 from transformer.training.run import train
 
 ALONE = [
@@ -154,3 +155,22 @@ def test_stopped_and_resumed_equals_uninterrupted(experiment: str, tmp_path: Pat
     assert whole["global_step"] == parts["global_step"] == 60
     for name, tensor in whole["state_dict"].items():
         assert torch.equal(tensor, parts["state_dict"][name]), name
+
+
+@pytest.mark.parametrize("experiment", ["pocket_tagging", "pocket_lm"])
+@pytest.mark.parametrize(
+    ("text", "overrides", "says"),
+    [
+        ("", [], r"none.* no (line|tagged sentence)"),
+        ("kappa " * 90, ["model.positions=learned", "model.max_length=60"], "none:1: a sentence"),
+    ],
+)
+def test_a_test_that_cannot_be_is_known_before_training(
+    experiment: str, text: str, overrides: list[str], says: str, tmp_path: Path
+) -> None:
+    words = text.split()
+    tagged = experiment == "pocket_tagging"
+    (tmp_path / "none").write_text(format_conllu(words, ["NOUN"] * len(words)) if tagged else text)
+    with pytest.raises(InputError, match=says):
+        trained(experiment, tmp_path, f"data.test={tmp_path}/none", *overrides)
+    assert not (tmp_path / "run" / "checkpoints").exists()

@@ -7,7 +7,8 @@ know models, nor how CoNLL-U is read. Source: Devlin et al. 2019, "BERT", sectio
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,9 @@ from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
+from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
+from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
 from transformer.data.tokenizer import UNK, Tokenizer, TokenizerConfig
@@ -32,6 +35,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
         """Cut each word into subwords; a word that has none, such as a space, is unknown."""
+        self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
         self._pieces: list[list[int]] = []
@@ -65,6 +69,7 @@ class TaggingData(BatchModule):
         tokenizer: TokenizerConfig,
         *,
         initial_tokenizer: Tokenizer | None = None,
+        positions: int | None = None,
     ) -> None:
         """Set out what to load; nothing is read yet.
 
@@ -72,6 +77,7 @@ class TaggingData(BatchModule):
             data: the corpus and its batches.
             tokenizer: how to learn the vocabulary.
             initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
+            positions: that the model has for a sentence and its eos; None: as many as need be.
 
         Raises:
             InputError: subwords are to be sampled.
@@ -84,6 +90,7 @@ class TaggingData(BatchModule):
             )
         self._tokenizer_config = replace(tokenizer, joint=True)
         self._initial_tokenizer = initial_tokenizer
+        self._positions = positions
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -93,14 +100,18 @@ class TaggingData(BatchModule):
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
             folder = pocket_folder(Path(data.cache).expanduser())
             return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
-        given = {"train": data.train, "validation": data.validation, "test": data.test}
-        files = {split: Path(path) for split, path in given.items() if isinstance(path, str)}
-        if data.corpus != "files" or not {"train", "validation"} <= files.keys():
+        if data.corpus != "files" or data.train is None:
             raise InputError(
                 "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
                 "data.validation=B.conllu data.test=C.conllu"
             )
-        return files
+        if data.validation is None:
+            raise InputError(
+                "task=tagging holds no sentences out (data.validation_size, data.test_size); set "
+                "data.validation=B.conllu, and data.test=C.conllu where there is a test"
+            )
+        given = {"train": data.train, "validation": data.validation, "test": data.test}
+        return {key: _one_path(key, value) for key, value in given.items() if value is not None}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
         """Return all sentences of a split.
@@ -112,6 +123,10 @@ class TaggingData(BatchModule):
         if sentences := list(read_conllu(path)):
             return sentences
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
+
+    def training_sentences(self) -> Sequence[TaggedSentence]:
+        """Return the sentences of the training text that training uses; raises as `sentences`."""
+        return self._training.sentences
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -129,10 +144,18 @@ class TaggingData(BatchModule):
             return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary; a test that cannot be read is known before, not at the end."""
-        for split in self.splits:
-            self.sentences(split)
-        _ = self.tokenizer
+        """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.
+
+        Raises:
+            InputError: text cannot be read, or does not suit vocabulary or model.
+        """
+        evaluated = {split: self.sentences(split) for split in self.splits}
+        tokenizer = self.tokenizer
+        if self._positions is None:
+            return
+        for split, sentences in evaluated.items():
+            lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
+            refuse_overlong(lengths, self._positions, partial(_line, self._files[split]))
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -143,14 +166,47 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Leave out what training leaves out: repeated sentences, and those too long for it."""
+        """Leave out what training leaves out: repeated sentences, and those too long for it.
+
+        Raises:
+            InputError: the text cannot be read, or nothing of it is left.
+        """
         data, sentences = self._data, self.sentences(split)
         if split == "train" and data.deduplicate:
             sentences = list(dict.fromkeys(sentences))
         dataset = TaggedDataset(sentences, self.tokenizer)
-        usable = dataset.lengths()[0] <= min(data.max_length, data.batch_tokens - 1)
+        limit = min(data.max_length, data.batch_tokens - 1)
+        usable = dataset.lengths()[0] <= limit
+        if not usable.any():
+            raise InputError(
+                f"{self._files[split]}: every sentence is longer than {limit} tokens; give shorter "
+                "ones, or raise data.max_length and data.batch_tokens"
+            )
         if not usable.all():
-            logger.info("%s: %d sentences are too long", split, (~usable).sum())
+            logger.info(
+                "%s: %s of %s sentences, longer than %s tokens, are left out%s",
+                split,
+                f"{(~usable).sum():,}",
+                f"{len(usable):,}",
+                limit,
+                "" if split == "train" else " of loss and accuracy in training",
+            )
             kept = [sentences[index] for index in np.flatnonzero(usable)]
             dataset = TaggedDataset(kept, self.tokenizer)
         return dataset
+
+
+def _one_path(key: str, given: str | Sequence[str]) -> Path:
+    if not isinstance(given, str):
+        raise InputError(
+            f"data.{key}=[{','.join(given)}] is not one path; task=tagging reads words and tags "
+            f"from one file: set data.{key}=FILE.conllu"
+        )
+    return Path(given).expanduser()
+
+
+def _line(path: Path, place: int) -> str:
+    """Say where a sentence stands: file and line of its first word, which has the ID 1."""
+    lines = enumerate(read_lines(path), start=1)
+    firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
+    return f"{path}:{next(islice(firsts, place, None))}"

@@ -1,4 +1,4 @@
-"""Corpus scores with their signatures, all by sacreBLEU.
+"""A score with its signature; and BLEU, chrF and TER, by sacreBLEU.
 
 It knows raw text only: neither models nor files.
 Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
@@ -19,13 +19,17 @@ DECIMALS = 2
 
 @dataclass(frozen=True)
 class Score:
-    """One metric over one corpus.
+    """One number that tells how good a model is on one text, as people and programs see it.
 
     Attributes:
-        name: As sacreBLEU writes it: BLEU, chrF2, TER.
-        value: From 0 to 100 (TER may be more); higher is better, for TER lower. Alignment scores
-            (``alignment.py``) go from 0 to 1.
-        signature: How it was computed, down to the version.
+        name: As sacreBLEU writes it (BLEU, chrF2, TER), or as its own file does: AER, perplexity,
+            accuracy, f1_NOUN, confusion.
+        value: What its file says: from 0 to 100 for sacreBLEU's, accuracy and F1 (TER may be
+            more), from 0 to 1 for alignment (``alignment.py``), from 1 up for perplexity, a number
+            of errors for confusion. Lower is better for TER, AER, perplexity and errors.
+        signature: How it was computed; for sacreBLEU's down to the version.
+        fields: What ``to_json`` writes: ``name``, ``score`` (the value, rounded), ``signature``,
+            and what else belongs to the metric, such as precision and recall.
         decimals: As many as people are shown.
     """
 

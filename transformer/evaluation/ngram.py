@@ -2,7 +2,9 @@
 
 It knows tokens as numbers, and neither text nor subwords. Source: Kneser and Ney 1995; in the
 interpolated form of Chen and Goodman 1999, "An Empirical Study of Smoothing Techniques for
-Language Modeling", section 2.7, whose stronger "modified" form it is not.
+Language Modeling", section 2.7, whose stronger "modified" form it is not. It is our own because
+nltk's, with which the tests compare it, sums over all counts at each prediction: after 40,000
+sentences a token takes it 0.1 s, a test of a thousand sentences 20 minutes, where this takes 0.1 s.
 """
 
 import math

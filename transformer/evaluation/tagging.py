@@ -19,7 +19,7 @@ class Tagging:
 
     Attributes:
         confusion: Words by (right tag, tag given).
-        unknown: Words that training has not shown.
+        unknown: Words that no sentence of training holds.
         unknown_right: Those of them that got the right tag.
         baseline_right: Words whose right tag is their most frequent one.
     """
@@ -89,7 +89,7 @@ class MostFrequentTags:
     """A tagger without context: each word gets the tag that training gave it most often."""
 
     def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
-        """Count the tags of each word in (words, tags)."""
+        """Count the tags of each word in the (words, tags) that training uses."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for words, tags in sentences:
             for word, tag in zip(words, tags, strict=True):
@@ -116,7 +116,7 @@ def compare_tags(
         words: Of each sentence.
         right: Their tags.
         given: The tags that a tagger gave them.
-        training: The words of the training text.
+        training: The words of the sentences that training uses.
 
     Raises:
         InputError: There is no word.

@@ -8,7 +8,6 @@ before in that sentence. It does not know how the stack is built. Sources: Radfo
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batch import Batch, collate
-from transformer.data.config import DataConfig
-from transformer.data.corpus import is_plain
-from transformer.data.datamodule import DataModule
+from transformer.data.monolingual import MonolingualData
 from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.evaluation.metrics import Score
@@ -35,6 +32,8 @@ from transformer.training.task import (
     Task,
     load_single_stack,
     refuse_decoder,
+    refuse_second_side,
+    sentence_positions,
     update_settings,
 )
 from transformer.training.typed import typed
@@ -67,13 +66,18 @@ class LanguageModelling(Task):
     """The task ``language_modelling``."""
 
     criterion = Criterion("val/perplexity", "min")
-    data: DataModule
+    data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         refuse_decoder(config, "pocket_lm")
+        if tokenizer is None:
+            refuse_second_side(config)
         self.config = config
-        self.data = DataModule(
-            on_both_sides(config.data), config.tokenizer, initial_tokenizer=tokenizer
+        self.data = MonolingualData(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            positions=sentence_positions(config),
         )
 
     @cached_property
@@ -115,20 +119,6 @@ class LanguageModelling(Task):
             return Evaluation(scores, hypotheses=None)
 
         return evaluate
-
-
-def on_both_sides(data: DataConfig) -> DataConfig:
-    """Let a file of plain text be source and target: only the target is read."""
-
-    def doubled(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
-        return (given, given) if isinstance(given, str) and is_plain(given) else given
-
-    return replace(
-        data,
-        train=doubled(data.train),
-        validation=doubled(data.validation),
-        test=doubled(data.test),
-    )
 
 
 @torch.inference_mode()

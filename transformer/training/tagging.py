@@ -13,6 +13,7 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batch import UNTAGGED, TaggedBatch
+from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.tagged import TaggedDataset, TaggingData
@@ -28,10 +29,15 @@ from transformer.training.task import (
     Task,
     load_single_stack,
     refuse_decoder,
+    refuse_second_side,
+    sentence_positions,
     update_settings,
 )
 from transformer.training.typed import typed
 from transformer.training.update import UpdateModule
+
+NOTHING_ASKED = (0, 1000)
+"""As data.validation_size and data.test_size: what conf/ says, and to hold nothing out."""
 
 
 class TaggingModule(UpdateModule):
@@ -65,8 +71,16 @@ class Tagging(Task):
                 f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "
                 "but a tagger's outputs are tags; set model.tie_embeddings=none"
             )
+        if tokenizer is None:
+            refuse_second_side(config)
+            _refuse_held_out(config.data)
         self.config = config
-        self.data = TaggingData(config.data, config.tokenizer, initial_tokenizer=tokenizer)
+        self.data = TaggingData(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            positions=sentence_positions(config),
+        )
 
     @cached_property
     def module(self) -> TaggingModule:
@@ -87,16 +101,26 @@ class Tagging(Task):
     ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
         model = load_single_stack(checkpoint, device, causal=False)
-        training = MostFrequentTags(self.data.sentences("train"))
+        training = MostFrequentTags(self.data.training_sentences())
 
         def evaluate(split: str) -> Evaluation:
-            words, right = zip(*self.data.sentences(split), strict=True)
-            dataset = TaggedDataset(self.data.sentences(split), self.data.tokenizer)
+            sentences = self.data.sentences(split)
+            words, right = zip(*sentences, strict=True)
+            dataset = TaggedDataset(sentences, self.data.tokenizer)
             given = tag(model, dataset, self.config.data.batch_tokens)
             compared = compare_tags(words, right, given, training)
             return Evaluation(compared.scores(), list(map(" ".join, given)), [compared.table()])
 
         return evaluate
+
+
+def _refuse_held_out(data: DataConfig) -> None:
+    for key in ("validation_size", "test_size"):
+        if getattr(data, key) not in NOTHING_ASKED:
+            raise InputError(
+                f"data.{key}={getattr(data, key)} has no meaning with task=tagging, which holds no "
+                "sentences out; leave it out, and give data.validation=FILE data.test=FILE"
+            )
 
 
 @torch.inference_mode()

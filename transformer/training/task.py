@@ -106,6 +106,11 @@ def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: b
     return model.to(device)
 
 
+def sentence_positions(config: RunConfig) -> int | None:
+    """The positions that a stack has for a sentence; None: as many as need be."""
+    return config.model["max_length"] if config.model["positions"] == "learned" else None
+
+
 def refuse_decoder(config: RunConfig, experiment: str) -> None:
     """Refuse what only a decoder that attends to a source has, in a task of one stack.
 
@@ -128,3 +133,22 @@ def refuse_decoder(config: RunConfig, experiment: str) -> None:
                 f"has one stack, of model.encoder_layers; set {key}={'null' if none is None else 0}"
                 f", or begin with experiment={experiment}"
             )
+
+
+def refuse_second_side(config: RunConfig) -> None:
+    """Refuse, where a run begins, what only two sides of text have, in a task that reads one.
+
+    A run that goes on may have been let begin with it: it does no harm.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    if config.data.alignment is not None:
+        key, remedy = f"data.alignment={config.data.alignment}", "data.alignment=null"
+    elif not config.tokenizer.joint:
+        key, remedy = "tokenizer.joint=false", "tokenizer.joint=true"
+    else:
+        return
+    raise InputError(
+        f"{key} is for source and target, but task={config.task} reads one text; set {remedy}"
+    )

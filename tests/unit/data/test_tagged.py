@@ -1,5 +1,6 @@
 """Which tagged text is read and which left out, where a word carries its tag, what is refused."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,17 @@ def write(path: Path, sentences: list[TaggedSentence]) -> str:
     return str(path)
 
 
-def files(folder: Path, sentences: list[TaggedSentence] = SENTENCES, **changes: Any) -> TaggingData:
+def files(
+    folder: Path,
+    sentences: list[TaggedSentence] = SENTENCES,
+    positions: int | None = None,
+    **changes: Any,
+) -> TaggingData:
     given = {name: write(folder / name, sentences) for name in ("train", "validation")}
     config = data_config(folder, **(given | changes))
-    return TaggingData(config, tokenizer_config(), initial_tokenizer=tiny_tokenizer())
+    return TaggingData(
+        config, tokenizer_config(), initial_tokenizer=tiny_tokenizer(), positions=positions
+    )
 
 
 def test_a_word_is_classified_at_its_first_subword() -> None:
@@ -68,15 +76,27 @@ def test_workers_make_the_same_batches() -> None:
         assert torch.equal(batch.tags, dataset[key].tags)
 
 
-def test_training_leaves_out_what_is_repeated_or_too_long(tmp_path: Path) -> None:
+def test_training_leaves_out_what_is_repeated_or_too_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
     data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
-    data.setup("fit")
+    with caplog.at_level(logging.INFO):
+        data.setup("fit")
+    assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
+    assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
     words = sum(batch.target_tokens for batch in data.train_dataloader())
     assert words == 3 + 2 + 2
+    assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.
     assert sum(batch.target_tokens for batch in data.val_dataloader()) == 14
     assert len(data.sentences("validation")) == 7
+
+
+@pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
+def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
+    with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
+        files(tmp_path, max_length=1).setup(stage)
 
 
 def test_pocket_is_a_treebank_in_two_languages(
@@ -95,8 +115,11 @@ def test_pocket_is_a_treebank_in_two_languages(
     ("changes", "message"),
     [
         ({"corpus": "multi30k"}, "task=tagging reads pocket, or CoNLL-U: set data=files"),
-        ({"train": "a.conllu"}, "set data=files .* data.validation=B"),
-        ({"train": ["a", "b"], "validation": "c"}, "reads pocket, or CoNLL-U"),
+        ({}, "reads pocket, or CoNLL-U: set data=files .* data.validation=B"),
+        ({"train": "a.conllu"}, r"no sentences out \(data\.validation_size, .*validation=B"),
+        ({"train": ["a", "b"], "validation": "b"}, r"data\.train=\[a,b\] is not one path"),
+        ({"train": "a", "validation": ["b"]}, r"\[b\] is not .* set data\.validation=FILE"),
+        ({"train": "a", "validation": "b", "test": ["c", "d"]}, r"data\.test=\[c,d\] is not"),
         ({"train": "gone", "validation": "gone"}, "gone: no such file"),
         ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
         ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
@@ -113,6 +136,12 @@ def test_text_that_cannot_be_read_is_an_input_error(
         TaggingData(config, tokenizer_config()).prepare_data()
 
 
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "test", SENTENCES)
+    assert files(tmp_path, test="~/test").sentences("test") == SENTENCES
+
+
 def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"sampling=0\.1 does not go with task=tagging"):
         TaggingData(data_config(tmp_path), tokenizer_config(sampling=0.1))
@@ -121,3 +150,16 @@ def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
 def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="train holds no tagged sentence"):
         files(tmp_path, []).setup("fit")
+
+
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    needed = 30 * len(tiny_tokenizer().encode_source(["dog"])[0]) + 1
+    (tmp_path / "test").write_text(
+        "# first\n1\tis\t_\tAUX" + "\t_" * 6 + "\n\n# second\n" + format_conllu(*long)
+    )
+    test = str(tmp_path / "test")
+    files(tmp_path, positions=needed, test=test).prepare_data()
+    says = rf"test:5: .* {needed} tokens .* model\.max_length={needed - 1} with .*={needed}$"
+    with pytest.raises(InputError, match=says):
+        files(tmp_path, positions=needed - 1, test=test).prepare_data()

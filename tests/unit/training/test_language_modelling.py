@@ -84,3 +84,18 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 def test_a_decoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"set model\.decoder_layers=0"):
         _ = task(tmp_path, "model.decoder_layers=2").module
+
+
+def test_only_learned_positions_end(tmp_path: Path) -> None:
+    task(tmp_path, "model.max_length=3").data.prepare_data()
+    with pytest.raises(InputError, match=r"a\.tsv:1: .* set model\.max_length="):
+        task(tmp_path, "model.max_length=3", "model.positions=learned").data.prepare_data()
+
+
+@pytest.mark.parametrize("override", ["data.alignment=links", "tokenizer.joint=false"])
+def test_what_two_sides_have_is_refused_where_a_run_begins(tmp_path: Path, override: str) -> None:
+    alone = ["task=language_modelling", "model.decoder_layers=0"]
+    config = composed([*alone, override], tmp_path)
+    with pytest.raises(InputError, match="is for source and target, but task=language_modelling"):
+        LanguageModelling(config)
+    LanguageModelling(config, tiny_tokenizer())

@@ -1,5 +1,6 @@
 """Who tags what in which order, and what the task refuses."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,10 @@ import pytest
 from tests.helpers.runs import composed
 from tests.unit.data.test_tagged import SENTENCES, write
 from tests.unit.decoding.translators import tiny_tokenizer
-from transformer.data.conllu import TaggedSentence
+from transformer.data.conllu import TaggedSentence, read_conllu
 from transformer.data.tagged import TaggedDataset
 from transformer.errors import InputError
+from transformer.training import tagging as tagging_module
 from transformer.training.tagging import Tagging, tag
 
 ALONE = ["task=tagging", "model.decoder_layers=0", "model.tie_embeddings=none"]
@@ -33,6 +35,26 @@ def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
     assert tag(model, dataset, 1) == alone  # each alone, longer than the budget
 
 
+def test_words_that_training_leaves_out_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = TaggedSentence(("cat",) * 30, ("NOUN",) * 30)
+    task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
+    model = task.module.model.eval()
+    monkeypatch.setattr(tagging_module, "load_single_stack", lambda *_, **__: model)
+    evaluate = task.evaluator(tmp_path)
+    read: list[Path] = []
+
+    def read_once(path: Path) -> Iterator[TaggedSentence]:
+        read.append(path)
+        return read_conllu(path)
+
+    monkeypatch.setattr("transformer.data.tagged.read_conllu", read_once)
+    scores = {score.name: score for score in evaluate("validation").scores}
+    assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
+    assert read == [tmp_path / "validation"]
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -44,3 +66,32 @@ def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
 def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         files(tmp_path, override)
+
+
+def test_only_learned_positions_end(tmp_path: Path) -> None:
+    files(tmp_path, "model.max_length=5").data.prepare_data()
+    with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
+        files(tmp_path, "model.max_length=5", "model.positions=learned").data.prepare_data()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.validation_size=50", "validation_size=50 has no meaning with task=tagging"),
+        ("data.test_size=50", r"data\.test_size=50 has no .* give data\.validation=FILE"),
+        ("data.alignment=links", r"alignment=links is for source and .* set data\.alignment=null"),
+        ("tokenizer.joint=false", r"task=tagging reads one text; set tokenizer\.joint=true"),
+    ],
+)
+def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    config = composed([*ALONE, override], tmp_path)
+    with pytest.raises(InputError, match=message):
+        Tagging(config)
+    Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
+
+
+def test_sizes_left_alone_are_not_refused(tmp_path: Path) -> None:
+    Tagging(composed(ALONE, tmp_path))
+    Tagging(composed([*ALONE, "data.validation_size=0", "data.test_size=0"], tmp_path))
