@@ -7,6 +7,7 @@ VERBS = {
     "train": "train a model",
     "evaluate": "score a checkpoint on a test set",
     "translate": "translate stdin to stdout, line by line",
+    "score": "tell how probable given translations are",
     "average": "average the last checkpoints of a run",
     "attention": "show what every head looks at in a sentence",
     "heads": "rank the heads by what switching them off costs",

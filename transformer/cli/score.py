@@ -1,0 +1,49 @@
+"""``score``: how probable the model finds given translations, one line a pair."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.decoding.scorer import TargetScore
+
+WINDOW = 4096
+"""Pairs that are read before the first is answered."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Score; returns the exit code."""
+    return exit_code_of(lambda: _score(compose_config("score", arguments)))
+
+
+def _score(config: DictConfig) -> None:
+    if config.format not in ("text", "json"):
+        raise InputError(f"format={config.format} is unknown; choose text or json")
+    for score in _scores(config):
+        if config.format == "json":
+            print(json.dumps(score.to_json(), ensure_ascii=False))
+        else:
+            print(f"{score.log_probability:.6f}")
+
+
+def _scores(config: DictConfig) -> "Iterator[TargetScore]":
+    from transformer.cli.load import batch_tokens_of, device_of
+    from transformer.data.corpus import Corpus
+    from transformer.data.tokenizer import Tokenizer
+    from transformer.decoding.scorer import score_pairs
+    from transformer.model.checkpoint import load_checkpoint
+
+    batch_tokens = batch_tokens_of(config)
+    checkpoint = load_checkpoint(config.checkpoint)
+    model = checkpoint.model.to(device_of(config.device))
+    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
+    while window := list(islice(pairs, WINDOW)):
+        yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens)

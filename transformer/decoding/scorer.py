@@ -1,0 +1,96 @@
+"""How probable given translations are: forced decoding of raw text, in batches.
+
+It does not know files. What a search finds has the same log-probability here, as long as its pieces
+are those that the tokenizer cuts the text into.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transformer.data.batch import Row, collate
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.evaluation_mode import evaluating
+from transformer.decoding.length_batches import batches_of
+from transformer.decoding.scoring import score_targets
+from transformer.errors import InputError
+from transformer.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """The log-probability of one translation (natural logarithm).
+
+    Attributes:
+        log_probability: Of all pieces and the end of the sentence.
+        tokens: The pieces, and the end.
+        token_log_probabilities: Of each of them, given those before.
+    """
+
+    log_probability: float
+    tokens: tuple[str, ...]
+    token_log_probabilities: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def score_pairs(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int = 4096,
+) -> list[TargetScore]:
+    """Score the targets of sentence pairs, in their order.
+
+    Args:
+        model: Moved nowhere; its mode is restored.
+        tokenizer: The one the model was trained with.
+        pairs: Raw (source, target) text.
+        batch_tokens: The most padded tokens of a batch, on the longer side.
+
+    Raises:
+        InputError: A text is longer than the model has positions for (learned ones end).
+    """
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
+    most = model.max_length
+    for number, length in enumerate(lengths, start=1):
+        if most is not None and length > most:
+            raise InputError(
+                f"pair {number} has a side of {length - 1} pieces, more than "
+                f"model.max_length={most} allows; leave it out to score the others"
+            )
+    rows = score_pieces(model, list(zip(sources, targets, strict=True)), batch_tokens)
+    return [
+        TargetScore(math.fsum(row), (*tokenizer.pieces(target), "</s>"), tuple(row))
+        for target, row in zip(targets, rows, strict=True)
+    ]
+
+
+def score_pieces(
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
+) -> list[list[float]]:
+    """Log-probabilities of the target pieces of each pair, and of its end.
+
+    Args:
+        model: See ``score_pairs``.
+        pairs: Source and target pieces, without beginning or end.
+        batch_tokens: See ``score_pairs``.
+    """
+    scores: list[list[float]] = [[]] * len(pairs)
+    device = next(model.parameters()).device
+    lengths = [max(map(len, pair)) + 1 for pair in pairs]
+    with evaluating(model):
+        for places in batches_of(lengths, batch_tokens):
+            sources, targets = zip(*(pairs[place] for place in places), strict=True)
+            batch = collate(sources, targets).to(device)
+            memory = model.encode(batch.source)
+            found = score_targets(model, memory, batch.target_input, batch.target_output)
+            for place, row, target in zip(places, found.tolist(), targets, strict=True):
+                scores[place] = row[: len(target) + 1]
+    return scores
