@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.data.datamodule import DataConfig
-from transformer.data.tokenizer import TokenizerConfig
+from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
@@ -81,8 +81,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     """
     checkpoint = resolved["checkpoint"]
     # What the tokenizer decides comes later; the rest is refused before any text is read.
-    sizes = {"source_vocab_size": 1, "target_vocab_size": 1, "pad": 0}
-    typed(ModelConfig, {**resolved["model"], **sizes}, "model")
+    sized_model(resolved["model"], 1, 1)
     return RunConfig(
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
@@ -100,3 +99,18 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         decoding=typed(SearchConfig, resolved["decoding"], "decoding"),
         resolved=resolved,
     )
+
+
+def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
+    """The user's model with the sizes that the tokenizer decides.
+
+    Args:
+        model: The group ``model`` of the run's config.
+        inputs: Size of the vocabulary that is read.
+        outputs: Size of what is predicted.
+
+    Raises:
+        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+    """
+    sizes = {"source_vocab_size": inputs, "target_vocab_size": outputs, "pad": PAD}
+    return typed(ModelConfig, {**model, **sizes}, "model")

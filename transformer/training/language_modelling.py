@@ -22,10 +22,9 @@ from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram import KneserNey
-from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
-from transformer.training.config import RunConfig
+from transformer.training.config import RunConfig, sized_model
 from transformer.training.loss import cross_entropy
 from transformer.training.task import (
     Evaluation,
@@ -36,7 +35,6 @@ from transformer.training.task import (
     sentence_positions,
     update_settings,
 )
-from transformer.training.typed import typed
 from transformer.training.update import UpdateModule
 
 BASELINES = {"unigram": 1, "5gram": 5}
@@ -85,8 +83,7 @@ class LanguageModelling(Task):
         """The causal stack and its training step."""
         tokenizer = self.data.tokenizer
         size = tokenizer.target_vocab_size
-        sizes = {"source_vocab_size": size, "target_vocab_size": size, "pad": PAD}
-        config = typed(ModelConfig, {**self.config.model, **sizes}, "model")
+        config = sized_model(self.config.model, size, size)
         model = build_single_stack(config, causal=True)
         return LanguageModule(model, **update_settings(self.config, config, tokenizer))
 

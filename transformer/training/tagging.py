@@ -17,13 +17,12 @@ from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.tagged import TaggedDataset, TaggingData
-from transformer.data.tokenizer import PAD, Tokenizer
+from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
-from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
-from transformer.training.config import RunConfig
+from transformer.training.config import RunConfig, sized_model
 from transformer.training.task import (
     Evaluation,
     Task,
@@ -33,7 +32,6 @@ from transformer.training.task import (
     sentence_positions,
     update_settings,
 )
-from transformer.training.typed import typed
 from transformer.training.update import UpdateModule
 
 NOTHING_ASKED = (0, 1000)
@@ -86,9 +84,7 @@ class Tagging(Task):
     def module(self) -> TaggingModule:
         """The encoder and its training step."""
         tokenizer = self.data.tokenizer
-        vocabulary = tokenizer.source_vocab_size
-        sizes = {"source_vocab_size": vocabulary, "target_vocab_size": len(UPOS), "pad": PAD}
-        config = typed(ModelConfig, {**self.config.model, **sizes}, "model")
+        config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
         return TaggingModule(model, **update_settings(self.config, config, tokenizer))
 

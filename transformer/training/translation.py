@@ -11,7 +11,7 @@ import torch
 from pytorch_lightning import Callback
 
 from transformer.data.datamodule import DataModule
-from transformer.data.tokenizer import PAD, Tokenizer
+from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
@@ -19,10 +19,9 @@ from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import TranslateValidation
 from transformer.training.checkpoint import Criterion
-from transformer.training.config import RunConfig
+from transformer.training.config import RunConfig, sized_model
 from transformer.training.module import TranslationModule
 from transformer.training.task import Evaluation, Task, update_settings
-from transformer.training.typed import typed
 
 
 class Translation(Task):
@@ -90,9 +89,4 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
             "model.tie_embeddings=all needs one vocabulary for both sides; "
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
-    sizes = {
-        "source_vocab_size": tokenizer.source_vocab_size,
-        "target_vocab_size": tokenizer.target_vocab_size,
-        "pad": PAD,
-    }
-    return typed(ModelConfig, {**config.model, **sizes}, "model")
+    return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
