@@ -25,9 +25,12 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     assert run.trainer["precision"] == "32-true"
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "translate", "average", "attention", "heads"])
+@pytest.mark.parametrize(
+    "verb", ["evaluate", "translate", "score", "average", "attention", "heads"]
+)
 def test_every_verb_has_a_config(verb: str) -> None:
-    given = ["checkpoint=x", *(["text=x"] if verb == "attention" else [])]
+    needed = {"attention": ["text=x"], "score": ["source=x", "target=x"]}
+    given = ["checkpoint=x", *needed.get(verb, [])]
     assert compose_config(verb, given).checkpoint == "x"
 
 

@@ -4,7 +4,6 @@ Validation, ``evaluate`` and ``translate`` all come through here. It does not kn
 command line or metrics.
 """
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,21 +13,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.batch import pad_source
 from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
-from transformer.decoding.beam import beam_search
+from transformer.decoding.batch_search import search_batch
 from transformer.decoding.config import SearchConfig
-from transformer.decoding.diverse import diverse_search
 from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.greedy import greedy_search
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.nbest import NBest, with_attention
-from transformer.decoding.sampling import sample_search
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import segment_lengths
-from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.errors import InputError
@@ -36,8 +30,6 @@ from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
-
-SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
 
 
 class Translator:
@@ -182,17 +174,7 @@ class Translator:
         return [result for result in found if result is not None]
 
     def _search_batch(self, segments: list[list[int]], attention: bool) -> list[NBest]:
-        source = pad_source(segments).to(self.device)
-        # The beginning takes one position.
-        most = max(1, self.model.config.max_length - 1)
-        limits = [min(most, self.search.limit(len(segment))) for segment in segments]
-        step = ModelStep(self.model, source, self.search.width)
-        limit = torch.tensor(limits, device=self.device)
-        if self.search.algorithm == "sampling":
-            seeds = [_seed_of(segment, self.search.seed) for segment in segments]
-            results = sample_search(step, limit, self.search, seeds)
-        else:
-            results = SEARCHES[self.search.algorithm](step, limit, self.search)
+        results = search_batch(self.model, segments, self.search, self.aligner.head)
         lists = [NBest(hypotheses) for hypotheses in results]
         if not attention:
             return lists
@@ -235,12 +217,7 @@ class Translator:
         text = " ".join(text for text in texts if text).replace("\n", " ")
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
-        penalty = self.search.penalty(len(tokens) + len(hypotheses))
-        pieces = tuple(self.tokenizer.pieces(tokens))
-        return Candidate(text, total / penalty, total, pieces)
-
-
-def _seed_of(pieces: Sequence[int], seed: int) -> int:
-    """A seed of the text's own: neither its batch nor its place in the input changes it."""
-    digest = hashlib.sha256(repr((seed, list(pieces))).encode()).digest()
-    return int.from_bytes(digest[:7], "big")
+        score = hypotheses[0].score
+        if len(hypotheses) > 1:
+            score = total / self.search.penalty(len(tokens) + len(hypotheses))
+        return Candidate(text, score, total, tuple(self.tokenizer.pieces(tokens)))

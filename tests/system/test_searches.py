@@ -1,0 +1,75 @@
+"""Every search, and the scores of what it found, as a user calls them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import verb
+
+TEXT = "alpha beta gamma\ndelta alpha\nbeta\n"
+
+
+def found(home: Path, *arguments: str) -> list[dict[str, Any]]:
+    code, stdout, stderr = verb(
+        *("translate", "checkpoint=run", "format=json", *arguments), home=home, stdin=TEXT.encode()
+    )
+    assert code == 0, stderr
+    return [json.loads(line) for line in stdout.split("\n")[:-1]]
+
+
+def test_samples_depend_on_seed_and_text_alone(home: Path) -> None:
+    sampling = ("decoding=sampling", "decoding.nbest=4")
+    first = found(home, *sampling)
+    assert [len(one["nbest"]) for one in first] == [4, 4, 4]
+    again = found(home, *sampling, "batch_tokens=1")
+    texts = [[[c["text"] for c in one["nbest"]] for one in each] for each in (first, again)]
+    assert texts[0] == texts[1]
+    hot = found(home, *sampling, "decoding.seed=2", "decoding.temperature=3.0")
+    assert [[c["text"] for c in one["nbest"]] for one in hot] != texts[0]
+
+
+def test_a_very_low_temperature_is_greedy(home: Path) -> None:
+    cold = found(home, "decoding=sampling", "decoding.temperature=1e-3")
+    greedy = found(home, "decoding=greedy")
+    assert [one["text"] for one in cold] == [one["text"] for one in greedy]
+
+
+def test_diverse_groups_give_an_nbest_list_without_doubles(home: Path) -> None:
+    for one in found(home, "decoding=diverse", "decoding.diversity=2.0"):
+        tokens = [tuple(candidate["tokens"]) for candidate in one["nbest"]]
+        assert len(tokens) == len(set(tokens)) > 1
+
+
+def test_score_gives_a_line_for_a_pair_in_any_batch(home: Path) -> None:
+    (home / "in.text").write_text(TEXT)
+    (home / "out.text").write_text("beta\n\nalpha delta gamma\n")
+    given = ("score", "checkpoint=run", "source=in.text", "target=out.text")
+    code, stdout, stderr = verb(*given, "format=json", home=home)
+    assert code == 0, stderr
+    scores = [json.loads(line) for line in stdout.split("\n")[:-1]]
+    assert [score["tokens"][-1] for score in scores] == ["</s>"] * 3
+    assert len(scores[1]["tokens"]) == 1
+    code, stdout, _ = verb(*given, "batch_tokens=1", home=home)
+    values = [float(line) for line in stdout.split("\n")[:-1]]
+    for score, value in zip(scores, values, strict=True):
+        assert sum(score["token_log_probabilities"]) == pytest.approx(value, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("score", "source=in.src", "target=gone"), "gone: no such file"),
+        (("score", "source=in.src", "target=in.src", "format=xml"), "format=xml is unknown"),
+        (("translate", "decoding.top_k=3"), "decoding.top_k=3 is of decoding.algorithm=sampling"),
+        (("translate", "decoding=sampling", "decoding.top_p=2.0"), "must be in (0, 1]"),
+    ],
+)
+def test_what_cannot_be_is_one_line(home: Path, arguments: tuple[str, ...], says: str) -> None:
+    (home / "in.src").write_text("alpha\n")
+    name, *rest = arguments
+    code, stdout, stderr = verb(name, "checkpoint=run", *rest, home=home)
+    assert (code, stdout) == (2, "")
+    assert says in stderr.strip().split("\n")[-1]
+    assert "Traceback" not in stderr

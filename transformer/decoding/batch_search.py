@@ -1,0 +1,70 @@
+"""Search a batch of segments by the algorithm that the config names.
+
+The one place where a name becomes a search. It does not know texts.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from transformer.data.batch import pad_source
+from transformer.decoding.beam import beam_search
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.coverage import ranked_by_coverage
+from transformer.decoding.diverse import diverse_search
+from transformer.decoding.greedy import greedy_search
+from transformer.decoding.sampling import sample_search
+from transformer.decoding.search import Hypothesis
+from transformer.decoding.step import ModelStep
+from transformer.model.heads import HeadName
+from transformer.model.transformer import Transformer
+
+SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
+
+
+def search_batch(
+    model: Transformer,
+    segments: Sequence[list[int]],
+    config: SearchConfig,
+    head: HeadName | None,
+) -> list[list[Hypothesis]]:
+    """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
+
+    Args:
+        model: In evaluation mode.
+        segments: Source pieces.
+        config: How to search.
+        head: Where the coverage penalty looks, as in ``aligning_attention``.
+
+    Raises:
+        FloatingPointError: The model gave NaN.
+    """
+    if not config.coverage_penalty:
+        return _search(model, segments, config)
+    # All that the beam ends with compete for the places of the n-best list.
+    every = replace(config, nbest=config.width, coverage_penalty=0.0)
+    found = _search(model, segments, every)
+    ranked = ranked_by_coverage(model, segments, found, config.coverage_penalty, head)
+    return [hypotheses[: config.nbest] for hypotheses in ranked]
+
+
+def _search(
+    model: Transformer, segments: Sequence[list[int]], config: SearchConfig
+) -> list[list[Hypothesis]]:
+    device = next(model.parameters()).device
+    # The beginning takes one position.
+    most = max(1, model.config.max_length - 1)
+    limits = torch.tensor([min(most, config.limit(len(segment))) for segment in segments])
+    step = ModelStep(model, pad_source(segments).to(device), config.width)
+    if config.algorithm == "sampling":
+        seeds = [seed_of(segment, config.seed) for segment in segments]
+        return sample_search(step, limits.to(device), config, seeds)
+    return SEARCHES[config.algorithm](step, limits.to(device), config)
+
+
+def seed_of(pieces: Sequence[int], seed: int) -> int:
+    """A seed of the text's own: neither its batch nor its place in the input changes it."""
+    digest = hashlib.sha256(repr((seed, list(pieces))).encode()).digest()
+    return int.from_bytes(digest[:7], "big")
