@@ -26,7 +26,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["evaluate", "translate", "score", "average", "attention", "heads"]
+    "verb", ["evaluate", "translate", "score", "export", "average", "attention", "heads"]
 )
 def test_every_verb_has_a_config(verb: str) -> None:
     needed = {"attention": ["text=x"], "score": ["source=x", "target=x"]}

@@ -16,7 +16,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "evaluation": set(),
     "decoding": {"data", "model"},
     "training": {"data", "model", "decoding", "evaluation"},
-    "cli": {"data", "model", "decoding", "evaluation", "training"},
+    "export": {"data", "model", "decoding", "evaluation"},
+    "cli": {"data", "model", "decoding", "evaluation", "training", "export"},
 }
 
 

@@ -1,0 +1,37 @@
+"""What an exported model lacks is measured."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.export.ctranslate2 import write_ctranslate2
+from transformer.export.verification import agreement, verify_ctranslate2
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "share"),
+    [
+        ([["a", "b"]], [["a", "b"]], 1.0),
+        ([["a", "b"]], [["a", "x"]], 1 / 3),
+        ([["a", "b"]], [["a"]], 1 / 3),
+        ([["a"]], [["a", "b"]], 1 / 2),
+        ([["a", "b"], []], [["x"], []], 1 / 4),
+        ([], [], 1.0),
+    ],
+)
+def test_agreement_ends_at_the_first_difference(
+    expected: list[list[str]], found: list[list[str]], share: float
+) -> None:
+    assert agreement(expected, found) == pytest.approx(share)
+
+
+def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
+    same = verify_ctranslate2(translator, tmp_path, PAIRS, "float32")
+    assert same.agreement == 1
+    assert same.loss == 0
+    assert min(same.seconds) > 0
+    other = tiny_translator(encoder_layers=1, decoder_layers=1)
+    assert verify_ctranslate2(other, tmp_path, PAIRS, "float32").agreement < 1

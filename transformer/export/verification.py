@@ -1,0 +1,107 @@
+"""Whether an exported model says what the model says: the same text through both.
+
+It does not know the format but through its engine. Greedy search on both sides: it has no settings
+that two programs could read differently.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.decoding.translator import Translator
+from transformer.evaluation.metrics import Score, score
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of it.
+
+    Attributes:
+        agreement: Share of the tokens that both say, up to the first that differs in a sentence.
+        ours: BLEU of the model.
+        theirs: BLEU of the exported model.
+        seconds: Of ours and of theirs, with as many threads.
+    """
+
+    agreement: float
+    ours: Score
+    theirs: Score
+    seconds: tuple[float, float]
+
+    @property
+    def loss(self) -> float:
+        """BLEU that the exported model lacks."""
+        return self.ours.value - self.theirs.value
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "agreement": round(self.agreement, 4),
+            "bleu": round(self.ours.value, 2),
+            "bleu_exported": round(self.theirs.value, 2),
+            "signature": self.ours.signature,
+            "speed_up": round(self.seconds[0] / self.seconds[1], 2),
+        }
+
+
+def verify_ctranslate2(
+    translator: Translator, folder: Path, pairs: Sequence[tuple[str, str]], compute_type: str
+) -> Verification:
+    """Translate the sources with both, and compare.
+
+    Args:
+        translator: With the model as it was.
+        folder: With the model as it was exported.
+        pairs: Raw source and reference.
+        compute_type: In which the engine shall compute.
+    """
+    import ctranslate2
+
+    sources, references = zip(*pairs, strict=True)
+    tokenizer = translator.tokenizer
+    greedy = replace(translator.search, algorithm="greedy", beam_size=1, nbest=1)
+    ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
+    began = time.perf_counter()
+    expected = ours.translate(sources)
+    ended = time.perf_counter()
+    engine = ctranslate2.Translator(
+        str(folder), device="cpu", compute_type=compute_type, intra_threads=torch.get_num_threads()
+    )
+    loaded = time.perf_counter()
+    pieces = tokenizer.encode_source(sources)
+    found = engine.translate_batch(
+        [tokenizer.source_pieces(row) for row in pieces],
+        beam_size=1,
+        max_batch_size=translator.batch_tokens,
+        batch_type="tokens",
+        max_decoding_length=max(greedy.limit(len(row)) for row in pieces),
+    )
+    said = time.perf_counter()
+    # The engine has one limit for all sentences.
+    tokens = [
+        result.hypotheses[0][: greedy.limit(len(row))]
+        for result, row in zip(found, pieces, strict=True)
+    ]
+    ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
+    texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in tokens])
+    return Verification(
+        agreement([translation.tokens for translation in expected], tokens),
+        score([translation.text for translation in expected], references, ("bleu",))[0],
+        score(texts, references, ("bleu",))[0],
+        (ended - began, said - loaded),
+    )
+
+
+def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """Share of the expected tokens, and ends, that stand before the first difference."""
+    same = total = 0
+    for wanted, given in zip(expected, found, strict=True):
+        rows = [*wanted, None], [*given, None]
+        alike = [a == b for a, b in zip(*rows, strict=False)]
+        same += alike.index(False) if False in alike else len(alike)
+        total += len(rows[0])
+    return same / total if total else 1.0
