@@ -1,5 +1,6 @@
 """Which search and which device a call means."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import tiny_transformer
+from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
@@ -18,15 +20,16 @@ from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
 from transformer.model.heads import HeadName, heads_off
 
 # The run was validated with other values than conf/decoding/beam.yaml has.
-TRAINED = {
-    "algorithm": "beam",
-    "beam_size": 7,
-    "length_penalty": 0.25,
-    "max_length_ratio": 1.5,
-    "max_length_offset": 3,
-    "min_length": 0,
-    "nbest": 2,
-}
+TRAINED = asdict(
+    search_config(
+        beam_size=7,
+        length_penalty=0.25,
+        max_length_ratio=1.5,
+        max_length_offset=3,
+        nbest=2,
+        no_repeat_ngram=4,
+    )
+)
 LOSS = {
     **{"label_smoothing": 0.1, "chunk": 512, "bfloat16": False},
     **{"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
