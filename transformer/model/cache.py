@@ -39,7 +39,9 @@ class LayerCache:
         self.cross_keys = self.cross_keys.index_select(0, sentences)
         self.cross_values = self.cross_values.index_select(0, sentences)
 
-    def _gone_on(self, heads: RowHeads) -> RowHeads:
+    def _gone_on(
+        self, heads: Float[Tensor, "before kv_head past head_dim"]
+    ) -> Float[Tensor, "rows kv_head past head_dim"]:
         return heads if self.rows is None else heads.index_select(0, self.rows)
 
 
