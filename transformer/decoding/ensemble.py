@@ -7,7 +7,7 @@ with Neural Networks", section 3.6.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -31,14 +31,11 @@ class Ensemble(nn.Module):
         config: Of the first model, with the shortest ``max_length`` of all.
 
     Raises:
-        InputError: There is no such averaging, or the vocabularies differ in size.
+        InputError: The vocabularies differ in size.
     """
 
     def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:
         super().__init__()
-        if averaging not in get_args(Averaging):
-            names = " or ".join(get_args(Averaging))
-            raise InputError(f"averaging={averaging} is unknown; choose {names}")
         sizes = {(m.config.source_vocab_size, m.config.target_vocab_size) for m in models}
         if len(sizes) > 1:
             raise InputError("the models of an ensemble have vocabularies of different sizes")
@@ -79,9 +76,7 @@ def leader(model: Model) -> Transformer:
 class EnsembleStep:
     """A ``StepFunction`` that asks every model."""
 
-    def __init__(
-        self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int
-    ) -> None:
+    def __init__(self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int) -> None:
         """Let every model encode the padded source tokens, to be searched ``beam`` wide."""
         self.ensemble = ensemble
         self.steps = [ModelStep(model, source, beam) for model in ensemble.members]

@@ -1,0 +1,65 @@
+"""Models in bfloat16 and int8 say nearly what they said."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from transformer.errors import InputError
+from transformer.model.linear import Linear
+from transformer.model.precision import Int8Linear, Precision, in_precision
+
+SOURCE = torch.tensor([[4, 5, 6, 3], [7, 8, 3, 0]])
+TARGET = torch.tensor([[2, 9, 10], [2, 11, 12]])
+
+MODELS: list[dict[str, Any]] = [
+    {},
+    {"norm": "rms", "positions": "rotary", "activation": "swiglu", "num_kv_heads": 2},
+    {"positions": "alibi", "query_key_norm": True},
+    {"positions": "relative", "norm_order": "post", "activation": "geglu"},
+    {"positions": "learned", "share_layers": "all", "attention": "eager"},
+]
+
+
+@pytest.mark.parametrize("changes", MODELS)
+@pytest.mark.parametrize(("precision", "near"), [("bfloat16", 0.03), ("int8", 0.06)])
+@torch.inference_mode()
+def test_logits_come_near(changes: dict[str, Any], precision: Precision, near: float) -> None:
+    exact = tiny_transformer(**changes)
+    expected = exact.logits(exact(SOURCE, TARGET))
+    model = in_precision(tiny_transformer(**changes), precision)
+    found = model.logits(model(SOURCE, TARGET)).float()
+    distance = (found - expected).norm() / expected.norm()
+    # Zero would mean that nothing was converted.
+    assert 0 < distance < near
+
+
+@torch.inference_mode()
+def test_int8_is_the_product_of_rounded_numbers() -> None:
+    torch.manual_seed(1)
+    linear, x = Linear(32, 8), torch.randn(5, 32)
+    scale = linear.weight.abs().amax(1, keepdim=True) / 127
+    rounded = (linear.weight / scale).round() * scale
+    # Activations have 256 steps from the least to the largest, zero included.
+    step = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 255
+    expected = torch.nn.functional.linear((x / step).round() * step, rounded, linear.bias)
+    torch.testing.assert_close(Int8Linear(linear)(x), expected, rtol=0, atol=1e-4)
+
+
+def test_every_linear_map_is_converted_and_a_shared_one_once() -> None:
+    model = in_precision(tiny_transformer(share_layers="all", encoder_layers=3), "int8")
+    assert not any(isinstance(module, Linear) for module in model.modules())
+    first, _, last = model.encoder.layers
+    assert first.attention.query is last.attention.query  # type: ignore[union-attr]
+
+
+def test_float32_changes_nothing() -> None:
+    before = tiny_transformer().state_dict()
+    after = in_precision(tiny_transformer(), "float32").state_dict()
+    assert all(torch.equal(after[name], weight) for name, weight in before.items())
+
+
+def test_int8_is_refused_on_a_gpu() -> None:
+    with pytest.raises(InputError, match="precision=int8 computes on a CPU, not on device=cuda"):
+        in_precision(tiny_transformer(), "int8", "cuda")
