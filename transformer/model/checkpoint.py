@@ -77,7 +77,8 @@ def read_payload(path: Path) -> dict[str, Any]:
     """Everything the file holds, as plain values and tensors on the CPU.
 
     Raises:
-        InputError: It is not a checkpoint, not ours, damaged, or from a newer version.
+        InputError: It is not a checkpoint, not ours, damaged, from a newer version, or names a
+            program.
     """
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
@@ -99,7 +100,19 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
-    return payload | {PORTABLE: upgraded(portable)}
+    portable = upgraded(portable)
+    _refuse_program(portable.get("config", {}), path)
+    return payload | {PORTABLE: portable}
+
+
+def _refuse_program(config: dict[str, Any], path: Path) -> None:
+    """A metric by its import name is the user's to give: a file that names one could run it."""
+    utility = config.get("decoding", {}).get("utility", "")
+    if ":" in utility:
+        raise InputError(
+            f"{path} names a program, decoding.utility={utility}, as no checkpoint that this "
+            "framework writes does; do not trust it"
+        )
 
 
 def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
