@@ -23,6 +23,9 @@ from transformer.model.transformer import Transformer
 PORTABLE = "transformer"
 """Key of the portable part in the file."""
 
+TUNED = "tuned"
+"""Name of the file that ``tune`` writes: the weights of a run and the search that did best."""
+
 WEIGHTS_PREFIX = "model."
 """Lightning names a weight after the module's attribute that holds the model."""
 
@@ -56,8 +59,10 @@ def portable_part(
     }
 
 
-def find_checkpoint(path: Path, name: str = "best") -> Path:
+def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     """The checkpoint file that a path means: the file itself, or the one in a run directory.
+
+    There it is the first of tuned, best and last that is there, from ``name`` on.
 
     Raises:
         InputError: There is none.
@@ -66,7 +71,8 @@ def find_checkpoint(path: Path, name: str = "best") -> Path:
         return path
     if not path.exists():
         raise InputError(f"checkpoint={path} does not exist; give a .ckpt file or a run directory")
-    for candidate in (name, "last"):
+    names = (TUNED, "best", "last")
+    for candidate in names[names.index(name) :]:
         file = path / "checkpoints" / f"{candidate}.ckpt"
         if file.is_file():
             return file
