@@ -43,7 +43,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     write_payload(with_search(payload, best.search), path)
     print(f"written to {path}:", file=sys.stderr)
     _show(best)
-    print(json.dumps(_report(path, best, trials), ensure_ascii=False))
+    print(json.dumps(_report(path, best, trials), indent=1, ensure_ascii=False))
 
 
 def _settings(config: DictConfig) -> "SweepConfig":
@@ -74,9 +74,8 @@ def _offers(
     from transformer.tuning.weights import WeightsName, offered_weights, translating
 
     if path.is_dir():
-        names = typed_value(
-            OmegaConf.to_container(config.weights), Sequence[WeightsName], "weights"
-        )
+        values: Any = OmegaConf.to_container(config)
+        names = typed_value(values["weights"], Sequence[WeightsName], "weights")
         last = typed_value(config.last, int, "last")
         if last < 2:
             raise InputError(f"last={last} leaves nothing to average; give 2 or more")
@@ -98,9 +97,10 @@ def _offers(
 def _show(trial: "Trial") -> None:
     """A line of the table."""
     search = trial.search
+    penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
     print(
         f"{trial.weights:7}  {search.algorithm:9}  {search.beam_size:4}  "
-        f"{search.length_penalty:7.2f}  {trial.score.value:6.2f}  {trial.seconds:7.1f}  "
+        f"{penalty:>7}  {trial.score.value:6.2f}  {trial.seconds:7.1f}  "
         f"{trial.sentences_per_second:11.1f}",
         file=sys.stderr,
         flush=True,
