@@ -9,6 +9,7 @@ VERBS = {
     "translate": "translate stdin to stdout, line by line",
     "score": "tell how probable given translations are",
     "average": "average the last checkpoints of a run",
+    "tune": "find the weights and the search that do best on validation",
     "export": "write the model for another engine",
     "attention": "show what every head looks at in a sentence",
     "heads": "rank the heads by what switching them off costs",

@@ -1,6 +1,8 @@
 """Every search, and the scores of what it found, as a user calls them."""
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,31 @@ def test_diverse_groups_give_an_nbest_list_without_doubles(home: Path) -> None:
         assert len(tokens) == len(set(tokens)) > 1
 
 
+def test_minimum_bayes_risk_ranks_texts_by_expected_utility(home: Path) -> None:
+    mbr = ("decoding=mbr", "decoding.candidates=16", "decoding.nbest=4", "decoding.epsilon=0.0")
+    first = found(home, *mbr)
+    for one in first:
+        scores = [candidate["score"] for candidate in one["nbest"]]
+        assert scores == sorted(scores, reverse=True)
+        assert len({candidate["text"] for candidate in one["nbest"]}) == len(scores)
+        assert one["score"] == scores[0] > 0
+    again = found(home, *mbr, "batch_tokens=1")
+    assert [one["text"] for one in again] == [one["text"] for one in first]
+
+
+def test_by_equality_alone_the_most_probable_text_of_the_beam_wins(home: Path) -> None:
+    equality = found(home, "decoding=mbr_nbest", "decoding.utility=operator:eq")
+    wide = ("decoding.beam_size=16", "decoding.nbest=16", "decoding.length_penalty=0.0")
+    for one, beam in zip(equality, found(home, "decoding=beam", *wide), strict=True):
+        # Several hypotheses may spell one text.
+        mass: Counter[str] = Counter()
+        for candidate in beam["nbest"]:
+            mass[candidate["text"]] += math.exp(candidate["log_probability"])
+        ((text, most),) = mass.most_common(1)
+        assert one["text"] == text
+        assert one["score"] == pytest.approx(most / mass.total(), abs=1e-4)
+
+
 def test_score_gives_a_line_for_a_pair_in_any_batch(home: Path) -> None:
     (home / "in.text").write_text(TEXT)
     (home / "out.text").write_text("beta\n\nalpha delta gamma\n")
@@ -64,6 +91,7 @@ def test_score_gives_a_line_for_a_pair_in_any_batch(home: Path) -> None:
         (("score", "source=in.src", "target=in.src", "format=xml"), "format=xml is unknown"),
         (("translate", "decoding.top_k=3"), "decoding.top_k=3 is of decoding.algorithm=sampling"),
         (("translate", "decoding=sampling", "decoding.top_p=2.0"), "must be in (0, 1]"),
+        (("translate", "decoding=mbr", "decoding.utility=comet"), "is neither chrf nor bleu"),
     ],
 )
 def test_what_cannot_be_is_one_line(home: Path, arguments: tuple[str, ...], says: str) -> None:

@@ -17,7 +17,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "decoding": {"data", "model"},
     "training": {"data", "model", "decoding", "evaluation"},
     "export": {"data", "model", "decoding", "evaluation"},
-    "cli": {"data", "model", "decoding", "evaluation", "training", "export"},
+    "tuning": {"data", "model", "decoding", "evaluation", "training"},
+    "cli": {"data", "model", "decoding", "evaluation", "training", "export", "tuning"},
 }
 
 

@@ -1,6 +1,6 @@
 """Going on with a run: its own config, and the keys that the user changes.
 
-It does not know what the checkpoint holds besides the config.
+Of what else the checkpoint holds it knows whether training can go on from it.
 """
 
 from collections.abc import Sequence
@@ -39,11 +39,18 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     """The config that the checkpoint carries, with the user's ``KEY=VALUE`` on top.
 
     Raises:
-        InputError: There is no checkpoint, or an argument does not name a key of its config.
+        InputError: There is no checkpoint, training cannot go on from it, or an argument does not
+            name a key of its config.
     """
     from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
 
-    payload = read_payload(find_checkpoint(checkpoint, "last"))
+    file = find_checkpoint(checkpoint, "last")
+    payload = read_payload(file)
+    if "optimizer_states" not in payload:
+        raise InputError(
+            f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
+            "last.ckpt"
+        )
     config = OmegaConf.create(payload[PORTABLE]["config"])
     for override in _parsed(arguments):
         key = override.key_or_group

@@ -32,6 +32,9 @@ def search_batch(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
+    Of ``mbr`` all candidates, as the search that found them ranks them: their texts are compared
+    later.
+
     Args:
         model: In evaluation mode.
         segments: Source pieces.
@@ -41,6 +44,7 @@ def search_batch(
     Raises:
         FloatingPointError: The model gave NaN.
     """
+    config = config.of_candidates
     if not config.coverage_penalty:
         return _search(model, segments, config)
     # All that the beam ends with compete for the places of the n-best list.

@@ -5,15 +5,16 @@ It does not know the searches, nor the model.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, get_args, overload
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args, overload
 
 from torch import Tensor
 
 from transformer.decoding.scoring import PenaltyForm, length_penalty
 from transformer.errors import InputError
 
-Algorithm = Literal["beam", "greedy", "sampling", "diverse"]
+Algorithm = Literal["beam", "greedy", "sampling", "diverse", "mbr"]
+CandidateSearch = Literal["sampling", "beam", "diverse"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,8 @@ class SearchConfig:
     """How to search; the values live in ``conf/decoding``.
 
     Attributes:
-        algorithm: ``beam``, ``greedy``, ``sampling`` or ``diverse`` beam search.
+        algorithm: ``beam``, ``greedy``, ``sampling``, ``diverse`` beam search, or ``mbr``, minimum
+            Bayes risk.
         beam_size: Hypotheses that are followed at once, for each sentence.
         length_penalty: The exponent alpha of ``scoring.length_penalty``; larger favours longer
             hypotheses, 0 compares log-probabilities as they are.
@@ -36,7 +38,7 @@ class SearchConfig:
             this times that of the best piece (Hannun et al. 2019, "Sequence-to-Sequence Speech
             Recognition with Time-Depth Separable Convolutions", section 3.2.2); 0 lets it.
         nbest: Hypotheses that are returned for each sentence, the best first; for ``sampling``
-            the samples that are drawn.
+            the samples that are drawn, for ``mbr`` the candidates of the highest expected utility.
         groups: Of ``diverse``: the beam is cut into so many groups.
         diversity: Of ``diverse``: what a token loses for each hypothesis of an earlier group that
             has just chosen it.
@@ -46,6 +48,11 @@ class SearchConfig:
         min_p: Of ``sampling``: only tokens with this share of the best one's probability.
         epsilon: Of ``sampling``: only tokens of at least this probability.
         seed: Of ``sampling``: together with the text it decides what is drawn.
+        candidates: Of ``mbr``: so many are compared, each with all.
+        candidates_by: Of ``mbr``: the search that finds them, ``sampling``, ``beam`` or
+            ``diverse``; its own settings count. A beam is as wide as there are candidates.
+        utility: Of ``mbr``: by what they are compared, ``chrf``, ``bleu`` or ``MODULE:CALLABLE``
+            (``utility.py``).
 
     Raises:
         InputError: A value is out of its range or the values contradict each other.
@@ -70,6 +77,9 @@ class SearchConfig:
     min_p: float
     epsilon: float
     seed: int
+    candidates: int
+    candidates_by: CandidateSearch
+    utility: str
 
     def __post_init__(self) -> None:
         for objection in (*_ranges(self), *_contradictions(self)):
@@ -78,7 +88,21 @@ class SearchConfig:
     @property
     def width(self) -> int:
         """Hypotheses that the step computes at once, for each sentence."""
-        return self.nbest if self.algorithm == "sampling" else self.beam_size
+        search = self.of_candidates
+        return search.nbest if search.algorithm == "sampling" else search.beam_size
+
+    @property
+    def of_candidates(self) -> "SearchConfig":
+        """The search that finds what ``mbr`` compares; that of any other algorithm is itself."""
+        if self.algorithm != "mbr":
+            return self
+        changes: dict[str, Any] = {
+            **OF_ONE_ALGORITHM["mbr"],
+            "algorithm": self.candidates_by,
+            "beam_size": self.candidates,
+            "nbest": self.candidates,
+        }
+        return replace(self, **changes)
 
     @overload
     def penalty(self, length: int) -> float: ...
@@ -96,7 +120,11 @@ class SearchConfig:
 
 
 def _ranges(config: SearchConfig) -> Iterator[str]:
-    for name, hint in (("algorithm", Algorithm), ("length_penalty_form", PenaltyForm)):
+    for name, hint in (
+        ("algorithm", Algorithm),
+        ("length_penalty_form", PenaltyForm),
+        ("candidates_by", CandidateSearch),
+    ):
         value = getattr(config, name)
         if value not in get_args(hint):
             yield f"decoding.{name}={value} is unknown; choose {' or '.join(get_args(hint))}"
@@ -114,27 +142,56 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
             f"decoding.algorithm=greedy follows one hypothesis, not decoding.beam_size="
             f"{config.beam_size}; set decoding.algorithm=beam"
         )
-    if config.algorithm != "sampling" and config.nbest > config.beam_size:
+    mbr = config.algorithm == "mbr"
+    searching = config.candidates_by if mbr else config.algorithm
+    most = "candidates" if mbr else "beam_size"
+    width = getattr(config, most)
+    if (mbr or searching != "sampling") and config.nbest > width:
         yield (
-            f"decoding.nbest={config.nbest} is more than decoding.beam_size={config.beam_size} "
-            f"can find; set decoding.beam_size={config.nbest} or larger"
+            f"decoding.nbest={config.nbest} is more than decoding.{most}={width} "
+            f"can find; set decoding.{most}={config.nbest} or larger"
         )
-    if config.algorithm == "diverse" and config.beam_size % config.groups:
+    if searching == "diverse" and width % config.groups:
         yield (
-            f"decoding.beam_size={config.beam_size} cannot be cut into decoding.groups="
-            f"{config.groups} of one size"
+            f"decoding.{most}={width} cannot be cut into decoding.groups={config.groups} of one "
+            "size"
         )
+    if mbr:
+        yield from _idle_in_mbr(config)
     for algorithm, idle in OF_ONE_ALGORITHM.items():
         for name, off in idle.items():
-            if config.algorithm != algorithm and getattr(config, name) != off:
-                yield (
-                    f"decoding.{name}={getattr(config, name)} is of decoding.algorithm="
-                    f"{algorithm}, not of {config.algorithm}; set decoding={algorithm} too"
-                )
+            if algorithm in (config.algorithm, searching) or getattr(config, name) == off:
+                continue
+            key = "candidates_by" if mbr else "algorithm"
+            remedy = f"decoding.{name}={off}" if mbr else f"decoding={algorithm} too"
+            yield (
+                f"decoding.{name}={getattr(config, name)} is of decoding.{key}={algorithm}, "
+                f"not of {searching}; set {remedy}"
+            )
+
+
+def _idle_in_mbr(config: SearchConfig) -> Iterator[str]:
+    """What says nothing where candidates are compared, or too little."""
+    if config.candidates == 1:
+        yield "decoding.candidates=1 leaves nothing to compare; set decoding=mbr, or a number"
+    if config.beam_size != 1:
+        yield (
+            f"decoding.algorithm=mbr follows decoding.candidates hypotheses, not decoding.beam_size"
+            f"={config.beam_size}; set decoding=mbr, or decoding.beam_size=1"
+        )
+    idle = ["coverage_penalty"]
+    if config.candidates_by == "sampling":
+        idle.append("length_penalty")
+    for name in idle:
+        if getattr(config, name):
+            yield (
+                f"decoding.{name}={getattr(config, name)} ranks nothing where decoding.algorithm="
+                f"mbr ranks by utility; set decoding=mbr, or decoding.{name}=0"
+            )
 
 
 RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
-    "at least 1": (("beam_size", "nbest", "groups"), lambda value: value >= 1),
+    "at least 1": (("beam_size", "nbest", "groups", "candidates"), lambda value: value >= 1),
     "at least 0": (
         (
             *("max_length_ratio", "max_length_offset", "min_length", "no_repeat_ngram", "top_k"),
@@ -148,8 +205,9 @@ RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
 }
 """What a value must be: of which settings, and when it is."""
 
-OF_ONE_ALGORITHM: dict[str, dict[str, float]] = {
+OF_ONE_ALGORITHM: dict[str, dict[str, Any]] = {
     "diverse": {"groups": 1, "diversity": 0.0},
     "sampling": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "epsilon": 0.0},
+    "mbr": {"candidates": 1, "candidates_by": "sampling", "utility": "chrf"},
 }
 """What only one algorithm reads, and the values that mean nothing."""

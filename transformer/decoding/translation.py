@@ -18,7 +18,8 @@ class Candidate:
 
     Attributes:
         text: Detokenised, without any line end.
-        score: What the search ranks by: the log-probability over the length penalty.
+        score: What the search ranks by: the log-probability over the length penalty; of ``mbr``
+            the expected utility, the mean over segments.
         log_probability: Natural logarithm, of the pieces and the end of the sentence.
         tokens: The pieces of the text.
     """

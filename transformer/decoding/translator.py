@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 import torch
 from jaxtyping import Float
@@ -20,10 +21,12 @@ from transformer.decoding.batch_search import search_batch
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of
+from transformer.decoding.mbr import least_risk
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import segment_lengths
 from transformer.decoding.translation import BLANK, Candidate, Translation
+from transformer.decoding.utility import utility_named
 from transformer.decoding.windows import windows_of
 from transformer.errors import InputError
 from transformer.model.checkpoint import load_checkpoint
@@ -56,10 +59,12 @@ class Translator:
             aligner: How alignment is read off; None for a model that was not guided.
 
         Raises:
-            InputError: No token makes a batch, or there is no such head.
+            InputError: No token makes a batch, or there is no such head or utility.
         """
         if batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
+        if search.algorithm == "mbr":
+            utility_named(search.utility)
         self.device = torch.device(device)
         self.model = model.to(self.device)
         self.tokenizer = tokenizer
@@ -175,6 +180,8 @@ class Translator:
 
     def _search_batch(self, segments: list[list[int]], attention: bool) -> list[NBest]:
         results = search_batch(self.model, segments, self.search, self.aligner.head)
+        if self.search.algorithm == "mbr":
+            results = [least_risk(found, self._texts(found), self.search) for found in results]
         lists = [NBest(hypotheses) for hypotheses in results]
         if not attention:
             return lists
@@ -211,13 +218,18 @@ class Translator:
             target_words += [first + word for word in words]
         return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
 
-    def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
+    def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
         texts = self.tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
         # Bytes can spell a line end, which would shift every later line of a file.
-        text = " ".join(text for text in texts if text).replace("\n", " ")
+        return [text.replace("\n", " ") for text in texts]
+
+    def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
+        text = " ".join(text for text in self._texts(hypotheses) if text)
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
         score = hypotheses[0].score
         if len(hypotheses) > 1:
             score = total / self.search.penalty(len(tokens) + len(hypotheses))
+            if self.search.algorithm == "mbr":
+                score = fmean(hypothesis.score for hypothesis in hypotheses)
         return Candidate(text, score, total, tuple(self.tokenizer.pieces(tokens)))

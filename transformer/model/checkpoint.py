@@ -23,6 +23,9 @@ from transformer.model.transformer import Transformer
 PORTABLE = "transformer"
 """Key of the portable part in the file."""
 
+TUNED = "tuned"
+"""Name of the file that ``tune`` writes: the weights of a run and the search that did best."""
+
 WEIGHTS_PREFIX = "model."
 """Lightning names a weight after the module's attribute that holds the model."""
 
@@ -56,8 +59,10 @@ def portable_part(
     }
 
 
-def find_checkpoint(path: Path, name: str = "best") -> Path:
+def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     """The checkpoint file that a path means: the file itself, or the one in a run directory.
+
+    There it is the first of tuned, best and last that is there, from ``name`` on.
 
     Raises:
         InputError: There is none.
@@ -66,7 +71,8 @@ def find_checkpoint(path: Path, name: str = "best") -> Path:
         return path
     if not path.exists():
         raise InputError(f"checkpoint={path} does not exist; give a .ckpt file or a run directory")
-    for candidate in (name, "last"):
+    names = (TUNED, "best", "last")
+    for candidate in names[names.index(name) :]:
         file = path / "checkpoints" / f"{candidate}.ckpt"
         if file.is_file():
             return file
@@ -77,7 +83,8 @@ def read_payload(path: Path) -> dict[str, Any]:
     """Everything the file holds, as plain values and tensors on the CPU.
 
     Raises:
-        InputError: It is not a checkpoint, not ours, damaged, or from a newer version.
+        InputError: It is not a checkpoint, not ours, damaged, from a newer version, or names a
+            program.
     """
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
@@ -99,7 +106,19 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
-    return payload | {PORTABLE: upgraded(portable)}
+    portable = upgraded(portable)
+    _refuse_program(portable.get("config", {}), path)
+    return payload | {PORTABLE: portable}
+
+
+def _refuse_program(config: dict[str, Any], path: Path) -> None:
+    """A metric by its import name is the user's to give: a file that names one could run it."""
+    utility = config.get("decoding", {}).get("utility", "")
+    if ":" in utility:
+        raise InputError(
+            f"{path} names a program, decoding.utility={utility}, as no checkpoint that this "
+            "framework writes does; do not trust it"
+        )
 
 
 def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:

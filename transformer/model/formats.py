@@ -5,7 +5,7 @@ It knows plain values only, and not what reads them.
 
 from typing import Any
 
-FORMAT = 3
+FORMAT = 4
 """Of the portable part, as it is written; a reader refuses a newer one."""
 
 MODEL_2 = {
@@ -42,10 +42,12 @@ DECODING_3 = {
     "epsilon": 0.0,
     "seed": 1,
 }
+DECODING_4 = {"candidates": 1, "candidates_by": "sampling", "utility": "chrf"}
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
+    4: {"model": {}, "decoding": DECODING_4},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

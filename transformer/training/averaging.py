@@ -20,13 +20,18 @@ def recent_checkpoints(folder: Path, count: int) -> list[Path]:
     Raises:
         InputError: There are fewer.
     """
-    found = sorted((folder / "checkpoints").glob("step-*.ckpt"))
+    found = newest_checkpoints(folder)
     if count < 1 or len(found) < count:
         raise InputError(
             f"last={count} checkpoints are asked for and {folder}/checkpoints holds {len(found)} "
             "step-*.ckpt; ask for fewer, or train with a larger callbacks.keep_last"
         )
     return found[-count:]
+
+
+def newest_checkpoints(folder: Path) -> list[Path]:
+    """Every ``step-*.ckpt`` that the run directory keeps, oldest first."""
+    return sorted((folder / "checkpoints").glob("step-*.ckpt"))
 
 
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""When and how training writes checkpoints.
+"""When and how training writes checkpoints, and what becomes of one that it outdates.
 
 What a file holds is ``model/checkpoint.py``'s business.
 """
 
+import logging
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +13,9 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from transformer.model.checkpoint import read_payload, write_payload
+from transformer.model.checkpoint import TUNED, read_payload, write_payload
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,16 @@ class LastCheckpoint(Checkpoint):
         """Save after a validation inside training."""
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             trainer.save_checkpoint(self.path)
+
+
+def set_aside_tuned(folder: Path) -> None:
+    """Rename ``tuned.ckpt``: where training goes on, it is no longer the best that the run has."""
+    tuned = folder / f"{TUNED}.ckpt"
+    if tuned.exists():
+        written = datetime.fromtimestamp(tuned.stat().st_mtime)
+        aside = folder / f"outdated-{TUNED}-{written:%Y-%m-%d_%H-%M-%S}.ckpt"
+        tuned.rename(aside)
+        logger.info("%s is of before this training; it is kept as %s", tuned, aside.name)
 
 
 def checkpoint_callbacks(folder: Path, keep_last: int, criterion: Criterion) -> list[Checkpoint]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
+from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
@@ -77,7 +78,8 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     """Turn the plain values of a composed config into typed ones.
 
     Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type.
+        InputError: A key is missing or unknown, or a value has the wrong type, or would not be
+            read from a checkpoint.
     """
     checkpoint = resolved["checkpoint"]
     # What the tokenizer decides comes later; the rest is refused before any text is read.
@@ -96,9 +98,20 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         trainer=dict(resolved["trainer"]),
         callbacks=typed(CallbacksConfig, resolved["callbacks"], "callbacks"),
         logger=typed(LoggerConfig, resolved["logger"], "logger"),
-        decoding=typed(SearchConfig, resolved["decoding"], "decoding"),
+        decoding=_kept_search(resolved["decoding"]),
         resolved=resolved,
     )
+
+
+def _kept_search(decoding: Mapping[str, Any]) -> SearchConfig:
+    """The search, which the checkpoints of the run will carry."""
+    search = typed(SearchConfig, decoding, "decoding")
+    if ":" in search.utility:
+        raise InputError(
+            f"decoding.utility={search.utility} is a program, which no checkpoint names; train "
+            "with chrf or bleu, and give it to translate or evaluate"
+        )
+    return search
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:

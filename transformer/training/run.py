@@ -20,7 +20,7 @@ from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
 from transformer.training.callbacks import GracefulStop, build_callbacks
-from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
+from transformer.training.checkpoint import AtomicCheckpointIO, Criterion, set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.loggers import build_loggers
@@ -56,6 +56,8 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     task.data.setup("fit")
     trainer = build_trainer(config, folder, task.callbacks(), task.criterion)
     _describe(task)
+    if trainer.is_global_zero:
+        set_aside_tuned(folder / "checkpoints")
     trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}

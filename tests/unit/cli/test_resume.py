@@ -17,6 +17,8 @@ def run(tmp_path: Path) -> Path:
         compose_config("train", ["model=small", "data.root=here", "precision=bf16-mixed", "seed=5"])
     )
     payload = {"state_dict": {}, PORTABLE: {"format": FORMAT, "config": config}}
+    write_payload(payload, tmp_path / "run" / "checkpoints" / "tuned.ckpt")
+    payload["optimizer_states"] = []
     write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
     return tmp_path / "run"
 
@@ -25,6 +27,11 @@ def test_the_config_is_that_of_the_run(run: Path) -> None:
     config = resumed_config(run, [])
     assert (config.model.d_model, config.seed, config.data.root) == (512, 5, "here")
     assert config == resumed_config(run / "checkpoints" / "last.ckpt", [])
+
+
+def test_weights_alone_do_not_go_on(run: Path) -> None:
+    with pytest.raises(InputError, match=r"tuned\.ckpt holds weights alone; training goes on from"):
+        resumed_config(run / "checkpoints" / "tuned.ckpt", [])
 
 
 def test_single_keys_change(run: Path) -> None:

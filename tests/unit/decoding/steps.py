@@ -29,6 +29,9 @@ def search_config(**changes: object) -> SearchConfig:
         "min_p": 0.0,
         "epsilon": 0.0,
         "seed": 1,
+        "candidates": 1,
+        "candidates_by": "sampling",
+        "utility": "chrf",
     }
     return SearchConfig(**(fields | changes))  # type: ignore[arg-type]
 

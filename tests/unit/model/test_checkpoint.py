@@ -205,6 +205,17 @@ def test_a_newer_format_is_refused_and_an_older_one_is_not(file: Path) -> None:
     assert read_payload(file)["global_step"] == 7
 
 
+def test_a_file_that_names_a_program_is_refused(file: Path) -> None:
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["decoding"] = {"utility": "subprocess:call"}
+    write_payload(payload, file)
+    with pytest.raises(
+        InputError, match=r"names a program, decoding\.utility=subprocess:call"
+    ) as e:
+        read_payload(file)
+    assert_one_line(e.value, file)
+
+
 def test_weights_of_another_shape_are_refused(file: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["model"]["ffn_dim"] += 1

@@ -18,6 +18,13 @@ def test_find_a_checkpoint(tmp_path: Path) -> None:
     last.touch()
     assert find_checkpoint(run) == file
     assert find_checkpoint(run, "last") == last
+    tuned = file.with_name("tuned.ckpt")
+    tuned.touch()
+    assert find_checkpoint(run) == tuned
+    assert find_checkpoint(run, "best") == file
+    # Training goes on from what it wrote itself.
+    assert find_checkpoint(run, "last") == last
+    tuned.unlink()
     file.unlink()
     assert find_checkpoint(run) == last
 

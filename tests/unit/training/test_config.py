@@ -101,6 +101,12 @@ def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> No
         run_config(config)  # type: ignore[arg-type]
 
 
+def test_a_program_does_not_get_into_a_checkpoint() -> None:
+    config = compose_config("train", ["decoding=mbr", "decoding.utility=operator:eq"])
+    with pytest.raises(InputError, match=r"decoding\.utility=operator:eq is a program"):
+        run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+
+
 def test_own_text_is_given_as_a_pair_or_as_one_file() -> None:
     arguments = ["data=files", "data.train=[a.en,a.de]", "data.test=b.tsv"]
     data = run_config(OmegaConf.to_container(compose_config("train", arguments))).data  # type: ignore[arg-type]

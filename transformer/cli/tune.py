@@ -1,0 +1,116 @@
+"""``tune``: the weights and the search that do best on validation become the default."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.tuning.sweep import SweepConfig
+    from transformer.tuning.trial import Trial
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Tune; returns the exit code."""
+    return exit_code_of(lambda: _tune(compose_config("tune", arguments), arguments))
+
+
+def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.model.checkpoint import TUNED, read_payload, write_payload
+    from transformer.tuning.sweep import sweep
+    from transformer.tuning.trial import best_trial
+    from transformer.tuning.weights import with_search
+
+    settings = _settings(config)
+    path = Path(config.checkpoint)
+    offers = _offers(config, path, arguments)
+    print("weights  algorithm  beam  penalty   score  seconds  sentences/s", file=sys.stderr)
+    trials = sweep(offers, settings, _show)
+    best = best_trial(trials)
+    if path.is_dir():
+        path = path / "checkpoints" / f"{TUNED}.ckpt"
+        payload = offers[best.weights]
+    else:
+        # With all that training needs to go on from it.
+        payload = read_payload(path)
+    write_payload(with_search(payload, best.search), path)
+    print(f"written to {path}:", file=sys.stderr)
+    _show(best)
+    print(json.dumps(_report(path, best, trials), indent=1, ensure_ascii=False))
+
+
+def _settings(config: DictConfig) -> "SweepConfig":
+    from transformer.cli.load import batch_tokens_of, device_of
+    from transformer.training.typed import typed_value
+    from transformer.tuning.sweep import SweepConfig
+
+    hints = {
+        "beam_sizes": Sequence[int],
+        "length_penalties": Sequence[float],
+        "metric": str,
+        "sentences": int | None,
+    }
+    values: Any = OmegaConf.to_container(config)
+    return SweepConfig(
+        **{key: typed_value(values[key], hint, key) for key, hint in hints.items()},
+        batch_tokens=batch_tokens_of(config),
+        device=device_of(config.device),
+    )
+
+
+def _offers(
+    config: DictConfig, path: Path, arguments: Sequence[str]
+) -> Mapping[str, dict[str, Any]]:
+    """Of a run directory all weights that are asked for and there; of a file its own."""
+    from transformer.model.checkpoint import find_checkpoint, read_payload, require_translation
+    from transformer.training.typed import typed_value
+    from transformer.tuning.weights import WeightsName, offered_weights, translating
+
+    if path.is_dir():
+        values: Any = OmegaConf.to_container(config)
+        names = typed_value(values["weights"], Sequence[WeightsName], "weights")
+        last = typed_value(config.last, int, "last")
+        if last < 2:
+            raise InputError(f"last={last} leaves nothing to average; give 2 or more")
+        offers, lacking = offered_weights(path, names, last)
+        for name, reason in lacking.items():
+            print(f"without weights={name}: {reason}", file=sys.stderr)
+        return offers
+    for argument in arguments:
+        if argument.partition("=")[0] in ("weights", "last"):
+            raise InputError(
+                f"{argument} is for a run directory: {path} has weights of its own, and no others"
+            )
+    file = find_checkpoint(path)
+    payload = read_payload(file)
+    require_translation(payload, file)
+    return {"own": translating(payload)}
+
+
+def _show(trial: "Trial") -> None:
+    """A line of the table."""
+    search = trial.search
+    penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
+    print(
+        f"{trial.weights:7}  {search.algorithm:9}  {search.beam_size:4}  "
+        f"{penalty:>7}  {trial.score.value:6.2f}  {trial.seconds:7.1f}  "
+        f"{trial.sentences_per_second:11.1f}",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _report(file: Path, best: "Trial", trials: Sequence["Trial"]) -> dict[str, Any]:
+    return {
+        "checkpoint": str(file),
+        "best": best.to_json(),
+        "before": trials[0].to_json(),
+        "trials": [trial.to_json() for trial in trials],
+    }

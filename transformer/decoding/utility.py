@@ -1,0 +1,124 @@
+"""How good each text would be if each other one were right: what minimum Bayes risk goes by.
+
+It knows texts, and not where they come from. chrF (Popović 2015, "chrF: character n-gram F-score
+for automatic MT evaluation") and BLEU (Papineni et al. 2002) are sacreBLEU's scores of a sentence,
+for all pairs at once: a text is cut into n-grams once, and what two texts share is an entry of a
+matrix product.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from transformer.errors import InputError
+
+Utility = Callable[[Sequence[str]], Float64[Tensor, "hypothesis reference"]]
+"""Of texts, what each is worth, a row, against each as the reference, a column; more is better."""
+
+
+def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
+    """``sacrebleu.sentence_chrf``, from 0 to 100."""
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.helpers import extract_all_char_ngrams
+
+    counted = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
+    precision = recall = orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
+    for counts in zip(*counted, strict=True):
+        common = shared(counts)
+        total = common.diagonal()
+        # An order that one of the two is too short for does not count.
+        counts_here = (total[:, None] > 0) & (total > 0)
+        precision = precision + (common / total[:, None]).where(counts_here, 0.0)
+        recall = recall + (common / total).where(counts_here, 0.0)
+        orders = orders + counts_here
+    precision, recall = precision / orders.clamp(min=1), recall / orders.clamp(min=1)
+    weight = CHRF.BETA**2
+    score = (1 + weight) * precision * recall / (weight * precision + recall)
+    return 100 * score.where(precision + recall > 0, 0.0)
+
+
+def bleu(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
+    """``sacrebleu.sentence_bleu``, of effective order, from 0 to 100."""
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.helpers import extract_all_word_ngrams
+
+    metric = BLEU(effective_order=True)
+    orders = range(1, metric.max_ngram_order + 1)
+    words = [metric.tokenizer(text.rstrip()) for text in texts]
+    counted = [[extract_all_word_ngrams(line, n, n)[0] for n in orders] for line in words]
+    by_order = [shared(counts) for counts in zip(*counted, strict=True)]
+    # order hypothesis reference -> hypothesis reference order
+    common = torch.stack(by_order, dim=-1).int()
+    totals = common.diagonal().T.tolist()
+    scores = [
+        [
+            metric.compute_bleu(
+                *(correct, list(totals[i]), totals[i][0], totals[j][0]),
+                smooth_method=metric.smooth_method,
+                effective_order=True,
+            ).score
+            for j, correct in enumerate(row)
+        ]
+        for i, row in enumerate(common.tolist())
+    ]
+    return torch.tensor(scores, dtype=torch.float64)
+
+
+def shared(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis reference"]:
+    """How many n-grams every two texts have in common, each as often as both have it.
+
+    The diagonal is how many each has.
+    """
+    columns: dict[tuple[Any, int], int] = {}
+    places = [
+        (row, columns.setdefault((ngram, occurrence), len(columns)))
+        for row, counter in enumerate(counts)
+        for ngram, count in counter.items()
+        for occurrence in range(count)
+    ]
+    has = torch.zeros(len(counts), len(columns), dtype=torch.float64)
+    if places:
+        has[tuple(torch.tensor(places).T)] = 1.0
+    return has @ has.T
+
+
+UTILITIES: dict[str, Utility] = {"chrf": chrf, "bleu": bleu}
+"""Those with a name of their own."""
+
+
+@cache
+def utility_named(name: str) -> Utility:
+    """``chrf``, ``bleu``, or ``MODULE:CALLABLE``, called with a hypothesis and a reference.
+
+    Raises:
+        InputError: There is no such thing.
+    """
+    if name in UTILITIES:
+        return UTILITIES[name]
+    module, _, attribute = name.partition(":")
+    try:
+        metric = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"decoding.utility={name} is neither {' nor '.join(UTILITIES)}, nor can it be imported "
+            f"as MODULE:CALLABLE ({error})"
+        ) from error
+    if not callable(metric):
+        raise InputError(f"decoding.utility={name} cannot be called; give MODULE:CALLABLE")
+    return lambda texts: _pairwise(name, metric, texts)
+
+
+def _pairwise(
+    name: str, metric: Callable[[str, str], float], texts: Sequence[str]
+) -> Float64[Tensor, "hypothesis reference"]:
+    values = [[float(metric(text, reference)) for reference in texts] for text in texts]
+    if not all(map(math.isfinite, (value for row in values for value in row))):
+        raise InputError(f"decoding.utility={name} gave a value that is not finite")
+    return torch.tensor(values, dtype=torch.float64)

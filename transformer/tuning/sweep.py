@@ -1,0 +1,122 @@
+"""In two stages: all weights with the run's own search, then the best with every other search.
+
+It does not know how results are shown or kept. One search for each pair of a beam size and a length
+penalty: the penalty decides when a beam stops, so that what one finds says nothing of another. All
+weights with every search would cost as many times more as there are weights.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+
+from transformer.data.config import DataConfig
+from transformer.data.corpus import Pair
+from transformer.data.splits import find_splits
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.alignment import Aligner
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.translator import Translator
+from transformer.errors import InputError
+from transformer.evaluation.metrics import score
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint import PORTABLE, model_weights
+from transformer.model.config import ModelConfig
+from transformer.tuning.trial import Trial, best_trial, grid
+
+METRICS = ("bleu", "chrf")
+"""More is better of both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """What is tried, and on what.
+
+    Attributes:
+        beam_sizes: 1 is greedy search.
+        length_penalties: Of each beam of two and more.
+        metric: Of ``METRICS``.
+        sentences: The first so many of the validation set; None takes all.
+        batch_tokens: See ``Translator``.
+        device: See ``Translator``.
+
+    Raises:
+        InputError: A value is out of its range.
+    """
+
+    beam_sizes: Sequence[int]
+    length_penalties: Sequence[float]
+    metric: str
+    sentences: int | None
+    batch_tokens: int
+    device: torch.device
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise InputError(f"metric={self.metric} is unknown; choose {' or '.join(METRICS)}")
+        if self.sentences is not None and self.sentences < 1:
+            raise InputError(f"sentences={self.sentences} must be at least 1, or null")
+        if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
+            raise InputError("length_penalties=[] leaves no beam to try; give at least one")
+
+
+def sweep(
+    offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
+) -> list[Trial]:
+    """Translate the validation set of the run in each way; the first is the run's own.
+
+    Args:
+        offers: Checkpoints by the name of their weights, all of one run; the first is the one that
+            it translates with as it is.
+        config: What is tried, and on what.
+        show: Called with each trial as it ends.
+
+    Raises:
+        InputError: The validation set or a search cannot be had.
+    """
+    portable = next(iter(offers.values()))[PORTABLE]
+    run = portable["config"]
+    own = SearchConfig(**run["decoding"])
+    searches = grid(own, config.beam_sizes, config.length_penalties)
+    pairs = _validation(run, config.sentences)
+    model = build_transformer(ModelConfig(**portable["model"]))
+    tokenizer = Tokenizer.from_state(portable["tokenizer"])
+    aligner = Aligner.trained(run["loss"], model.config)
+    trials: list[Trial] = []
+
+    def attempt(weights: str, search: SearchConfig) -> None:
+        model.load_state_dict(model_weights(offers[weights]))
+        translator = Translator(
+            model, tokenizer, search, config.batch_tokens, config.device, aligner
+        )
+        trials.append(_trial(weights, translator, pairs, config.metric))
+        show(trials[-1])
+
+    for weights in offers:
+        attempt(weights, own)
+    chosen = best_trial(trials).weights
+    for search in searches:
+        if search != own:
+            attempt(chosen, search)
+    return trials
+
+
+def _validation(run: Mapping[str, Any], sentences: int | None) -> list[Pair]:
+    pairs = list(islice(find_splits(DataConfig(**run["data"]))["validation"], sentences))
+    if not pairs:
+        raise InputError("the validation set of the run is empty; there is nothing to tune on")
+    return pairs
+
+
+def _trial(weights: str, translator: Translator, pairs: Sequence[Pair], metric: str) -> Trial:
+    sources, references = zip(*pairs, strict=True)
+    # The first call of a process takes longer.
+    translator.translate(sources[:1])
+    began = time.perf_counter()
+    found = translator.translate(sources)
+    seconds = time.perf_counter() - began
+    value = score([one.text for one in found], references, (metric,))[0]
+    return Trial(weights, translator.search, value, seconds, len(pairs))
