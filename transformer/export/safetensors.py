@@ -75,6 +75,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
         model = build_transformer(ModelConfig(**values["model"]))
         load_model(model, folder / WEIGHTS)
         tokenizer = {"config": values["tokenizer"]} | {side: _model(folder, side) for side in SIDES}
+        Tokenizer.from_state(tokenizer)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
