@@ -54,7 +54,8 @@ class CTranslate2Translator(Translator):
             folder: Where it was exported to.
 
         Raises:
-            InputError: The search cannot be done, or the export is another model's.
+            InputError: The search cannot be done, the export is another model's, or the engine does
+                not load it.
         """
         import ctranslate2
 
@@ -68,12 +69,16 @@ class CTranslate2Translator(Translator):
             translator.device,
             translator.aligner,
         )
-        self.engine = ctranslate2.Translator(
-            str(folder),
-            device=self.device.type,
-            device_index=self.device.index or 0,
-            intra_threads=torch.get_num_threads(),
-        )
+        try:
+            self.engine = ctranslate2.Translator(
+                str(folder),
+                device=self.device.type,
+                device_index=self.device.index or 0,
+                intra_threads=torch.get_num_threads(),
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
         pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 

@@ -45,6 +45,8 @@ def willing(**changes: Any) -> Translator:
     "changes",
     [
         {"algorithm": "greedy", "beam_size": 1},
+        {"algorithm": "greedy", "beam_size": 1, "length_penalty": 1.0},
+        {"beam_size": 1, "length_penalty": 0.6},
         {"beam_size": 4, "nbest": 4},
         {"beam_size": 3, "length_penalty": 1.0, "nbest": 2},
         {"beam_size": 3, "length_penalty": 0.6, "length_penalty_form": "average"},
@@ -112,6 +114,14 @@ def test_an_export_of_another_model_is_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         ours.model.encoder.layers[0].attention.query.bias[0] += 1e-3
     with pytest.raises(InputError, match="not exported from this checkpoint as it is now"):
+        CTranslate2Translator(ours, tmp_path)
+
+
+def test_an_export_that_the_engine_does_not_load_is_refused(tmp_path: Path) -> None:
+    ours = willing()
+    exported(ours, tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"no model")
+    with pytest.raises(InputError, match=f"CTranslate2 cannot load {tmp_path}"):
         CTranslate2Translator(ours, tmp_path)
 
 
