@@ -9,13 +9,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from transformer.data.batch import Row, collate
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer.data.batch import Batch, Row, collate
 from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.ensemble import Ensemble, Model
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of
-from transformer.decoding.scoring import score_targets
+from transformer.decoding.scoring import log_probabilities, score_targets
 from transformer.errors import InputError
-from transformer.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class TargetScore:
 
 
 def score_pairs(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     pairs: Sequence[tuple[str, str]],
     *,
@@ -47,7 +50,7 @@ def score_pairs(
     """Score the targets of sentence pairs, in their order.
 
     Args:
-        model: Moved nowhere; its mode is restored.
+        model: Or an ensemble. Moved nowhere; its mode is restored.
         tokenizer: The one the model was trained with.
         pairs: Raw (source, target) text.
         batch_tokens: The most padded tokens of a batch, on the longer side.
@@ -73,7 +76,7 @@ def score_pairs(
 
 
 def score_pieces(
-    model: Transformer, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
+    model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
     """Log-probabilities of the target pieces of each pair, and of its end.
 
@@ -89,8 +92,24 @@ def score_pieces(
         for places in batches_of(lengths, batch_tokens):
             sources, targets = zip(*(pairs[place] for place in places), strict=True)
             batch = collate(sources, targets).to(device)
-            memory = model.encode(batch.source)
-            found = score_targets(model, memory, batch.target_input, batch.target_output)
+            found = _score_batch(model, batch)
             for place, row, target in zip(places, found.tolist(), targets, strict=True):
                 scores[place] = row[: len(target) + 1]
+    return scores
+
+
+def _score_batch(model: Model, batch: Batch) -> Float[Tensor, "batch target"]:
+    """Log-probabilities of the target's tokens; 0 at padding."""
+    targets = batch.target_input, batch.target_output
+    if not isinstance(model, Ensemble):
+        return score_targets(model, model.encode(batch.source), *targets)
+    real = batch.target_output != model.config.pad
+    following = model.combine(
+        [
+            log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+            for member in model.members
+        ]
+    )
+    scores = following.new_zeros(real.shape)
+    scores[real] = following.gather(1, batch.target_output[real][:, None]).squeeze(1)
     return scores

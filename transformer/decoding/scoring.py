@@ -6,9 +6,8 @@ It does not know where a target comes from: a search, a reference or a user.
 from typing import Literal, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
@@ -52,10 +51,23 @@ def score_targets(
     Returns:
         The log-probability (natural logarithm) of each token given all before it; 0 at padding.
     """
-    hidden = model.decode(target_input, model.start(memory))
     real = target_output != model.config.pad
-    # Padding is not projected: its logits would take as much memory as those of tokens.
-    logits = model.logits(hidden[real]).float()
-    scores = logits.new_zeros(target_output.shape)
-    scores[real] = -F.cross_entropy(logits, target_output[real], reduction="none")
+    following = log_probabilities(model, memory, target_input, real)
+    scores = following.new_zeros(target_output.shape)
+    scores[real] = following.gather(1, target_output[real][:, None]).squeeze(1)
     return scores
+
+
+@torch.inference_mode()
+def log_probabilities(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "tokens vocab"]:
+    """What may follow each ``real`` position of the targets, in float32.
+
+    Padding is not projected: its logits would take as much memory as those of tokens.
+    """
+    hidden = model.decode(target_input, model.start(memory))
+    return model.logits(hidden[real]).float().log_softmax(-1)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer.model.linear import Linear
 from transformer.model.scope import Mask, Scope
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
@@ -183,10 +184,10 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"{kv_heads} heads of keys cannot serve {num_heads} heads equally")
         self.dropout = dropout
         self.kernel = kernel
-        self.query = nn.Linear(d_model, num_heads * self.head_dim)
-        self.key = nn.Linear(d_model, kv_heads * self.head_dim)
-        self.value = nn.Linear(d_model, kv_heads * self.head_dim)
-        self.output = nn.Linear(num_heads * self.head_dim, d_model)
+        self.query = Linear(d_model, num_heads * self.head_dim)
+        self.key = Linear(d_model, kv_heads * self.head_dim)
+        self.value = Linear(d_model, kv_heads * self.head_dim)
+        self.output = Linear(num_heads * self.head_dim, d_model)
         self.query_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         self.key_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         # A factor a head on its result; it switches heads off (Michel et al. 2019).

@@ -15,6 +15,7 @@ from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.initialisation import Stack, deepnorm_scale, initialise
 from transformer.model.kernels import Sdpa, auto, flex
+from transformer.model.linear import Linear
 from transformer.model.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
 from transformer.model.positions import LearnedPositions, SinusoidalPositions
@@ -35,7 +36,7 @@ def build_transformer(config: ModelConfig) -> Transformer:
     target = source
     if config.tie_embeddings != "all":
         target = TokenEmbedding(config.target_vocab_size, config.d_model, config.pad)
-    projection = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+    projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = Transformer(
         config,
         source_embedding=Embedding(source, build_positions(config), config.dropout),

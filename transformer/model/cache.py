@@ -18,36 +18,41 @@ SentenceHeads = Float[Tensor, "batch kv_head source head_dim"]
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer."""
+    """Keys and values of one decoder layer; ``rows`` are those that go on, None for all."""
 
     cross_keys: SentenceHeads
     cross_values: SentenceHeads
     keys: RowHeads | None = None
     values: RowHeads | None = None
+    rows: Int[Tensor, " selected"] | None = None
 
     def append(self, keys: RowHeads, values: RowHeads) -> tuple[AllHeads, AllHeads]:
         """Add new positions and return all of them."""
         if self.keys is not None and self.values is not None:
-            keys = torch.cat((self.keys, keys), dim=2)
-            values = torch.cat((self.values, values), dim=2)
-        self.keys, self.values = keys, values
+            keys = torch.cat((self._gone_on(self.keys), keys), dim=2)
+            values = torch.cat((self._gone_on(self.values), values), dim=2)
+        self.keys, self.values, self.rows = keys, values, None
         return keys, values
-
-    def select_rows(self, rows: Int[Tensor, " selected"]) -> None:
-        """Keep these hypotheses, in this order."""
-        if self.keys is not None and self.values is not None:
-            self.keys = self.keys.index_select(0, rows)
-            self.values = self.values.index_select(0, rows)
 
     def select_sentences(self, sentences: Int[Tensor, " kept"]) -> None:
         """Keep the source side of these sentences."""
         self.cross_keys = self.cross_keys.index_select(0, sentences)
         self.cross_values = self.cross_values.index_select(0, sentences)
 
+    def _gone_on(
+        self, heads: Float[Tensor, "before kv_head past head_dim"]
+    ) -> Float[Tensor, "rows kv_head past head_dim"]:
+        return heads if self.rows is None else heads.index_select(0, self.rows)
+
 
 @dataclass
 class DecoderCache:
-    """The caches of all layers, the source mask, and how many positions they hold."""
+    """The caches of all layers, the source mask, and how many positions they hold.
+
+    Rows are selected when the next position is added, and then in one go: the attention reads them
+    right after, while they are in the processor's cache. Room for the whole target, allocated
+    once, was measured to be slower (docs/decoding.md).
+    """
 
     layers: list[LayerCache]
     mask: Bool[Tensor, "batch 1 1 source"]
@@ -55,15 +60,16 @@ class DecoderCache:
 
     def reorder(self, rows: Int[Tensor, " selected"]) -> None:
         """Let row ``i`` go on from what row ``rows[i]`` has decoded, within its sentence."""
+        before = self.layers[0].rows
+        chosen = rows if before is None else before[rows]
         for layer in self.layers:
-            layer.select_rows(rows)
+            layer.rows = chosen
 
     def keep(self, sentences: Int[Tensor, " kept"], beam: int) -> None:
         """Drop all sentences but these, with all their beams."""
         offsets = torch.arange(beam, device=sentences.device)
         # kept beam -> (kept beam)
-        rows = (sentences[:, None] * beam + offsets).flatten()
+        self.reorder((sentences[:, None] * beam + offsets).flatten())
         for layer in self.layers:
-            layer.select_rows(rows)
             layer.select_sentences(sentences)
         self.mask = self.mask.index_select(0, sentences)

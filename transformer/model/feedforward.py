@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.dropout import Dropout
+from transformer.model.linear import Linear
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -20,10 +21,10 @@ class FeedForward(nn.Module):
         self, d_model: int, ffn_dim: int, *, activation: Activation, dropout: float
     ) -> None:
         super().__init__()
-        self.inner = nn.Linear(d_model, ffn_dim)
+        self.inner = Linear(d_model, ffn_dim)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.outer = nn.Linear(ffn_dim, d_model)
+        self.outer = Linear(ffn_dim, d_model)
 
     def forward(
         self, hidden: Float[Tensor, "batch length width"]
@@ -43,11 +44,11 @@ class GatedFeedForward(nn.Module):
         self, d_model: int, ffn_dim: int, *, activation: Activation, dropout: float
     ) -> None:
         super().__init__()
-        self.gate = nn.Linear(d_model, ffn_dim)
-        self.inner = nn.Linear(d_model, ffn_dim)
+        self.gate = Linear(d_model, ffn_dim)
+        self.inner = Linear(d_model, ffn_dim)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.outer = nn.Linear(ffn_dim, d_model)
+        self.outer = Linear(ffn_dim, d_model)
 
     def forward(
         self, hidden: Float[Tensor, "batch length width"]

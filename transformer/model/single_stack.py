@@ -14,6 +14,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder
 from transformer.model.initialisation import initialise
+from transformer.model.linear import Linear
 from transformer.model.masks import padding_mask
 from transformer.model.transformer import Embedding
 
@@ -69,7 +70,7 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
             "as the input; set model.tie_embeddings=none"
         )
     tokens = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
-    projection = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+    projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = SingleStack(
         config,
         embedding=Embedding(tokens, build_positions(config), config.dropout),

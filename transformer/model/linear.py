@@ -1,0 +1,41 @@
+"""The linear map, by the fastest product that the CPU offers.
+
+It does not know what it maps. torch multiplies float32 with MKL, which on processors of other
+makers than its own leaves half of their vector width unused; oneDNN, which comes with torch too,
+does not. Measured in docs/decoding.md.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+ONEDNN_FROM = 2**20
+"""Multiplications from which the product outweighs oneDNN's start, about 10 microseconds."""
+
+onednn_linear = (
+    torch.ops.mkldnn._linear_pointwise
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    else None
+)
+"""No gradient runs through it."""
+
+
+class Linear(nn.Linear):
+    """``x W^T + b``."""
+
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
+        """Map the last axis."""
+        if onednn_linear is None or not self._onednn_computes(x):
+            return super().forward(x)
+        mapped: Tensor = onednn_linear(x, self.weight, self.bias, "none", [], "")
+        return mapped
+
+    def _onednn_computes(self, x: Tensor) -> bool:
+        return (
+            x.numel() * self.out_features >= ONEDNN_FROM
+            and x.dtype == torch.float32
+            and x.device.type == "cpu"
+            and not torch.is_grad_enabled()
+            and not torch.is_autocast_enabled("cpu")
+            and not torch.compiler.is_compiling()
+        )

@@ -1,0 +1,86 @@
+"""A model for inference in fewer bits: bfloat16, or int8 weights and activations.
+
+It does not know the shape of the model: linear maps are all that int8 touches. Source of the
+scheme: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference", section 2; weights symmetric with a scale for each output,
+activations with a scale for each product, found as they come.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeVar, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from transformer.errors import InputError
+from transformer.model.linear import Linear
+
+Precision = Literal["float32", "bfloat16", "int8"]
+Model = TypeVar("Model", bound=nn.Module)
+
+LARGEST = 127
+"""Of a signed byte; its negative is one further, which symmetry leaves unused."""
+
+
+class Int8Linear(nn.Module):
+    """``x W^T + b`` in bytes, for a CPU; what comes in and goes out is float32."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
+        quantized = torch.quantize_per_channel(
+            *(weight, largest.double() / LARGEST, torch.zeros(len(weight), dtype=torch.long)),
+            axis=0,
+            dtype=torch.qint8,
+        )
+        bias = None if linear.bias is None else linear.bias.detach().float()
+        with _onednn():
+            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+
+    def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
+        """Map the last axis."""
+        mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed)
+        return mapped
+
+
+def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
+    """Convert a model in place, for good, for inference on a device; return it.
+
+    Raises:
+        InputError: There is no such precision, or not on this device.
+    """
+    if precision not in get_args(Precision):
+        raise InputError(
+            f"precision={precision} is unknown; choose {' or '.join(get_args(Precision))}"
+        )
+    if precision == "int8":
+        if torch.device(device).type != "cpu":
+            raise InputError(f"precision=int8 computes on a CPU, not on device={device}")
+        _quantize(model)
+    return model.to(torch.bfloat16) if precision == "bfloat16" else model.float()
+
+
+def _quantize(model: nn.Module) -> None:
+    # A module may stand in several places (shared layers): each is packed once.
+    packed: dict[nn.Module, Int8Linear] = {}
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Linear):
+                if child not in packed:
+                    packed[child] = Int8Linear(child)
+                setattr(module, name, packed[child])
+
+
+@contextmanager
+def _onednn() -> Iterator[None]:
+    """Pack for oneDNN, whose product is the fastest for a vocabulary, where torch has it."""
+    engine = torch.backends.quantized.engine
+    if "onednn" in torch.backends.quantized.supported_engines:
+        torch.backends.quantized.engine = "onednn"
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = engine
