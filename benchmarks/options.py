@@ -15,11 +15,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.page import write_between
 from transformer.model.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "attention.md"
-BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
 
 
 @dataclass(frozen=True)
@@ -108,17 +108,6 @@ def row(option: Option, folder: Path) -> str:
     )
 
 
-def write(lines: list[str]) -> None:
-    """Put the table in its place on the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    if page.count(BEGIN) != 1 or page.count(END) != 1:
-        raise SystemExit(f"{PAGE} must hold {BEGIN} and {END}, each once")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    table = "\n".join(lines)
-    PAGE.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     """Train what is missing; write the table if it is the whole one."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -139,7 +128,7 @@ def main() -> None:
             lines.append(row(option, folder))
             print(lines[-1], flush=True)
     if arguments.only == names and not extra:
-        write(lines)
+        write_between(PAGE, "options", lines)
 
 
 if __name__ == "__main__":

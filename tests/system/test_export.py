@@ -1,11 +1,14 @@
 """A run is exported for another engine, or not at all."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.helpers.runs import verb
+from transformer.cli import translate
 
 
 def test_an_export_is_verified_and_whole(home: Path) -> None:
@@ -25,7 +28,8 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     ("arguments", "says"),
     [
         (["quantization=int4"], "quantization=int4 is unknown; choose float32 or int8"),
-        (["format=onnx"], "format=onnx is unknown; choose ctranslate2"),
+        (["format=onnx"], "format=onnx is unknown; choose ctranslate2 or safetensors"),
+        (["format=safetensors", "quantization=int8"], "quantization=int8 does nothing here"),
         (["most_bleu_lost=-1"], "more than most_bleu_lost=-1; nothing was written"),
         (["sentences=0"], "sentences=0 must be at least 1"),
     ],
@@ -35,3 +39,91 @@ def test_what_is_refused_leaves_nothing(home: Path, arguments: list[str], says: 
     assert (code, stdout) == (2, "")
     assert says in stderr.strip().split("\n")[-1]
     assert not list(home.glob("none*"))
+
+
+@pytest.fixture(scope="module")
+def engines(home: Path) -> Path:
+    """A run with an export of its own."""
+    run = home / "engines"
+    (run / "checkpoints").mkdir(parents=True)
+    shutil.copy(home / "run" / "checkpoints" / "best.ckpt", run / "checkpoints")
+    code, stdout, stderr = verb("export", "checkpoint=engines", home=home)
+    assert code == 0, stderr
+    assert stdout == f"{run / 'export' / 'ctranslate2'}\n"
+    return run
+
+
+@pytest.mark.parametrize("search", [[], ["decoding=greedy"], ["format=json", "alignment=true"]])
+def test_the_engine_translates_alike(search: list[str], home: Path, engines: Path) -> None:
+    arguments = ["checkpoint=engines", "input=validation.src", *search]
+    code, expected, stderr = verb("translate", *arguments, home=home)
+    assert code == 0, stderr
+    code, found, stderr = verb("translate", "engine=ctranslate2", *arguments, home=home)
+    assert code == 0, stderr
+    if "format=json" not in search:
+        assert found == expected
+        return
+    for mine, other in zip(expected.splitlines(), found.splitlines(), strict=True):
+        ours, theirs = json.loads(mine), json.loads(other)
+        assert theirs["tokens"] == ours["tokens"]
+        assert theirs["alignment"] == ours["alignment"]
+        assert theirs["score"] == pytest.approx(ours["score"], abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["engine=onnx"], "engine=onnx is unknown; choose torch or ctranslate2"),
+        (["engine_folder=x"], "engine_folder=x does nothing alone; set engine=ctranslate2 too"),
+        (["engine=ctranslate2", "engine_folder=x"], "engine_folder=x holds no model.bin"),
+        (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
+        (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
+        (["engine=ctranslate2", "checkpoint=run"], "holds no export for engine=ctranslate2"),
+        (["engine=ctranslate2", "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
+    ],
+)
+def test_what_the_engine_cannot_do_is_said(
+    arguments: list[str],
+    says: str,
+    home: Path,
+    engines: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(home)
+    assert translate.main(["checkpoint=engines", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert says in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_an_older_export_and_several_are_refused(home: Path, engines: Path) -> None:
+    run = home / "changed"
+    shutil.copytree(engines, run)
+    payload = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    name = next(name for name in payload["state_dict"] if name.startswith("model."))
+    payload["state_dict"][name] += 0.01
+    torch.save(payload, run / "checkpoints" / "best.ckpt")
+    code, _, stderr = verb("translate", "checkpoint=changed", "engine=ctranslate2", home=home)
+    assert code == 2
+    assert "was not exported from this checkpoint as it is now" in stderr
+    shutil.copytree(run / "export" / "ctranslate2", run / "export" / "ctranslate2-int8")
+    code, _, stderr = verb("translate", "checkpoint=changed", "engine=ctranslate2", home=home)
+    assert code == 2
+    assert "holds several exports; choose one: engine_folder=" in stderr
+
+
+def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
+    arguments = ["format=safetensors", "output=folder"]
+    code, stdout, stderr = verb("export", "checkpoint=run", *arguments, home=home)
+    assert (code, stdout) == (0, "folder\n"), stderr
+    assert json.loads(stderr.strip().split("\n")[-1])["equal_weights"] > 0
+    names = {file.name for file in (home / "folder").iterdir()}
+    assert names == {"model.safetensors", "config.json", "source.model"}
+    results = [
+        verb("translate", f"checkpoint={name}", "input=validation.src", home=home)
+        for name in ("run", "folder")
+    ]
+    assert results[0] == results[1]
+    assert results[0][0] == 0

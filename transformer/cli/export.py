@@ -1,21 +1,18 @@
-"""``export``: the model for another engine, written only if it says the same."""
+"""``export``: the model for another program, written only if it is the same there."""
 
 import json
 import sys
 from collections.abc import Sequence
-from itertools import islice
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
+from transformer.cli.export_formats import FORMATS, Format
 from transformer.cli.resume import run_folder_of
 from transformer.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.data.corpus import Pair
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,54 +23,31 @@ def main(arguments: Sequence[str]) -> int:
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
     from transformer.data.cache import written_whole
-    from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
-    from transformer.export.verification import verify_ctranslate2
 
-    _require_ctranslate2()
-    quantization = _quantization(config)
-    translator, run = load_translator(config, arguments)
-    refuse_inexpressible(translator.model.config)
-    pairs = _validation(run, config.sentences)
-    name = "ctranslate2" if quantization == "float32" else f"ctranslate2-{quantization}"
+    chosen = _format(config, arguments)
+    name = chosen.folder_name(config)
     folder = Path(config.output or run_folder_of(Path(config.checkpoint)) / "export" / name)
     if folder.exists():
         raise InputError(f"{folder} is there already; remove it, or choose another with output=")
+    translator, run = load_translator(config, arguments)
     with written_whole(folder) as part:
         part.mkdir(parents=True)
-        write_ctranslate2(translator.model, translator.tokenizer, part, quantization)
-        verified = verify_ctranslate2(translator, part, pairs, quantization)
-        print(json.dumps(verified.to_json()), file=sys.stderr)
-        if verified.loss > config.most_bleu_lost:
-            raise InputError(
-                f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
-                f"most_bleu_lost={config.most_bleu_lost}; nothing was written"
-            )
+        verified = chosen.write(translator, run, part, config)
+        print(json.dumps(verified), file=sys.stderr)
     print(folder)
 
 
-def _require_ctranslate2() -> None:
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError as error:
-        raise InputError("export needs CTranslate2: pip install 'transformer[export]'") from error
-
-
-def _quantization(config: DictConfig) -> str:
-    from transformer.export.ctranslate2 import QUANTIZATIONS
-
-    if config.format != "ctranslate2":
-        raise InputError(f"format={config.format} is unknown; choose ctranslate2")
-    if config.quantization not in QUANTIZATIONS:
+def _format(config: DictConfig, arguments: Sequence[str]) -> Format:
+    if config.format not in FORMATS:
+        raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
+    chosen = FORMATS[config.format]
+    for argument in arguments:
+        key = argument.partition("=")[0]
+        owners = [name for name, other in FORMATS.items() if key in other.keys]
+        if owners and config.format not in owners:
+            raise InputError(f"{argument} does nothing here; it is of format={' or '.join(owners)}")
+    if find_spec(chosen.package) is None:
         raise InputError(
-            f"quantization={config.quantization} is unknown; choose {' or '.join(QUANTIZATIONS)}"
+            f"format={config.format} needs {chosen.package}: pip install 'transformer[export]'"
         )
-    return str(config.quantization)
-
-
-def _validation(run: dict[str, Any], sentences: int) -> "list[Pair]":
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-
-    if sentences < 1:
-        raise InputError(f"sentences={sentences} must be at least 1")
-    return list(islice(find_splits(DataConfig(**run["data"]))["validation"], sentences))
+    return chosen

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +29,7 @@ def load_translator(
         InputError: The checkpoint cannot be read, the device or a head is not there, or the search
             wrong.
     """
-    checkpoint = load_checkpoint(config.checkpoint)
+    checkpoint = _load(Path(config.checkpoint))
     composed = OmegaConf.to_container(config.decoding)
     search = _search(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
     _switch_off(config.heads_off, checkpoint.model)
@@ -40,6 +42,17 @@ def load_translator(
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
+
+
+def _load(path: Path) -> Checkpoint:
+    """A checkpoint, a run directory, or a folder of ``export format=safetensors``."""
+    if not (path / "model.safetensors").is_file():
+        return load_checkpoint(path)
+    if find_spec("safetensors") is None:
+        raise InputError(f"{path} needs safetensors: pip install 'transformer[export]'")
+    from transformer.export.safetensors import read_safetensors
+
+    return read_safetensors(path)
 
 
 def _switch_off(names: Any, model: Transformer) -> None:

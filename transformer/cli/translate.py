@@ -22,7 +22,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import load_translator, refuse_idle
+    from transformer.cli.engine import translator_by_engine
+    from transformer.cli.load import refuse_idle
     from transformer.decoding.translation import Translation
     from transformer.training.typed import typed_value
 
@@ -35,7 +36,7 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
         refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
     if not config.alignment:
         refuse_idle(config, ("alignment_threshold",), "alignment=true")
-    translator, _ = load_translator(config, arguments)
+    translator = translator_by_engine(config, arguments)
 
     def show(translation: Translation) -> str:
         if config.format == "text":

@@ -151,8 +151,13 @@ def _fill_attention(
     """Projections of one input stand in one matrix."""
     query, key, value = attention.query, attention.key, attention.value
     groups = [[query], [key, value]] if cross else [[query, key, value]]
-    for linear, group in zip(into.linear, [*groups, [attention.output]], strict=True):
+    for linear, group in zip(into.linear, groups, strict=False):
         _fill_linear(linear, group)
+    _fill_linear(into.linear[-1], [attention.output])
+    if attention.head_mask is not None:
+        # The engine has no heads to switch off: what they would add is multiplied by zero.
+        mask = attention.head_mask.repeat_interleave(attention.head_dim)
+        into.linear[-1].weight = _array(attention.output.weight * mask)
     _fill_norm(into.layer_norm, norm)
 
 

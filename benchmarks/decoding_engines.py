@@ -1,0 +1,179 @@
+"""The engines of benchmarks/decoding.py behind one call: source pieces in, target pieces out.
+
+Each may sort and batch the sentences as suits it best. None knows texts or the clock.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import torch
+
+from benchmarks.decoding_subjects import Subject
+from benchmarks.marian_twin import marian
+from transformer.data.batch import pad_source
+from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.decoding.batch_search import search_batch
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.length_batches import batches_of
+from transformer.export.ctranslate2 import write_ctranslate2
+
+PRECISIONS = ("float32",)
+"""Those that ours has."""
+
+Pieces = Sequence[int]
+Translate = Callable[[Sequence[Pieces], int], list[Pieces]]
+"""Sentences and a batch size in the engine's own unit; the translations in the same order."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One row of the table.
+
+    Attributes:
+        name: ``ours``, ``hf`` or ``ct2``.
+        search: ``greedy`` or ``beamN``.
+        precision: Of the weights.
+        batch_sizes: Those to choose the best of.
+        unit: What they count.
+        translate: See ``Translate``.
+    """
+
+    name: str
+    search: str
+    precision: str
+    batch_sizes: tuple[int, ...]
+    unit: str
+    translate: Translate
+
+    @property
+    def key(self) -> str:
+        """As the JSON names it."""
+        return f"{self.name}_{self.search}_{self.precision}"
+
+
+def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
+    """All engines with the weights of the subject.
+
+    Args:
+        subject: Model and search.
+        threads: For each of them.
+        folder: Where to write the weights for CTranslate2.
+    """
+    beam = subject.search
+    greedy = replace(beam, algorithm="greedy", beam_size=1)
+    searches = {"greedy": greedy, f"beam{beam.beam_size}": beam}
+    exported = {precision: folder / precision for precision in ("float32", "int8")}
+    for precision, path in exported.items():
+        path.mkdir(parents=True)
+        write_ctranslate2(subject.model, subject.tokenizer, path, precision)
+    for name, search in searches.items():
+        for precision in PRECISIONS:
+            translate = ours(subject, precision, search)
+            yield Engine("ours", name, precision, (4096, 8192, 16384), "tokens", translate)
+        for dtype in (torch.float32, torch.bfloat16):
+            translate = hugging_face(subject, dtype, search)
+            precision = str(dtype).removeprefix("torch.")
+            yield Engine("hf", name, precision, (8, 16, 32, 64, 128), "sentences", translate)
+        for precision, path in exported.items():
+            translate = ctranslate2_engine(subject, path, precision, search, threads)
+            yield Engine("ct2", name, precision, (512, 1024, 2048, 4096), "tokens", translate)
+
+
+def ours(subject: Subject, precision: str, search: SearchConfig) -> Translate:
+    """This framework; a batch has so many padded source tokens, counted once a hypothesis.
+
+    Raises:
+        ValueError: It has no such precision.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision={precision}: ours has {' and '.join(PRECISIONS)}")
+    model = subject.model
+
+    @torch.inference_mode()
+    def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
+        segments = [list(source) for source in sources]
+        found: list[Pieces] = [()] * len(sources)
+        lengths = [(len(segment) + 1) * search.width for segment in segments]
+        for places in batches_of(lengths, batch_tokens):
+            results = search_batch(model, [segments[place] for place in places], search, None)
+            for place, hypotheses in zip(places, results, strict=True):
+                found[place] = hypotheses[0].tokens
+        return found
+
+    return translate
+
+
+def hugging_face(subject: Subject, dtype: torch.dtype, search: SearchConfig) -> Translate:
+    """``generate`` of the Marian twin; a batch has so many sentences, sorted by length.
+
+    ``early_stopping=True`` is what the other two do: a sentence ends when the beam is full.
+    """
+    twin: Any = marian(subject.model)
+    # As in the export: our searches never choose them.
+    twin.final_logits_bias[:, [PAD, BOS]] = -1e4
+    twin.to(dtype)
+    options: dict[str, Any] = {"do_sample": False, "num_beams": search.beam_size}
+    if search.beam_size > 1:
+        options |= {"early_stopping": True, "length_penalty": search.length_penalty}
+    if search.min_length:
+        options["min_new_tokens"] = search.min_length
+
+    @torch.inference_mode()
+    def translate(sources: Sequence[Pieces], size: int) -> list[Pieces]:
+        order = sorted(range(len(sources)), key=lambda place: -len(sources[place]))
+        found: list[Pieces] = [()] * len(sources)
+        for start in range(0, len(order), size):
+            places = order[start : start + size]
+            source = pad_source([sources[place] for place in places])
+            # The end is one token more.
+            longest = max(search.limit(len(sources[place])) for place in places) + 1
+            mask = (source != PAD).long()
+            rows = twin.generate(source, attention_mask=mask, max_new_tokens=longest, **options)
+            for place, row in zip(places, rows.tolist(), strict=True):
+                pieces = [piece for piece in row if piece not in (PAD, BOS, EOS)]
+                found[place] = pieces[: search.limit(len(sources[place]))]
+        return found
+
+    return translate
+
+
+def ctranslate2_engine(
+    subject: Subject, folder: Path, precision: str, search: SearchConfig, threads: int
+) -> Translate:
+    """CTranslate2; a batch has so many source tokens.
+
+    It is given pieces as it wants them, spelt, and what it says is spelt too; only a table look-up
+    of ours is timed with it.
+    """
+    engine = ctranslate2.Translator(
+        str(folder), compute_type=precision, inter_threads=1, intra_threads=threads
+    )
+    tokenizer = subject.tokenizer
+    spelt = tokenizer.source_pieces(range(tokenizer.source_vocab_size))
+    targets = tokenizer.pieces(range(tokenizer.target_vocab_size))
+    ids = {piece: number for number, piece in enumerate(targets)}
+    call = partial(
+        engine.translate_batch,
+        beam_size=search.beam_size,
+        length_penalty=search.length_penalty,
+        min_decoding_length=max(1, search.min_length),
+        batch_type="tokens",
+    )
+
+    def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
+        limits = [search.limit(len(source)) for source in sources]
+        found = call(
+            [[spelt[piece] for piece in source] for source in sources],
+            max_batch_size=batch_tokens,
+            max_decoding_length=max(limits) + 1,
+        )
+        return [
+            [ids[piece] for piece in result.hypotheses[0][:limit]]
+            for result, limit in zip(found, limits, strict=True)
+        ]
+
+    return translate

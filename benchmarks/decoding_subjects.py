@@ -1,0 +1,133 @@
+"""What benchmarks/decoding.py translates with: a trained tiny model and a random one of base size.
+
+It does not know engines. Both read the same sentences in the same pieces.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from transformer.data.config import DataConfig
+from transformer.data.splits import find_splits
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.config import SearchConfig
+from transformer.errors import InputError
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint import load_checkpoint
+from transformer.model.transformer import Transformer
+
+ROOT = Path(__file__).resolve().parents[1]
+FORCED_LENGTH = 25
+"""Pieces of every translation of the random model, near the mean of the trained one."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and what it shall translate.
+
+    Attributes:
+        name: ``tiny`` or ``base``.
+        model: In evaluation mode.
+        tokenizer: Its own.
+        sources: Pieces of each sentence.
+        references: Texts; none where the model knows nothing.
+        search: Beam search as all engines understand it.
+    """
+
+    name: str
+    model: Transformer
+    tokenizer: Tokenizer
+    sources: list[list[int]]
+    references: list[str] | None
+    search: SearchConfig
+
+    def first(self, sentences: int) -> "Subject":
+        """The same with fewer sentences."""
+        references = None if self.references is None else self.references[:sentences]
+        return replace(self, sources=self.sources[:sentences], references=references)
+
+
+def trained(run: Path, sentences: int, beam: int) -> Subject:
+    """A run's model on its test split; it must be what Marian is.
+
+    The length penalty is ``average`` with an exponent of 1, the one form that all engines have.
+
+    Raises:
+        InputError: The run or its corpus cannot be read.
+    """
+    checkpoint = load_checkpoint(run)
+    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    split = find_splits(DataConfig(**checkpoint.config["data"]))["test"]
+    pairs = list(islice((pair for pair in split if pair[0].strip()), sentences))
+    search = {
+        **checkpoint.config["decoding"],
+        "algorithm": "beam",
+        "beam_size": beam,
+        "nbest": 1,
+        "length_penalty": 1.0,
+        "length_penalty_form": "average",
+        "coverage_penalty": 0.0,
+        "min_length": 0,
+        "no_repeat_ngram": 0,
+        "eos_threshold": 0.0,
+    }
+    sources, references = zip(*pairs, strict=True)
+    return Subject(
+        "tiny",
+        checkpoint.model,
+        tokenizer,
+        tokenizer.encode_source(sources),
+        list(references),
+        SearchConfig(**search),
+    )
+
+
+def random_base(tiny: Subject) -> Subject:
+    """A model of the size of Vaswani et al. 2017, table 3, "base", with the tiny one's vocabulary.
+
+    Random weights end nowhere: every translation has FORCED_LENGTH pieces.
+    """
+    config = replace(
+        tiny.model.config,
+        d_model=512,
+        num_heads=8,
+        ffn_dim=2048,
+        encoder_layers=6,
+        decoder_layers=6,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = build_transformer(config).eval()
+    forced = replace(
+        tiny.search, min_length=FORCED_LENGTH, max_length_ratio=0.0, max_length_offset=FORCED_LENGTH
+    )
+    return replace(tiny, name="base", model=model, references=None, search=forced)
+
+
+def short_run(data_root: Path | None, steps: int) -> Path:
+    """Train a post-norm tiny model for a short while, once; it need not be good, only not empty.
+
+    Raises:
+        InputError: The training failed.
+    """
+    corpus = "pocket" if data_root is None else "multi30k"
+    folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
+    if (folder / "test.json").exists():
+        return folder
+    print(f"{folder}: {steps} updates …", file=sys.stderr, flush=True)
+    arguments = [
+        *([] if data_root is None else ["experiment=multi30k_tiny", f"data.root={data_root}"]),
+        *("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3", "schedule.warmup=100"),
+        *(f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"),
+        f"hydra.run.dir={folder}",
+    ]
+    done = subprocess.run(
+        [sys.executable, "train.py", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise InputError(f"{folder}:\n{done.stderr}")
+    return folder

@@ -1,0 +1,20 @@
+"""A table that a benchmark keeps on a page, between two comments."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def write_between(page: Path, name: str, lines: Sequence[str]) -> None:
+    """Put the lines between ``<!-- NAME: begin -->`` and ``<!-- NAME: end -->``.
+
+    Raises:
+        SystemExit: The page does not hold each of them once.
+    """
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise SystemExit(f"{page} must hold {begin} and {end}, each once")
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    table = "\n".join(lines)
+    page.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")

@@ -1,0 +1,55 @@
+"""Which program searches: this one, or another that has an export of the same model."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from transformer.cli.load import load_translator, refuse_idle
+from transformer.cli.resume import run_folder_of
+from transformer.decoding.translator import Translator
+from transformer.errors import InputError
+
+
+def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
+    """The translator of ``engine=torch`` or ``engine=ctranslate2``.
+
+    Raises:
+        InputError: The engine is unknown or not installed, there is no one export for it, or it
+            cannot do the search; and what ``load_translator`` raises.
+    """
+    if config.engine not in ("torch", "ctranslate2"):
+        raise InputError(f"engine={config.engine} is unknown; choose torch or ctranslate2")
+    if config.engine == "torch":
+        refuse_idle(config, ("engine_folder",), "engine=ctranslate2")
+        return load_translator(config, arguments)[0]
+    if find_spec("ctranslate2") is None:
+        raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
+    folder = _export_of(config)
+    translator, _ = load_translator(config, arguments)
+    from transformer.export.engine import CTranslate2Translator
+
+    return CTranslate2Translator(translator, folder)
+
+
+def _export_of(config: DictConfig) -> Path:
+    """The folder that the user names, else the only one of the run."""
+    if config.engine_folder is not None:
+        folder = Path(config.engine_folder)
+        if not (folder / "model.bin").is_file():
+            raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
+        return folder
+    exports = run_folder_of(Path(config.checkpoint)) / "export"
+    found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
+    if not found:
+        raise InputError(
+            f"{exports} holds no export for engine=ctranslate2; make one: transformer export "
+            f"checkpoint={config.checkpoint} format=ctranslate2"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{exports} holds several exports; choose one: "
+            f"engine_folder={' or '.join(map(str, found))}"
+        )
+    return found[0]

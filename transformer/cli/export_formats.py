@@ -1,0 +1,96 @@
+"""What ``format=NAME`` of ``export`` means: what it needs, reads, writes and checks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.corpus import Pair
+    from transformer.decoding.translator import Translator
+
+Run = dict[str, Any]
+Write = Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        package: The one it needs, of the extra ``export``.
+        keys: Those of conf/export.yaml that it alone reads.
+        folder_name: In RUN/export; raises InputError where a key is wrong.
+        write: Into a new folder, from the translator and the config of its run; returns how the
+            folder was verified, and raises InputError if it does not hold.
+    """
+
+    package: str
+    keys: tuple[str, ...]
+    folder_name: Callable[[DictConfig], str]
+    write: Write
+
+
+def _ctranslate2_name(config: DictConfig) -> str:
+    from transformer.export.ctranslate2 import QUANTIZATIONS
+
+    quantization = config.quantization
+    if quantization not in QUANTIZATIONS:
+        raise InputError(
+            f"quantization={quantization} is unknown; choose {' or '.join(QUANTIZATIONS)}"
+        )
+    return "ctranslate2" if quantization == "float32" else f"ctranslate2-{quantization}"
+
+
+def _write_ctranslate2(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
+    from transformer.export.fingerprint import write_fingerprint
+    from transformer.export.verification import verify_ctranslate2
+
+    refuse_inexpressible(translator.model.config)
+    pairs = _validation(run, config.sentences)
+    write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
+    write_fingerprint(translator.model, translator.tokenizer, folder)
+    verified = verify_ctranslate2(translator, folder, pairs, config.quantization)
+    if verified.loss > config.most_bleu_lost:
+        raise InputError(
+            f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
+            f"most_bleu_lost={config.most_bleu_lost}; nothing was written"
+        )
+    return verified.to_json()
+
+
+def _validation(run: Run, sentences: int) -> "list[Pair]":
+    from transformer.data.config import DataConfig
+    from transformer.data.splits import find_splits
+
+    if sentences < 1:
+        raise InputError(f"sentences={sentences} must be at least 1")
+    return list(islice(find_splits(DataConfig(**run["data"]))["validation"], sentences))
+
+
+def _write_safetensors(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.export.safetensors import verify_safetensors, write_safetensors
+
+    write_safetensors(translator.model, translator.tokenizer, run, folder)
+    return verify_safetensors(translator.model, translator.tokenizer, folder)
+
+
+FORMATS = {
+    "ctranslate2": Format(
+        "ctranslate2",
+        ("quantization", "sentences", "most_bleu_lost"),
+        _ctranslate2_name,
+        _write_ctranslate2,
+    ),
+    "safetensors": Format("safetensors", (), lambda config: "safetensors", _write_safetensors),
+}

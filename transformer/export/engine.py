@@ -1,0 +1,143 @@
+"""A translator that searches by CTranslate2; all else is our own.
+
+It does not know how the folder was found. The engine follows as many hypotheses as ours and stops
+where ours stops; all that it finds is ranked by our length penalty. Log-probabilities differ by
+what padding and beginning have, which the engine leaves out of its sum.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.length_batches import batches_of
+from transformer.decoding.nbest import NBest, with_attention
+from transformer.decoding.search import Hypothesis
+from transformer.decoding.translator import Translator
+from transformer.errors import InputError
+from transformer.export.fingerprint import refuse_stranger
+
+SEARCHABLE: dict[str, tuple[Any, ...]] = {
+    "algorithm": ("beam", "greedy"),
+    "coverage_penalty": (0,),
+    "eos_threshold": (0,),
+    # What they rule out would go to the other tokens there, and does not here.
+    "min_length": (0,),
+    "no_repeat_ngram": (0,),
+}
+"""Of these settings of a search, the values that mean the same there; of all others, every one."""
+
+
+def refuse_unsearchable(search: SearchConfig) -> None:
+    """Refuse what the engine cannot do.
+
+    Raises:
+        InputError: The search asks for it.
+    """
+    for name, values in SEARCHABLE.items():
+        if (value := getattr(search, name)) not in values:
+            raise InputError(
+                f"decoding.{name}={value} cannot be done alike by engine=ctranslate2, only "
+                f"{' or '.join(map(str, values))}; use engine=torch"
+            )
+
+
+class CTranslate2Translator(Translator):
+    """``Translator`` with another search; attention and alignment are still the model's."""
+
+    def __init__(self, translator: Translator, folder: Path) -> None:
+        """Load what ``write_ctranslate2`` wrote.
+
+        Args:
+            translator: Whose model was exported.
+            folder: Where it was exported to.
+
+        Raises:
+            InputError: The search cannot be done, the export is another model's, or the engine does
+                not load it.
+        """
+        import ctranslate2
+
+        refuse_unsearchable(translator.search)
+        refuse_stranger(translator.model, translator.tokenizer, folder)
+        super().__init__(
+            translator.model,
+            translator.tokenizer,
+            translator.search,
+            translator.batch_tokens,
+            translator.device,
+            translator.aligner,
+        )
+        try:
+            self.engine = ctranslate2.Translator(
+                str(folder),
+                device=self.device.type,
+                device_index=self.device.index or 0,
+                intra_threads=torch.get_num_threads(),
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
+        pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
+        self.ids = {piece: number for number, piece in enumerate(pieces)}
+
+    def _search(self, segments: list[list[int]], attention: bool) -> list[NBest]:
+        most = max(1, self.model.config.max_length - 1)
+        limits = [min(most, self.search.limit(len(segment))) for segment in segments]
+        beams = self._beams(segments, limits)
+        # The engine has one longest length for all: what runs past its own is ours to search.
+        long = [p for p, beam in enumerate(beams) if any(len(h.tokens) > limits[p] for h in beam)]
+        again = dict(
+            zip(long, super()._search([segments[p] for p in long], attention), strict=True)
+        )
+        lists = [NBest(beam[: self.search.nbest]) for beam in beams]
+        if attention:
+            lists = self._attended(segments, lists)
+        return [again.get(place, nbest) for place, nbest in enumerate(lists)]
+
+    def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
+        """All hypotheses that the engine ends with, ranked by our length penalty."""
+        width = self.search.beam_size
+        # Without a penalty the engine would stop early, by a rule that is not ours.
+        power = self.search.length_penalty or 1e-6
+        found = self.engine.translate_batch(
+            [self.tokenizer.source_pieces(segment) for segment in segments],
+            beam_size=width,
+            num_hypotheses=width,
+            length_penalty=power,
+            min_decoding_length=0,
+            # The end is one token more.
+            max_decoding_length=max(limits, default=0) + 1,
+            max_input_length=0,
+            max_batch_size=max(1, self.batch_tokens // width),
+            batch_type="tokens",
+            return_scores=True,
+        )
+        return [self._ranked(result.hypotheses, result.scores, power) for result in found]
+
+    def _ranked(
+        self, hypotheses: list[list[str]], scores: list[float], power: float
+    ) -> list[Hypothesis]:
+        found = []
+        for pieces, score in zip(hypotheses, scores, strict=True):
+            length = len(pieces) + 1
+            # Greedy search counts no penalty.
+            total = score * length**power if self.search.beam_size > 1 else score
+            tokens = tuple(self.ids[piece] for piece in pieces)
+            found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
+        return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+    def _attended(self, segments: list[list[int]], lists: list[NBest]) -> list[NBest]:
+        attended: list[NBest] = [*lists]
+        tokens = [
+            max(len(segment), len(nbest.hypotheses[0].tokens)) + 1
+            for segment, nbest in zip(segments, lists, strict=True)
+        ]
+        for places in batches_of(tokens, self.batch_tokens):
+            rows = [segments[p] for p in places], [lists[p] for p in places]
+            for place, nbest in zip(
+                places, with_attention(self.model, *rows, self.aligner.head), strict=True
+            ):
+                attended[place] = nbest
+        return attended

@@ -1,0 +1,51 @@
+"""Which model an export was made from, so that no one translates with that of another.
+
+It does not know formats: any folder can carry the file.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+from transformer.model.heads import heads_off
+from transformer.model.transformer import Transformer
+
+FILE = "made_from.json"
+
+
+def fingerprint_of(model: Transformer, tokenizer: Tokenizer) -> str:
+    """A hash of all that decides what the model says: weights, heads that are off, vocabularies."""
+    digest = hashlib.sha256(tokenizer.fingerprint.encode())
+    digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
+    digest.update(" ".join(map(str, heads_off(model))).encode())
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
+    """Leave it in the folder of the export."""
+    text = json.dumps({"model": fingerprint_of(model, tokenizer)})
+    (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def refuse_stranger(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
+    """Refuse an export of another model: of a checkpoint before more training, say.
+
+    Raises:
+        InputError: It was not made from this one, or nobody knows.
+    """
+    try:
+        known = json.loads((folder / FILE).read_text(encoding="utf-8"))["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        known = None
+    if known != fingerprint_of(model, tokenizer):
+        raise InputError(
+            f"{folder} was not exported from this checkpoint as it is now (weights, vocabulary and "
+            "heads_off); remove it and export again"
+        )

@@ -1,0 +1,106 @@
+"""A translator as a folder that others can read: weights, plain settings, SentencePiece models.
+
+``model.safetensors`` holds each weight once under our name for it; ``config.json`` what a
+checkpoint says besides, ``source.model`` and, where it is another, ``target.model`` the
+vocabularies. It does not know runs: the folder is enough to translate with.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint import Checkpoint, portable_part
+from transformer.model.config import ModelConfig
+from transformer.model.formats import FORMAT, upgraded
+from transformer.model.heads import heads_off
+from transformer.model.transformer import Transformer
+
+WEIGHTS = "model.safetensors"
+SIDES = ("source", "target")
+
+
+def write_safetensors(
+    model: Transformer, tokenizer: Tokenizer, config: dict[str, Any], folder: Path
+) -> None:
+    """Write the files into an existing folder.
+
+    Args:
+        model: Any float type.
+        tokenizer: Its own.
+        config: The resolved configuration of its run.
+        folder: Where to.
+
+    Raises:
+        InputError: Heads are switched off, which weights do not say.
+    """
+    from safetensors.torch import save_model
+
+    if off := heads_off(model):
+        raise InputError(
+            f"format=safetensors keeps all heads, {off[0]} too; leave out heads_off here, and give "
+            "it where the folder is used"
+        )
+    state = tokenizer.to_state()
+    for side in SIDES:
+        if state[side] is not None:
+            (folder / f"{side}.model").write_bytes(bytes(state[side].numpy()))
+    values = portable_part(model.config, state["config"], config)
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
+
+
+def read_safetensors(folder: Path) -> Checkpoint:
+    """Read what ``write_safetensors`` wrote.
+
+    Raises:
+        InputError: A file is missing, damaged, or from a newer version.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_model
+
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise InputError(
+                f"{folder} has format {values['format']}, this version reads up to {FORMAT}; "
+                "install a newer version"
+            )
+        values = upgraded(values)
+        model = build_transformer(ModelConfig(**values["model"]))
+        load_model(model, folder / WEIGHTS)
+        tokenizer = {"config": values["tokenizer"]} | {side: _model(folder, side) for side in SIDES}
+        Tokenizer.from_state(tokenizer)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
+    return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+
+
+def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
+    """Read the folder again, and compare bit by bit; returns what was compared.
+
+    Raises:
+        RuntimeError: It is not the same.
+    """
+    found = read_safetensors(folder)
+    weights = found.model.state_dict()
+    for name, weight in model.state_dict().items():
+        if not torch.equal(weight.cpu(), weights[name]):
+            raise RuntimeError(f"{folder / WEIGHTS}: {name} is not what was written")
+    if Tokenizer.from_state(found.tokenizer).fingerprint != tokenizer.fingerprint:
+        raise RuntimeError(f"{folder}: the vocabularies are not what was written")
+    return {"equal_weights": len(weights), "bytes": (folder / WEIGHTS).stat().st_size}
+
+
+def _model(folder: Path, side: str) -> torch.Tensor | None:
+    """A joint vocabulary has no target's own."""
+    file = folder / f"{side}.model"
+    if side == "target" and not file.exists():
+        return None
+    return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)
