@@ -76,11 +76,11 @@ def allocated_search(
         refuse_nan(candidates.log_probabilities, length)
         said = must.go_on(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
-        ends = _best_ends(candidates, said.banks, whole, config.beam_size)
+        ends = _best_ends(candidates, said.banks, config.beam_size)
         finished = finish(live, finished, _only(candidates, ends & whole), config)
         if full.any():
             unmet = finish(live, unmet, _only(candidates, ends & ~whole), config)
-        order, going = _allocation(candidates, said, slots)
+        order, going = _allocation(candidates, said, slots, live.tokens.size(1))
         live, parents = go_on(live, going)
         must = said.pick(order)
         over = done(live, finished, config)
@@ -141,19 +141,18 @@ def _candidates(
 def _best_ends(
     candidates: Candidates,
     banks: Int[Tensor, "batch candidates"],
-    whole: Bool[Tensor, "batch candidates"],
     beam_size: int,
 ) -> Bool[Tensor, "batch candidates"]:
-    """Ends within the best ``beam_size`` of the last bank; at the limit, of the fullest bank."""
+    """Ends within the best ``beam_size`` of those that have said most; at the limit not all."""
     valid = candidates.log_probabilities > -math.inf
     fullest = banks.masked_fill(~valid, -1).amax(1, keepdim=True)
-    compete = valid & (whole | (banks == fullest))
+    compete = valid & (banks == fullest)
     ranks = compete.cumsum(1) - 1
     return compete & (ranks < beam_size) & (candidates.tokens == EOS)
 
 
 def _allocation(
-    candidates: Candidates, said: MustPhrases, slots: Int[Tensor, " batch"]
+    candidates: Candidates, said: MustPhrases, slots: Int[Tensor, " batch"], beam: int
 ) -> tuple[Int[Tensor, "batch beam"], Candidates]:
     """Choose which candidates go on: the places of those, and the same, the best first."""
     goes_on = (candidates.tokens != EOS) & (candidates.log_probabilities > -math.inf)
@@ -163,7 +162,7 @@ def _allocation(
     sure = ranks < (slots // (said.totals + 1))[:, None]
     # First what its bank is sure of, then the best of the rest.
     order = torch.where(goes_on, (~sure).long(), 2).sort(dim=1, stable=True).indices
-    order = order[:, : int(slots.max())]
+    order = order[:, :beam]
     chosen = _pick(candidates, order)
     beyond = torch.arange(order.size(1), device=slots.device) >= slots[:, None]
     kept = chosen.log_probabilities.masked_fill(beyond | ~goes_on.gather(1, order), -math.inf)

@@ -117,5 +117,5 @@ def _along(
         depths = automaton.depths[torch.stack(reached[1:])]
         units[own] = (depths <= automaton.depths[own, None]).sum(1)
         units[own][automaton.found_at_end[own]] = len(pieces)
-        proposals[units == len(pieces)] = -1
+        proposals[own][units[own] == len(pieces)] = -1
     return units, proposals
