@@ -1,11 +1,11 @@
 """Beam search for translations that must say given phrases: dynamic beam allocation.
 
 Hypotheses compete within banks, one bank for each number of pieces of the phrases that they have
-said; each bank is sure of its share of the beam, and what it does not use goes to the best of the
-others. Besides the best continuations, those are tried that say the next piece of a phrase. Only
-what has said all phrases may end; at its limit a sentence ends however far it is, and counts only
-if nothing better did. The beam has one slot more for each piece of the phrases, so that the share
-is at least one. It does not know the model, nor text.
+said. The beam has one slot more for each piece: each bank is sure of one, the last, which has said
+all, of half of the beam, and what is left goes to the best, of whichever bank. Besides the best
+continuations, those are tried that say the next piece of a phrase. Only what has said all phrases
+may end; at its limit a sentence ends however far it is, and counts only if nothing better did. It
+does not know the model, nor text.
 
 Source: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for
 Neural Machine Translation", section 4; in tensors, as in Hu et al. 2019, "Improved Lexically
@@ -159,7 +159,10 @@ def _allocation(
     # batch candidates -> batch candidates bank
     members = F.one_hot(said.banks, int(said.totals.max()) + 1) * goes_on[..., None]
     ranks = (members.cumsum(1) - 1).gather(2, said.banks[..., None]).squeeze(2)
-    sure = ranks < (slots // (said.totals + 1))[:, None]
+    last = said.banks == said.totals[:, None]
+    # Of the beam, the pieces of the phrases aside.
+    half = (slots - said.totals + 1) // 2
+    sure = ranks < half[:, None].where(last, 1)
     # First what its bank is sure of, then the best of the rest.
     order = torch.where(goes_on, (~sure).long(), 2).sort(dim=1, stable=True).indices
     order = order[:, :beam]
