@@ -68,7 +68,7 @@ def _search(
         limits, width = constraints.limits(limits, most), constraints.width(width)
     step: StepFunction = ModelStep(model, pad_source(segments).to(device), width)
     if constraints is not None:
-        step = constraints.step(step, width)
+        step = constraints.step(step, limits, width)
         if constraints.must is not None:
             return allocated_search(
                 step, limits, config, constraints.must, constraints.continues_word

@@ -43,15 +43,15 @@ class CompiledConstraints:
     must: MustPhrases | None
     continues_word: Bool[Tensor, " vocab"]
 
-    def step(self, step: StepFunction, beam: int) -> StepFunction:
-        """The same step, after which nothing follows but what is allowed."""
+    def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
+        """The same step, after which nothing follows but what is allowed within these limits."""
         if not self.prefixes.numel() and self.never is None:
             return step
         if self.never is None:
-            return ConstrainedStep(step, self.prefixes, self.apart)
+            return ConstrainedStep(step, self.prefixes, limits, self.apart)
         automaton, states = self.never
         never = (automaton, states[:, None].expand(-1, beam))
-        return ConstrainedStep(step, self.prefixes, self.apart, never)
+        return ConstrainedStep(step, self.prefixes, limits, self.apart, never)
 
     def width(self, beam: int) -> int:
         """Hypotheses that are followed at once: one more for each piece that must be said."""

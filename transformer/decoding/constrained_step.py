@@ -23,6 +23,7 @@ class ConstrainedStep:
         self,
         step: StepFunction,
         prefixes: Int[Tensor, "batch forced"],
+        limits: Int[Tensor, " batch"],
         apart: Bool[Tensor, "batch vocab"] | None = None,
         never: tuple[PhraseAutomaton, Int[Tensor, "batch beam"]] | None = None,
     ) -> None:
@@ -31,12 +32,14 @@ class ConstrainedStep:
         Args:
             step: Gives log-probabilities.
             prefixes: Pieces that come first; -1 fills up what is shorter than others.
+            limits: The most pieces of each sentence, as the search has them.
             apart: Pieces that may not follow the last of the prefix.
             never: Finds phrases; and its states, those of the sets that each sentence may not say.
         """
         self.step = step
         self.prefixes = prefixes
         self.lengths = (prefixes >= 0).sum(1)
+        self.limits = limits
         self.apart = apart
         self.never = never
         self.position = 0
@@ -49,7 +52,11 @@ class ConstrainedStep:
             automaton, states = self.never
             states = automaton.read(states, tokens)
             self.never = (automaton, states)
-            ruled_out = automaton.completing(states) & ~forced[:, None, None]
+            ruled_out = automaton.completing(states)
+            # The last piece, after which the search forces the end.
+            if (last := self.limits == self.position + 1).any():
+                ruled_out[last] |= automaton.completing(states[last], at_end=True)
+            ruled_out &= ~forced[:, None, None]
             log_probabilities.masked_fill_(ruled_out, -math.inf)
         if self.apart is not None and (here := self.lengths == self.position).any():
             log_probabilities.masked_fill_((here[:, None] & self.apart)[:, None], -math.inf)
@@ -80,6 +87,7 @@ class ConstrainedStep:
         """Forget all sentences but these."""
         self.step.keep(sentences)
         self.prefixes, self.lengths = self.prefixes[sentences], self.lengths[sentences]
+        self.limits = self.limits[sentences]
         if self.apart is not None:
             self.apart = self.apart[sentences]
         if self.never is not None:

@@ -92,7 +92,7 @@ class PhraseAutomaton:
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
         self._lengths = torch.from_numpy(vocabulary.lengths)
-        self._forbidden: dict[int, Bool[Tensor, " vocab"]] = {}
+        self._rows: dict[tuple[int, bool], Bool[Tensor, " vocab"]] = {}
 
     def to(self, device: torch.device) -> "PhraseAutomaton":
         """Move it there."""
@@ -109,21 +109,26 @@ class PhraseAutomaton:
             states = self._table.view(-1)[states * width + symbol].long()
         return states
 
-    def completing(self, states: Int[Tensor, "*rows"]) -> Bool[Tensor, "*rows vocab"]:
+    def completing(
+        self, states: Int[Tensor, "*rows"], at_end: bool = False
+    ) -> Bool[Tensor, "*rows vocab"]:
         """Which pieces, or the end of the text, would complete a phrase of the set.
 
-        Computed for each state once; a search visits few of them.
+        With ``at_end``, which pieces would if the text ended after them. Computed for each state
+        once; a search visits few of them.
         """
         visited, places = states.unique(return_inverse=True)
-        return torch.stack([self._completing(state) for state in visited.tolist()])[places]
+        rows = [self._completing(state, at_end) for state in visited.tolist()]
+        return torch.stack(rows)[places]
 
-    def _completing(self, state: int) -> Bool[Tensor, " vocab"]:
-        if state not in self._forbidden:
+    def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
+        if (state, at_end) not in self._rows:
             pieces = torch.arange(len(self._lengths), device=self.found.device)
-            row = self.found[self.read(torch.full_like(pieces, state), pieces)]
+            after = self.read(torch.full_like(pieces, state), pieces)
+            row = (self.found_at_end if at_end else self.found)[after]
             row[EOS] = self.found_at_end[state]
-            self._forbidden[state] = row
-        return self._forbidden[state]
+            self._rows[state, at_end] = row
+        return self._rows[state, at_end]
 
 
 def _with_edges(phrase: Spelling) -> list[int]:

@@ -65,9 +65,9 @@ def never(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
     automaton = PhraseAutomaton([[spell(phrase) for phrase in phrases]], tiny_vocabulary())
     states = automaton.starts[:1].expand(sentences, beam)
     step = RecurrentStep(SEEDS[:sentences], beam, len(PIECES))
-    return ConstrainedStep(
-        step, torch.empty(sentences, 0, dtype=torch.long), never=(automaton, states)
-    )
+    nothing = torch.empty(sentences, 0, dtype=torch.long)
+    limits = torch.full((sentences,), LIMIT)
+    return ConstrainedStep(step, nothing, limits, never=(automaton, states))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,9 @@ def test_never_phrases_leave_the_best_of_all_others(phrases: list[str]) -> None:
 def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
     """Two pieces and none in one batch: the other sentences stay what they were."""
     forced = torch.tensor([prefix, [-1] * len(prefix)])
-    step = ConstrainedStep(RecurrentStep(SEEDS[:2], 2000, len(PIECES)), forced)
+    step = ConstrainedStep(
+        RecurrentStep(SEEDS[:2], 2000, len(PIECES)), forced, torch.full((2,), LIMIT)
+    )
     found = beam_search(step, torch.tensor([LIMIT, LIMIT]), search_config(beam_size=2000))
     expected = [
         best(SEEDS[0], lambda row: row[: len(prefix)] == tuple(prefix)),
@@ -163,7 +165,9 @@ def test_every_search_obeys(algorithm: str) -> None:
 
 
 def test_a_prefix_may_repeat_itself_where_the_search_may_not() -> None:
-    step = ConstrainedStep(RecurrentStep(SEEDS[:1], 3, len(PIECES)), torch.tensor([[4, 4, 4]]))
+    step = ConstrainedStep(
+        RecurrentStep(SEEDS[:1], 3, len(PIECES)), torch.tensor([[4, 4, 4]]), torch.tensor([5])
+    )
     [[hypothesis]] = beam_search(step, torch.tensor([5]), search_config(no_repeat_ngram=1))
     assert hypothesis.tokens[:3] == (4, 4, 4)
     assert 4 not in hypothesis.tokens[3:]
