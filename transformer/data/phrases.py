@@ -5,9 +5,14 @@ the phrase is wanted for. What belongs to a word follows Unicode Standard Annex 
 down to three kinds of characters.
 """
 
+import json
 import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
 
+from transformer.data.corpus import read_lines
 from transformer.data.tokenizer import normalize
+from transformer.errors import InputError
 
 WORD, SPACE, OTHER = 0, 1, 2
 """Kinds of characters: of a word, space, and all that stands by itself, such as punctuation."""
@@ -51,3 +56,26 @@ def _joined(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return False
     return kind_of(text[place - 1]) == WORD == kind_of(text[place])
+
+
+def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
+    """The phrases of each line of a file: tabs part them, or the line is a JSON list of strings.
+
+    A blank line has none.
+
+    Raises:
+        InputError: A line is a broken list, or the file cannot be read.
+    """
+    for number, line in enumerate(read_lines(path), start=1):
+        phrases: object = line.split("\t")
+        if line.startswith("["):
+            try:
+                phrases = json.loads(line)
+            except (json.JSONDecodeError, RecursionError):
+                phrases = None
+        if not isinstance(phrases, list) or not all(isinstance(one, str) for one in phrases):
+            raise InputError(
+                f'{path}:{number}: not a JSON list of strings; write ["…", "…"] or phrases with '
+                "tabs between them"
+            )
+        yield tuple(phrase for phrase in phrases if one_line(phrase))

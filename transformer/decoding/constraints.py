@@ -3,6 +3,7 @@
 It knows text only: neither pieces nor the search that obeys.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +51,9 @@ class Constraints:
         """
         for key in values:
             if key not in cls.__dataclass_fields__:
-                raise InputError(f"{where}: unknown key {key!r}; choose prefix, must or never")
+                raise InputError(
+                    f"{where}: unknown key {key!r}; choose text, prefix, must or never"
+                )
         prefix = values.get("prefix", "")
         if not isinstance(prefix, str):
             raise InputError(f'{where}: "prefix" must be a string, not {prefix!r}')
@@ -83,6 +86,23 @@ class Request:
 
     text: str
     constraints: Constraints | None = None
+
+    @classmethod
+    def parse(cls, line: str, where: str) -> "Request":
+        """Read ``{"text": "…"}`` with the keys of ``Constraints.from_json`` beside it.
+
+        Raises:
+            InputError: The line is something else; the message begins with ``where``.
+        """
+        try:
+            values = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(
+                f'{where}: not JSON; write {{"text": "…"}}, one object a line'
+            ) from error
+        if not isinstance(values, dict) or not isinstance(text := values.pop("text", None), str):
+            raise InputError(f'{where}: no "text"; write {{"text": "…"}}, one object a line')
+        return cls(text, Constraints.from_json(values, where) if values else None)
 
 
 def _phrases(values: object, key: str, where: str) -> tuple[str, ...]:
