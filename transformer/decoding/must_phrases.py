@@ -102,20 +102,23 @@ def _along(
     """``units`` and ``proposals``, by reading the pieces of each phrase once."""
     units = torch.zeros_like(automaton.depths)
     proposals = torch.full_like(automaton.depths, -1)
-    ends = [*automaton.starts[1:].tolist(), len(units)]
-    for start, end, pieces in zip(automaton.starts.tolist(), ends, phrases, strict=True):
-        own = slice(start - start % 3, end - end % 3)
+    bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
+    for start, end, pieces in zip(bounds[:-1], bounds[1:], phrases, strict=True):
         if not pieces:
             continue
-        reached = [torch.tensor(start)]
-        for piece in pieces:
-            reached.append(automaton.read(reached[-1], torch.tensor(piece)))
-        # A state that is not on this way has said what its depth tells, and begins anew.
-        proposals[own] = pieces[0]
-        for state, piece in zip(reached, pieces, strict=False):
-            proposals[state - state % 3 : state - state % 3 + 3] = piece
-        depths = automaton.depths[torch.stack(reached[1:])]
-        units[own] = (depths <= automaton.depths[own, None]).sum(1)
-        units[own][automaton.found_at_end[own]] = len(pieces)
-        proposals[own][units[own] == len(pieces)] = -1
+        own = slice(start - bounds[0], end - bounds[0])
+        depths, spaced = automaton.depths[own], automaton.spaced[own]
+        # A state that is not on the way has said what its depth tells, and begins anew.
+        own_units, own_proposals = units[own], proposals[own]
+        own_proposals[:] = pieces[0]
+        state = torch.tensor(start)
+        for piece, following in zip(pieces, [*pieces[1:], -1], strict=True):
+            state = automaton.read(state, torch.tensor(piece))
+            depth = automaton.depths[state]
+            # The space before a word may be a piece of its own: depth is none yet.
+            here = (depths == depth) & spaced if depth == 0 else depths == depth
+            own_units += here | (depths > depth)
+            own_proposals[here] = following
+        own_units[automaton.found_at_end[own]] = len(pieces)
+        own_proposals[own_units == len(pieces)] = -1
     return units, proposals

@@ -61,12 +61,14 @@ class PhraseAutomaton:
         found: Of each state, whether a phrase of its set has occurred.
         found_at_end: The same, should the text end there.
         depths: Of each state, how many symbols of a phrase stand at the end of the text.
+        spaced: Of each state, whether the text ends in a space.
     """
 
     starts: Int[Tensor, " sets"]
     found: Bool[Tensor, " states"]
     found_at_end: Bool[Tensor, " states"]
     depths: Int[Tensor, " states"]
+    spaced: Bool[Tensor, " states"]
 
     def __init__(self, sets: Sequence[Sequence[Spelling]], vocabulary: Vocabulary) -> None:
         """Build it on the CPU for these sets of phrases, as they are spelt; the empty one occurs.
@@ -85,10 +87,11 @@ class PhraseAutomaton:
         before = np.tile(np.arange(_BEFORE), len(moves))
         nodes = np.arange(len(moves)).repeat(_BEFORE)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
-        self.starts = torch.tensor(trie.roots) * _BEFORE + SPACE
+        self.starts = torch.tensor(trie.roots) * _BEFORE + OTHER
         self.found = torch.from_numpy(terminal[nodes])
         self.found_at_end = torch.from_numpy(terminal[at_end])
         self.depths = torch.tensor(trie.depths).repeat_interleave(_BEFORE)
+        self.spaced = torch.from_numpy(before == SPACE)
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
         self._lengths = torch.from_numpy(vocabulary.lengths)
@@ -179,7 +182,7 @@ def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states c
             now = before if kind == WITHIN else kind
             edge = (now == WORD) != (before == WORD)
             after = moves[moves[:, -1], :-1] if edge else moves[:, :-1]
-            # A space after a space, as at the beginning, is none.
+            # A space after a space is none.
             after = same if before == now == SPACE else after
             table[:, before, kind * known : (kind + 1) * known] = after * _BEFORE + now
     return table.reshape(nodes * _BEFORE, -1)
