@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from transformer.data.corpus import Pair
     from transformer.data.links import WordLinks
     from transformer.data.splits import Split
+    from transformer.decoding.constraints import Constraints
     from transformer.decoding.translator import Translator
     from transformer.evaluation.metrics import Score
 
@@ -42,7 +43,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     alignment = ("alignment", "alignment_head", "alignment_threshold")
     idle = [
         f"{key}={config[key]}"
-        for key in ("source", "reference", *alignment, "heads_off")
+        for key in ("source", "reference", *alignment, "heads_off", "terms", "constrain")
         if config[key] not in (None, False)
     ]
     idle += [argument for argument in arguments if argument.startswith("decoding")]
@@ -63,15 +64,22 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
+    from transformer.data.phrases import occurs
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report
+    from transformer.evaluation.terms import term_accuracy
 
     translator, run = load_translator(config, arguments)
     split = _split(config, run)
     pairs = list(split)
     gold = _gold_links(config, split)
-    hypotheses = [found.text for found in translator.translate([source for source, _ in pairs])]
+    terms, constraints = _terms(config, len(pairs))
+    found = translator.translate([source for source, _ in pairs], constraints)
+    hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs])
+    if terms is not None:
+        asked = "must" if constraints else "free"
+        scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
     if gold is not None:
         scores += _alignment_scores(translator, pairs, gold)
     name = config.split if config.source is None else Path(config.source).name
@@ -99,6 +107,28 @@ def _split(config: DictConfig, run: dict[str, Any]) -> "Split":
             "reference="
         )
     return splits[config.split]
+
+
+def _terms(
+    config: DictConfig, pairs: int
+) -> "tuple[list[tuple[str, ...]] | None, list[Constraints] | None]":
+    """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
+    from transformer.data.phrases import read_phrases
+    from transformer.decoding.constraints import Constraints
+    from transformer.training.typed import typed_value
+
+    constrain = typed_value(config.constrain, bool, "constrain")
+    if config.terms is None:
+        if constrain:
+            raise InputError("constrain=true does nothing alone; set terms=FILE too")
+        return None, None
+    terms = list(read_phrases(Path(config.terms)))
+    if len(terms) != pairs:
+        raise InputError(
+            f"{config.terms} has {len(terms)} lines for {pairs} pairs; give one line for each, "
+            "empty where there is no term"
+        )
+    return terms, [Constraints(must=line) for line in terms] if constrain else None
 
 
 def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":

@@ -7,13 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.decoding.constraints import Request
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,12 +27,12 @@ def main(arguments: Sequence[str]) -> int:
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.engine import translator_by_engine
     from transformer.cli.load import refuse_idle
-    from transformer.decoding.translation import Translation
     from transformer.training.typed import typed_value
 
     wanted = {key: typed_value(config[key], bool, key) for key in ("attention", "alignment")}
-    if config.format not in ("text", "json"):
-        raise InputError(f"format={config.format} is unknown; choose text or json")
+    for key in ("format", "input_format"):
+        if config[key] not in ("text", "json"):
+            raise InputError(f"{key}={config[key]} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
     if not any(wanted.values()):
@@ -38,17 +41,33 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
         refuse_idle(config, ("alignment_threshold",), "alignment=true")
     translator = translator_by_engine(config, arguments)
 
-    def show(translation: Translation) -> str:
-        if config.format == "text":
-            return translation.to_line()
-        return json.dumps(translation.to_json(), ensure_ascii=False)
-
     with ExitStack() as stack:
         lines, ready = _open_input(config.input, stack)
         output = _open_output(config.output, stack)
-        for translation in translator.translate_stream(lines, ready=ready, **wanted):
-            output.write(show(translation).encode() + b"\n")
+        name = config.input or "stdin"
+        requests = lines if config.input_format == "text" else _requests(lines, name)
+        found = translator.translate_stream(requests, ready=ready, **wanted)
+        for number, translation in enumerate(found, start=1):
+            if config.format == "json":
+                line = json.dumps(translation.to_json(), ensure_ascii=False)
+            else:
+                line = translation.to_line()
+                if translation.unmet:
+                    _warn(f"{name}:{number}: unmet: {'; '.join(translation.unmet)}")
+            output.write(line.encode() + b"\n")
             output.flush()
+
+
+def _requests(lines: Iterator[str], name: str) -> "Iterator[Request]":
+    from transformer.decoding.constraints import Request
+
+    for number, line in enumerate(lines, start=1):
+        yield Request.parse(line, f"{name}:{number}")
+
+
+def _warn(message: str) -> None:
+    """The text output has no other place for it."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def _open_input(

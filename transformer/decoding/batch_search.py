@@ -10,13 +10,15 @@ from dataclasses import replace
 import torch
 
 from transformer.data.batch import pad_source
+from transformer.decoding.allocation import allocated_search
 from transformer.decoding.beam import beam_search
+from transformer.decoding.compiled_constraints import CompiledConstraints
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.coverage import ranked_by_coverage
 from transformer.decoding.diverse import diverse_search
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
-from transformer.decoding.search import Hypothesis
+from transformer.decoding.search import Hypothesis, StepFunction
 from transformer.decoding.step import ModelStep
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
@@ -29,6 +31,7 @@ def search_batch(
     segments: Sequence[list[int]],
     config: SearchConfig,
     head: HeadName | None,
+    constraints: CompiledConstraints | None = None,
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
@@ -40,32 +43,49 @@ def search_batch(
         segments: Source pieces.
         config: How to search.
         head: Where the coverage penalty looks, as in ``aligning_attention``.
+        constraints: What the translations are asked for.
 
     Raises:
         FloatingPointError: The model gave NaN.
     """
     config = config.of_candidates
     if not config.coverage_penalty:
-        return _search(model, segments, config)
+        return _search(model, segments, config, constraints)
     # All that the beam ends with compete for the places of the n-best list.
     every = replace(config, nbest=config.width, coverage_penalty=0.0)
-    found = _search(model, segments, every)
+    found = _search(model, segments, every, constraints)
     ranked = ranked_by_coverage(model, segments, found, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
 
 
 def _search(
-    model: Transformer, segments: Sequence[list[int]], config: SearchConfig
+    model: Transformer,
+    segments: Sequence[list[int]],
+    config: SearchConfig,
+    constraints: CompiledConstraints | None,
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
-    # The beginning takes one position.
-    most = max(1, model.config.max_length - 1)
+    most = most_pieces(model)
     limits = torch.tensor([min(most, config.limit(len(segment))) for segment in segments])
-    step = ModelStep(model, pad_source(segments).to(device), config.width)
+    limits, width = limits.to(device), config.width
+    if constraints is not None:
+        limits, width = constraints.limits(limits, most), constraints.width(width)
+    step: StepFunction = ModelStep(model, pad_source(segments).to(device), width)
+    if constraints is not None:
+        step = constraints.step(step, limits, width)
+        if constraints.must is not None:
+            return allocated_search(
+                step, limits, config, constraints.must, constraints.continues_word
+            )
     if config.algorithm == "sampling":
         seeds = [seed_of(segment, config.seed) for segment in segments]
-        return sample_search(step, limits.to(device), config, seeds)
-    return SEARCHES[config.algorithm](step, limits.to(device), config)
+        return sample_search(step, limits, config, seeds)
+    return SEARCHES[config.algorithm](step, limits, config)
+
+
+def most_pieces(model: Transformer) -> int:
+    """Pieces that a translation may have at most; the beginning takes one position."""
+    return max(1, model.config.max_length - 1)
 
 
 def seed_of(pieces: Sequence[int], seed: int) -> int:

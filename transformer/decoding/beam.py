@@ -134,8 +134,9 @@ def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> 
 def finish(
     live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
 ) -> Finished:
-    """Let the candidates that end compete with those that ended before."""
+    """Let the best candidates, where they end, compete with those that ended before."""
     beam, length = live.tokens.size(1), live.tokens.size(2) - 1
+    kept = finished.scores.size(1)
     best = candidates.log_probabilities[:, :beam]
     ends = (candidates.tokens[:, :beam] == EOS) & (best > -math.inf)
     if not ends.any():
@@ -145,8 +146,8 @@ def finish(
     best = best.masked_fill(~ends, -math.inf)
     scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
     # Stable: of equals, the one that ended first stays.
-    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :beam]
-    lengths = torch.full_like(finished.lengths, length)
+    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :kept]
+    lengths = torch.full_like(candidates.parents[:, :beam], length)
     return Finished(
         scores.gather(1, order),
         torch.cat((finished.log_probabilities, best), dim=1).gather(1, order),

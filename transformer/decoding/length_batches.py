@@ -22,3 +22,13 @@ def batches_of(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         batch.append(place)
     if batch:
         yield batch
+
+
+def batches_apart(
+    lengths: Sequence[int], kinds: Sequence[bool], budget: int
+) -> Iterator[list[int]]:
+    """The same of two kinds of sentences that cannot share a batch."""
+    for kind in (False, True):
+        alike = [place for place, own in enumerate(kinds) if own == kind]
+        for batch in batches_of([lengths[place] for place in alike], budget):
+            yield [alike[place] for place in batch]

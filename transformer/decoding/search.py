@@ -89,15 +89,22 @@ def _rule_out_repetition(
     pieces: Int[Tensor, "batch beam length"],
     size: int,
 ) -> None:
-    """No piece that followed the last ``size - 1`` pieces before follows them again."""
+    """No piece that followed the last ``size - 1`` pieces before follows them again.
+
+    Where nothing else may follow, as within a forced prefix, it may.
+    """
     if pieces.size(2) < size:
         return
     # batch beam length -> batch beam window size
     windows = pieces.unfold(2, size, 1)
     last = pieces[:, :, None, pieces.size(2) - size + 1 :]
     again = (windows[..., :-1] == last).all(-1)
-    rows = again.nonzero(as_tuple=True)
-    log_probabilities[rows[0], rows[1], windows[..., -1][rows]] = -math.inf
+    sentence, hypothesis, _ = rows = again.nonzero(as_tuple=True)
+    repeated = windows[..., -1][rows]
+    kept = log_probabilities[sentence, hypothesis, repeated]
+    log_probabilities[sentence, hypothesis, repeated] = -math.inf
+    stuck = (log_probabilities[sentence, hypothesis] == -math.inf).all(-1)
+    log_probabilities[sentence[stuck], hypothesis[stuck], repeated[stuck]] = kept[stuck]
 
 
 def _rule_out_doubtful_ends(

@@ -4,10 +4,40 @@ It knows pieces as they are spelt in the vocabulary, and neither the model nor t
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from transformer.data.segmentation import WORD_START
+from transformer.decoding.constraints import Constraints
 
 SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a text, mostly all of it, in source pieces; and what its translation is asked."""
+
+    pieces: list[int]
+    constraints: Constraints | None = None
+
+
+def segments_of(
+    pieces: list[int], lengths: Sequence[int], constraints: Constraints | None
+) -> list[Segment]:
+    """Cut a text into parts of these lengths, and share out what is asked of it.
+
+    The first part has the prefix, every part what never is allowed. In which part a must-phrase
+    belongs is not known: it is asked of none, and is there by luck or unmet.
+    """
+    if len(lengths) < 2 or constraints is None:
+        parts = [constraints] * len(lengths)
+    else:
+        rest = replace(constraints, prefix="", must=())
+        parts = [replace(constraints, must=()), *[rest] * (len(lengths) - 1)]
+    left = iter(pieces)
+    return [
+        Segment([next(left) for _ in range(length)], part)
+        for length, part in zip(lengths, parts, strict=True)
+    ]
 
 
 def segment_lengths(pieces: Sequence[str], most: int) -> list[int]:

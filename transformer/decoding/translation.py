@@ -3,13 +3,14 @@
 It does not know how they were found.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.links import Links, format_links
+from transformer.decoding.constraints import Constraints
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Translation:
             (``aligning_attention``); what a row lacks to one fell on the end of the source.
         alignment: On request, the (source word, target word) links read off it; words are what
             spaces part.
+        unmet: What the text does not keep to of what was asked of it, such as ``must: Haus``;
+            None where nothing was asked.
     """
 
     text: str
@@ -53,9 +56,14 @@ class Translation:
     source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     alignment: Links | None = field(default=None, compare=False)
+    unmet: tuple[str, ...] | None = None
+
+    def checked(self, constraints: Constraints | None) -> "Translation":
+        """The same, with what it does not keep to."""
+        return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, one object a text; attention and alignment only where asked for."""
+        """Plain values, one object a text; attention, alignment and unmet only where asked for."""
         values: dict[str, Any] = {
             "text": self.text,
             "score": self.score,
@@ -67,6 +75,8 @@ class Translation:
             values["attention"] = self.attention.tolist()
         if self.alignment is not None:
             values["alignment"] = format_links(self.alignment)
+        if self.unmet is not None:
+            values["unmet"] = self.unmet
         return values
 
     def to_line(self) -> str:

@@ -17,14 +17,16 @@ from torch import Tensor
 from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
-from transformer.decoding.batch_search import search_batch
+from transformer.decoding.batch_search import most_pieces, search_batch
+from transformer.decoding.compiled_constraints import ConstraintCompiler
 from transformer.decoding.config import SearchConfig
+from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.length_batches import batches_of
+from transformer.decoding.length_batches import batches_apart
 from transformer.decoding.mbr import least_risk
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
-from transformer.decoding.segments import segment_lengths
+from transformer.decoding.segments import Segment, segment_lengths, segments_of
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.utility import utility_named
 from transformer.decoding.windows import windows_of
@@ -68,6 +70,7 @@ class Translator:
         self.device = torch.device(device)
         self.model = model.to(self.device)
         self.tokenizer = tokenizer
+        self.compiler = ConstraintCompiler(tokenizer)
         self.search = search
         self.batch_tokens = batch_tokens
         self.aligner = (aligner or Aligner()).checked(model.config)
@@ -99,7 +102,12 @@ class Translator:
         return cls(checkpoint.model, tokenizer, search, batch_tokens, device, aligner)
 
     def translate(
-        self, texts: Sequence[str], *, attention: bool = False, alignment: bool = False
+        self,
+        texts: Sequence[str],
+        constraints: Sequence[Constraints | None] | None = None,
+        *,
+        attention: bool = False,
+        alignment: bool = False,
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
@@ -109,28 +117,35 @@ class Translator:
 
         Args:
             texts: Any strings, also empty or with control characters.
+            constraints: What is asked of each translation; ``Translation.unmet`` tells what the
+                search could not meet. ``segments_of`` shares them out where a text is cut.
             attention: Also return where the best candidate looked, as the aligner sees it.
             alignment: Also return the word links of the best candidate.
 
         Raises:
             FloatingPointError: The model gave NaN.
+            InputError: Phrases must occur, and the search is not beam search.
         """
+        asked = [None] * len(texts) if constraints is None else list(constraints)
+        self._refuse_must(asked)
         with evaluating(self.model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
-                self._segments(pieces) if text.strip() else []
-                for text, pieces in zip(texts, encoded, strict=True)
+                self._segments(pieces, one) if text.strip() else []
+                for text, pieces, one in zip(texts, encoded, asked, strict=True)
             ]
             flat = [segment for segments in segmented for segment in segments]
             lists = iter(self._search(flat, attention or alignment))
             return [
-                self._join(segments, [next(lists) for _ in segments], attention, alignment)
-                for segments in segmented
+                self._join(segments, [next(lists) for _ in segments], attention, alignment).checked(
+                    one
+                )
+                for segments, one in zip(segmented, asked, strict=True)
             ]
 
     def translate_stream(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str | Request],
         *,
         ready: Callable[[], bool] | None = None,
         attention: bool = False,
@@ -139,8 +154,8 @@ class Translator:
         """Translate lines as they come, holding no more than a window of them.
 
         Args:
-            lines: One text each, with or without its line end. Where they end in an error, the
-                lines before it are translated first.
+            lines: One text each, with or without its line end, or with what is asked of its
+                translation. Where they end in an error, the lines before it are translated first.
             ready: Whether the next line can be had without waiting. Where it cannot, those at
                 hand are translated first, so that someone who waits for the answer to a line
                 before sending the next one gets it. Without it, lines are taken to be at hand.
@@ -148,47 +163,63 @@ class Translator:
             alignment: See ``translate``.
         """
         for window in windows_of(lines, ready):
-            yield from self.translate(window, attention=attention, alignment=alignment)
+            texts = [request.text for request in window]
+            asked = [request.constraints for request in window]
+            yield from self.translate(texts, asked, attention=attention, alignment=alignment)
 
-    def _segments(self, pieces: list[int]) -> list[list[int]]:
+    def _refuse_must(self, asked: Sequence[Constraints | None]) -> None:
+        algorithm = self.search.algorithm
+        if algorithm != "beam" and any(one is not None and one.must for one in asked):
+            raise InputError(
+                f"decoding.algorithm={algorithm} cannot look for phrases that must occur; "
+                "set decoding=beam"
+            )
+
+    def _segments(self, pieces: list[int], constraints: Constraints | None) -> list[Segment]:
         # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
-        # The end of the sentence takes one position.
-        most = max(1, self.model.config.max_length - 1)
+        most = most_pieces(self.model)
         if not pieces:
             return []
-        if len(pieces) <= most:
-            return [pieces]
-        lengths = segment_lengths(self.tokenizer.source_pieces(pieces), most)
-        log.warning(
-            "a text of %d pieces is longer than model.max_length=%d allows; "
-            "it is translated in %d segments",
-            *(len(pieces), self.model.config.max_length, len(lengths)),
-        )
-        rest = iter(pieces)
-        return [[next(rest) for _ in range(length)] for length in lengths]
+        lengths = [len(pieces)]
+        if len(pieces) > most:
+            lengths = segment_lengths(self.tokenizer.source_pieces(pieces), most)
+            log.warning(
+                "a text of %d pieces is longer than model.max_length=%d allows; "
+                "it is translated in %d segments",
+                *(len(pieces), self.model.config.max_length, len(lengths)),
+            )
+        return segments_of(pieces, lengths, constraints)
 
-    def _search(self, segments: list[list[int]], attention: bool) -> list[NBest]:
+    def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
         """Search in batches of similar length; return in the order of the segments."""
         found: list[NBest | None] = [None] * len(segments)
+        # Where phrases must occur, the beam is wider.
+        said = [self.compiler.pieces(segment.constraints) for segment in segments]
         # The end of the sentence is one token more.
-        tokens = [(len(segment) + 1) * self.search.width for segment in segments]
-        for places in batches_of(tokens, self.batch_tokens):
+        tokens = [
+            (len(segment.pieces) + 1) * (self.search.width + wider)
+            for segment, wider in zip(segments, said, strict=True)
+        ]
+        for places in batches_apart(tokens, list(map(bool, said)), self.batch_tokens):
             results = self._search_batch([segments[place] for place in places], attention)
             for place, result in zip(places, results, strict=True):
                 found[place] = result
         return [result for result in found if result is not None]
 
-    def _search_batch(self, segments: list[list[int]], attention: bool) -> list[NBest]:
-        results = search_batch(self.model, segments, self.search, self.aligner.head)
+    def _search_batch(self, segments: list[Segment], attention: bool) -> list[NBest]:
+        pieces = [segment.pieces for segment in segments]
+        asked = [segment.constraints for segment in segments]
+        compiled = self.compiler.compile(asked, most_pieces(self.model), self.device)
+        results = search_batch(self.model, pieces, self.search, self.aligner.head, compiled)
         if self.search.algorithm == "mbr":
             results = [least_risk(found, self._texts(found), self.search) for found in results]
         lists = [NBest(hypotheses) for hypotheses in results]
         if not attention:
             return lists
-        return with_attention(self.model, segments, lists, self.aligner.head)
+        return with_attention(self.model, pieces, lists, self.aligner.head)
 
     def _join(
-        self, segments: list[list[int]], lists: list[NBest], attention: bool, alignment: bool
+        self, segments: list[Segment], lists: list[NBest], attention: bool, alignment: bool
     ) -> Translation:
         """Make one translation of those of its segments: mostly one, none of a blank text."""
         if not segments:
@@ -196,7 +227,7 @@ class Translator:
         ranks = zip(*(nbest.hypotheses for nbest in lists), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
         weights = torch.block_diag(*[f.attention for f in lists if f.attention is not None])
-        source = [p for s in segments for p in self.tokenizer.source_pieces(s)]
+        source = [p for s in segments for p in self.tokenizer.source_pieces(s.pieces)]
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,

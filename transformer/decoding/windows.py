@@ -5,20 +5,26 @@ It does not know what happens to them. Small windows answer soon, large ones mak
 
 from collections.abc import Callable, Iterable, Iterator
 
+from transformer.decoding.constraints import Request
+
 FIRST_WINDOW, LAST_WINDOW = 8, 4096
 """Most lines of the first window and of any; each may be twice as large as the one before."""
 
 
-def windows_of(lines: Iterable[str], ready: Callable[[], bool] | None) -> Iterator[list[str]]:
+def windows_of(
+    lines: Iterable[str | Request], ready: Callable[[], bool] | None
+) -> Iterator[list[Request]]:
     """Read windows, until ``ready`` denies that the next line is at hand or the window is full.
 
     Where reading fails, the lines before come first, then the error. The last window may be empty.
     """
-    window: list[str] = []
+    window: list[Request] = []
     size = FIRST_WINDOW
     try:
         for line in lines:
-            window.append(line.removesuffix("\n").removesuffix("\r"))
+            if isinstance(line, str):
+                line = Request(line.removesuffix("\n").removesuffix("\r"))
+            window.append(line)
             if len(window) == size or (ready is not None and not ready()):
                 yield window
                 window = []

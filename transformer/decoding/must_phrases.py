@@ -1,0 +1,124 @@
+"""How far each hypothesis is in saying the phrases that it must say.
+
+Progress is read off the text (``PhraseAutomaton``), so that a phrase counts however the model cuts
+it; what to say next is the next piece of the phrase as the tokenizer cuts it. A phrase that is
+started and abandoned is back at its beginning. It does not know how hypotheses are chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from transformer.decoding.phrase_automaton import PhraseAutomaton
+from transformer.decoding.spelling import Spelling, Vocabulary
+
+Cut = tuple[Sequence[int], Sequence[Spelling]]
+"""A phrase: its pieces, as a word within a sentence, and how it may be spelt."""
+
+
+@dataclass(frozen=True)
+class MustPhrases:
+    """The phrases of each sentence and the state of each hypothesis in each of them.
+
+    Attributes:
+        automaton: One set a phrase, the spellings of it.
+        units: Of each state, how many pieces of the phrase have been said; all if it was found.
+        proposals: Of each state, the piece that says more of the phrase, -1 where none does.
+        totals: Pieces of all phrases of a sentence.
+        states: Where each hypothesis is.
+    """
+
+    automaton: PhraseAutomaton
+    units: Int[Tensor, " states"]
+    proposals: Int[Tensor, " states"]
+    totals: Int[Tensor, " batch"]
+    states: Int[Tensor, "batch beam phrase"]
+
+    @classmethod
+    def of(
+        cls, sentences: Sequence[Sequence[Cut]], vocabulary: Vocabulary, device: torch.device
+    ) -> "MustPhrases":
+        """The phrases of a batch, one hypothesis a sentence, before its first token."""
+        # The first set is of no phrase at all: always found, it fills sentences with fewer.
+        cuts: list[Cut] = [((), [()])]
+        rows = []
+        for phrases in sentences:
+            rows.append(list(range(len(cuts), len(cuts) + len(phrases))))
+            cuts += phrases
+        automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
+        units, proposals = _along(automaton, [pieces for pieces, _ in cuts])
+        most = max(map(len, rows))
+        sets = torch.tensor([row + [0] * (most - len(row)) for row in rows])
+        totals = torch.tensor([sum(len(pieces) for pieces, _ in row) for row in sentences])
+        states = automaton.starts[sets][:, None]
+        parts = (part.to(device) for part in (units, proposals, totals, states))
+        return cls(automaton.to(device), *parts)
+
+    def spread(self, beam: int) -> "MustPhrases":
+        """So many hypotheses a sentence, each like the first."""
+        return replace(self, states=self.states[:, :1].expand(-1, beam, -1))
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "MustPhrases":
+        """Only these sentences."""
+        return replace(self, totals=self.totals[rows], states=self.states[rows])
+
+    def pick(self, index: Int[Tensor, "batch chosen"]) -> "MustPhrases":
+        """Hypotheses by their place within the sentence."""
+        index = index[..., None].expand(-1, -1, self.states.size(2))
+        return replace(self, states=self.states.gather(1, index))
+
+    def go_on(
+        self, parents: Int[Tensor, "batch chosen"], tokens: Int[Tensor, "batch chosen"]
+    ) -> "MustPhrases":
+        """Let these hypotheses be continued by these tokens."""
+        states = self.pick(parents).states
+        return replace(
+            self, states=self.automaton.read(states, tokens[..., None].expand_as(states))
+        )
+
+    @property
+    def banks(self) -> Int[Tensor, "batch beam"]:
+        """Pieces that each hypothesis has said, of all phrases together."""
+        return self.units[self.states].sum(-1)
+
+    @property
+    def met(self) -> Bool[Tensor, "batch beam"]:
+        """Whether all phrases would have occurred, should the text end here."""
+        return self.automaton.found_at_end[self.states].all(-1)
+
+    @property
+    def closing(self) -> Bool[Tensor, "batch beam"]:
+        """Whether a phrase has just been said, and counts only if its last word does not go on."""
+        found, at_end = self.automaton.found, self.automaton.found_at_end
+        return (at_end & ~found)[self.states].any(-1)
+
+
+def _along(
+    automaton: PhraseAutomaton, phrases: Sequence[Sequence[int]]
+) -> tuple[Int[Tensor, " states"], Int[Tensor, " states"]]:
+    """``units`` and ``proposals``, by reading the pieces of each phrase once."""
+    units = torch.zeros_like(automaton.depths)
+    proposals = torch.full_like(automaton.depths, -1)
+    bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
+    for start, end, pieces in zip(bounds[:-1], bounds[1:], phrases, strict=True):
+        if not pieces:
+            continue
+        own = slice(start - bounds[0], end - bounds[0])
+        depths, spaced = automaton.depths[own], automaton.spaced[own]
+        # A state that is not on the way has said what its depth tells, and begins anew.
+        own_units, own_proposals = units[own], proposals[own]
+        own_proposals[:] = pieces[0]
+        state = torch.tensor(start)
+        for piece, following in zip(pieces, [*pieces[1:], -1], strict=True):
+            state = automaton.read(state, torch.tensor(piece))
+            depth = automaton.depths[state]
+            # The space before a word may be a piece of its own: depth is none yet.
+            here = (depths == depth) & spaced if depth == 0 else depths == depth
+            own_units += here | (depths > depth)
+            own_proposals[here] = following
+        own_units[automaton.found_at_end[own]] = len(pieces)
+        own_proposals[own_units == len(pieces)] = -1
+    return units, proposals

@@ -1,0 +1,95 @@
+"""How each piece of the target vocabulary is spelt: its bytes and the kinds of its characters.
+
+It does not know phrases. Bytes, because a piece may be one byte of a character (byte fallback):
+then the first byte tells of which kind the character probably is.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from transformer.data.phrases import OTHER, SPACE, WORD, kind_of
+from transformer.data.segmentation import WORD_START
+from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+WITHIN = 3
+"""The kind of a byte that continues a character: that of the byte before it."""
+
+Spelling = tuple[tuple[int, int], ...]
+"""(byte, kind) of each byte of a text."""
+
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+# First bytes of letters: Latin to Arabic, Indic and Georgian, Ethiopic to Hangul. The rest of the
+# characters beyond ASCII are mostly punctuation, signs, or of scripts without spaces.
+_OF_LETTERS = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
+
+
+def spell(text: str) -> Spelling:
+    """The bytes of a text; any space is the byte of a space."""
+    spelt: list[tuple[int, int]] = []
+    for character in text:
+        kind = kind_of(character)
+        first, *rest = b" " if kind == SPACE else character.encode()
+        spelt += [(first, kind), *((byte, WITHIN) for byte in rest)]
+    return tuple(spelt)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The spelling of all pieces, in arrays of one row a piece.
+
+    Attributes:
+        spellings: Of each piece; control symbols have none.
+        values: Bytes, -1 where a piece has ended.
+        kinds: Of the bytes.
+        lengths: In bytes.
+    """
+
+    spellings: tuple[Spelling, ...]
+    values: Int[np.ndarray, "vocab longest"]
+    kinds: Int[np.ndarray, "vocab longest"]
+    lengths: Int[np.ndarray, " vocab"]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
+        """Spell the target vocabulary."""
+        pieces = tokenizer.pieces(range(tokenizer.target_vocab_size))
+        return cls.of_spellings([_spell_piece(*numbered) for numbered in enumerate(pieces)])
+
+    @classmethod
+    def of_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
+        """Lay spellings out in arrays."""
+        lengths = np.array([len(spelling) for spelling in spellings])
+        values = np.full((len(spellings), int(lengths.max())), -1)
+        kinds = np.zeros_like(values)
+        for row, spelling in enumerate(spellings):
+            if spelling:
+                values[row, : len(spelling)], kinds[row, : len(spelling)] = zip(
+                    *spelling, strict=True
+                )
+        return cls(tuple(spellings), values, kinds, lengths)
+
+    def join(self, pieces: Sequence[int]) -> Spelling:
+        """The spelling of a text that is cut so."""
+        return tuple(pair for piece in pieces for pair in self.spellings[piece])
+
+
+def _spell_piece(number: int, piece: str) -> Spelling:
+    if number in (PAD, BOS, EOS):
+        return ()
+    if number == UNK:
+        return spell(" \u2047 ")  # as SentencePiece writes it
+    if match := _BYTE.fullmatch(piece):
+        return ((byte := int(match[1], 16), _kind_of_byte(byte)),)
+    return spell(piece.replace(WORD_START, " "))
+
+
+def _kind_of_byte(byte: int) -> int:
+    if byte < 0x80:
+        return kind_of(chr(byte))
+    if byte < 0xC0:
+        return WITHIN
+    return WORD if byte in _OF_LETTERS else OTHER
