@@ -28,9 +28,10 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
         raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
     folder = _export_of(config)
     translator, _ = load_translator(config, arguments)
-    from transformer.export.engine import CTranslate2Translator
+    from transformer.export.engine import CTranslate2Searcher
 
-    return CTranslate2Translator(translator, folder)
+    translator.searcher = CTranslate2Searcher(translator, folder)
+    return translator
 
 
 def _export_of(config: DictConfig) -> Path:

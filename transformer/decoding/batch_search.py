@@ -16,18 +16,17 @@ from transformer.decoding.compiled_constraints import CompiledConstraints
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.coverage import ranked_by_coverage
 from transformer.decoding.diverse import diverse_search
+from transformer.decoding.ensemble import Model, leader, step_of
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
-from transformer.decoding.search import Hypothesis, StepFunction
-from transformer.decoding.step import ModelStep
+from transformer.decoding.search import Hypothesis
 from transformer.model.heads import HeadName
-from transformer.model.transformer import Transformer
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
 
 
 def search_batch(
-    model: Transformer,
+    model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
     head: HeadName | None,
@@ -39,10 +38,11 @@ def search_batch(
     later.
 
     Args:
-        model: In evaluation mode.
+        model: Or an ensemble; in evaluation mode.
         segments: Source pieces.
         config: How to search.
-        head: Where the coverage penalty looks, as in ``aligning_attention``.
+        head: Where the coverage penalty looks (of an ensemble, in the first), as in
+            ``aligning_attention``.
         constraints: What the translations are asked for.
 
     Raises:
@@ -54,12 +54,12 @@ def search_batch(
     # All that the beam ends with compete for the places of the n-best list.
     every = replace(config, nbest=config.width, coverage_penalty=0.0)
     found = _search(model, segments, every, constraints)
-    ranked = ranked_by_coverage(model, segments, found, config.coverage_penalty, head)
+    ranked = ranked_by_coverage(leader(model), segments, found, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
 
 
 def _search(
-    model: Transformer,
+    model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
     constraints: CompiledConstraints | None,
@@ -70,7 +70,7 @@ def _search(
     limits, width = limits.to(device), config.width
     if constraints is not None:
         limits, width = constraints.limits(limits, most), constraints.width(width)
-    step: StepFunction = ModelStep(model, pad_source(segments).to(device), width)
+    step = step_of(model, pad_source(segments).to(device), width)
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -83,7 +83,7 @@ def _search(
     return SEARCHES[config.algorithm](step, limits, config)
 
 
-def most_pieces(model: Transformer) -> int:
+def most_pieces(model: Model) -> int:
     """Pieces that a translation may have at most; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
 

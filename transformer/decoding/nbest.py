@@ -5,13 +5,14 @@ as the target, so that the search itself keeps its fast kernel.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batch import collate
 from transformer.decoding.alignment import aligning_attention
+from transformer.decoding.length_batches import batches_of
 from transformer.decoding.search import Hypothesis
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
@@ -33,15 +34,28 @@ class NBest:
 def with_attention(
     model: Transformer,
     segments: Sequence[list[int]],
-    lists: Sequence[NBest],
+    found: Sequence[list[Hypothesis]],
     head: HeadName | None,
+    batch_tokens: int,
 ) -> list[NBest]:
-    """Add the attention of the best hypothesis of each; ``head`` as in ``aligning_attention``."""
-    best = [nbest.hypotheses[0].tokens for nbest in lists]
-    batch = collate(segments, best).to(next(model.parameters()).device)
-    weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
-    # The rows and columns of real pieces, without the ends.
-    return [
-        replace(nbest, attention=row[: len(target), : len(segment)].clone())
-        for nbest, row, target, segment in zip(lists, weights, best, segments, strict=True)
-    ]
+    """The lists, with the attention of the best hypothesis of each.
+
+    Args:
+        model: In evaluation mode.
+        segments: Source pieces.
+        found: Hypotheses of each.
+        head: As in ``aligning_attention``.
+        batch_tokens: The most padded tokens of a batch, on the longer side.
+    """
+    lists = [NBest(hypotheses) for hypotheses in found]
+    best = [hypotheses[0].tokens for hypotheses in found]
+    lengths = [max(map(len, sides)) + 1 for sides in zip(segments, best, strict=True)]
+    for places in batches_of(lengths, batch_tokens):
+        sides = [segments[place] for place in places], [best[place] for place in places]
+        batch = collate(*sides).to(next(model.parameters()).device)
+        weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
+        for row, place in zip(weights, places, strict=True):
+            # The rows and columns of real pieces, without the ends.
+            looked = row[: len(best[place]), : len(segments[place])].clone()
+            lists[place] = NBest(found[place], looked)
+    return lists

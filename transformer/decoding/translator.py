@@ -17,22 +17,18 @@ from torch import Tensor
 from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
-from transformer.decoding.batch_search import most_pieces, search_batch
-from transformer.decoding.compiled_constraints import ConstraintCompiler
+from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.constraints import Constraints, Request
+from transformer.decoding.ensemble import Model, leader
 from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.length_batches import batches_apart
-from transformer.decoding.mbr import least_risk
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
+from transformer.decoding.searcher import ModelSearcher, Searcher, texts_of
 from transformer.decoding.segments import Segment, segment_lengths, segments_of
 from transformer.decoding.translation import BLANK, Candidate, Translation
-from transformer.decoding.utility import utility_named
 from transformer.decoding.windows import windows_of
-from transformer.errors import InputError
 from transformer.model.checkpoint import load_checkpoint
-from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +38,7 @@ class Translator:
 
     def __init__(
         self,
-        model: Transformer,
+        model: Model,
         tokenizer: Tokenizer,
         search: SearchConfig,
         batch_tokens: int,
@@ -52,7 +48,8 @@ class Translator:
         """Move the model to the device and translate with it as it is at each call.
 
         Args:
-            model: May be in training; its mode is restored after each call.
+            model: Or an ensemble, whose first model's attention is read. May be in training; its
+                mode is restored after each call.
             tokenizer: The one the model was trained with.
             search: How to search.
             batch_tokens: The most padded source tokens of a batch, counted once a hypothesis;
@@ -63,17 +60,16 @@ class Translator:
         Raises:
             InputError: No token makes a batch, or there is no such head or utility.
         """
-        if batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
-        if search.algorithm == "mbr":
-            utility_named(search.utility)
         self.device = torch.device(device)
-        self.model = model.to(self.device)
+        self.asked = model.to(self.device)
+        self.model = leader(model)
         self.tokenizer = tokenizer
-        self.compiler = ConstraintCompiler(tokenizer)
         self.search = search
         self.batch_tokens = batch_tokens
-        self.aligner = (aligner or Aligner()).checked(model.config)
+        self.aligner = (aligner or Aligner()).checked(self.model.config)
+        self.searcher: Searcher = ModelSearcher(
+            model, tokenizer, search, batch_tokens, self.aligner.head
+        )
 
     @classmethod
     def load(
@@ -127,8 +123,7 @@ class Translator:
             InputError: Phrases must occur, and the search is not beam search.
         """
         asked = [None] * len(texts) if constraints is None else list(constraints)
-        self._refuse_must(asked)
-        with evaluating(self.model):
+        with evaluating(self.asked):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
                 self._segments(pieces, one) if text.strip() else []
@@ -167,17 +162,9 @@ class Translator:
             asked = [request.constraints for request in window]
             yield from self.translate(texts, asked, attention=attention, alignment=alignment)
 
-    def _refuse_must(self, asked: Sequence[Constraints | None]) -> None:
-        algorithm = self.search.algorithm
-        if algorithm != "beam" and any(one is not None and one.must for one in asked):
-            raise InputError(
-                f"decoding.algorithm={algorithm} cannot look for phrases that must occur; "
-                "set decoding=beam"
-            )
-
     def _segments(self, pieces: list[int], constraints: Constraints | None) -> list[Segment]:
         # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
-        most = most_pieces(self.model)
+        most = most_pieces(self.asked)
         if not pieces:
             return []
         lengths = [len(pieces)]
@@ -186,37 +173,16 @@ class Translator:
             log.warning(
                 "a text of %d pieces is longer than model.max_length=%d allows; "
                 "it is translated in %d segments",
-                *(len(pieces), self.model.config.max_length, len(lengths)),
+                *(len(pieces), self.asked.config.max_length, len(lengths)),
             )
         return segments_of(pieces, lengths, constraints)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
-        """Search in batches of similar length; return in the order of the segments."""
-        found: list[NBest | None] = [None] * len(segments)
-        # Where phrases must occur, the beam is wider.
-        said = [self.compiler.pieces(segment.constraints) for segment in segments]
-        # The end of the sentence is one token more.
-        tokens = [
-            (len(segment.pieces) + 1) * (self.search.width + wider)
-            for segment, wider in zip(segments, said, strict=True)
-        ]
-        for places in batches_apart(tokens, list(map(bool, said)), self.batch_tokens):
-            results = self._search_batch([segments[place] for place in places], attention)
-            for place, result in zip(places, results, strict=True):
-                found[place] = result
-        return [result for result in found if result is not None]
-
-    def _search_batch(self, segments: list[Segment], attention: bool) -> list[NBest]:
-        pieces = [segment.pieces for segment in segments]
-        asked = [segment.constraints for segment in segments]
-        compiled = self.compiler.compile(asked, most_pieces(self.model), self.device)
-        results = search_batch(self.model, pieces, self.search, self.aligner.head, compiled)
-        if self.search.algorithm == "mbr":
-            results = [least_risk(found, self._texts(found), self.search) for found in results]
-        lists = [NBest(hypotheses) for hypotheses in results]
+        found = self.searcher(segments)
         if not attention:
-            return lists
-        return with_attention(self.model, pieces, lists, self.aligner.head)
+            return [NBest(hypotheses) for hypotheses in found]
+        pieces = [segment.pieces for segment in segments]
+        return with_attention(self.model, pieces, found, self.aligner.head, self.batch_tokens)
 
     def _join(
         self, segments: list[Segment], lists: list[NBest], attention: bool, alignment: bool
@@ -249,13 +215,8 @@ class Translator:
             target_words += [first + word for word in words]
         return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
 
-    def _texts(self, hypotheses: Sequence[Hypothesis]) -> list[str]:
-        texts = self.tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
-        # Bytes can spell a line end, which would shift every later line of a file.
-        return [text.replace("\n", " ") for text in texts]
-
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
-        text = " ".join(text for text in self._texts(hypotheses) if text)
+        text = " ".join(text for text in texts_of(hypotheses, self.tokenizer) if text)
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
         score = hypotheses[0].score

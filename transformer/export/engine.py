@@ -1,19 +1,20 @@
-"""A translator that searches by CTranslate2; all else is our own.
+"""A searcher by CTranslate2; all else of a translation is our own.
 
 It does not know how the folder was found. The engine follows as many hypotheses as ours and stops
 where ours stops; all that it finds is ranked by our length penalty. Log-probabilities differ by
 what padding and beginning have, which the engine leaves out of its sum.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
-from transformer.decoding.length_batches import batches_of
-from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
+from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.fingerprint import refuse_stranger
@@ -43,14 +44,14 @@ def refuse_unsearchable(search: SearchConfig) -> None:
             )
 
 
-class CTranslate2Translator(Translator):
-    """``Translator`` with another search; attention and alignment are still the model's."""
+class CTranslate2Searcher:
+    """A ``Searcher`` that asks the engine, and ours where the engine cannot do the same."""
 
     def __init__(self, translator: Translator, folder: Path) -> None:
         """Load what ``write_ctranslate2`` wrote.
 
         Args:
-            translator: Whose model was exported.
+            translator: Whose model was exported; searches the rest.
             folder: Where it was exported to.
 
         Raises:
@@ -60,20 +61,19 @@ class CTranslate2Translator(Translator):
         import ctranslate2
 
         refuse_unsearchable(translator.search)
+        if translator.asked is not translator.model:
+            raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
         refuse_stranger(translator.model, translator.tokenizer, folder)
-        super().__init__(
-            translator.model,
-            translator.tokenizer,
-            translator.search,
-            translator.batch_tokens,
-            translator.device,
-            translator.aligner,
-        )
+        self.ours = translator.searcher
+        self.tokenizer = translator.tokenizer
+        self.search = translator.search
+        self.batch_tokens = translator.batch_tokens
+        self.most = most_pieces(translator.model)
         try:
             self.engine = ctranslate2.Translator(
                 str(folder),
-                device=self.device.type,
-                device_index=self.device.index or 0,
+                device=translator.device.type,
+                device_index=translator.device.index or 0,
                 intra_threads=torch.get_num_threads(),
             )
         except (RuntimeError, ValueError) as error:
@@ -82,19 +82,21 @@ class CTranslate2Translator(Translator):
         pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 
-    def _search(self, segments: list[list[int]], attention: bool) -> list[NBest]:
-        most = max(1, self.model.config.max_length - 1)
-        limits = [min(most, self.search.limit(len(segment))) for segment in segments]
-        beams = self._beams(segments, limits)
-        # The engine has one longest length for all: what runs past its own is ours to search.
-        long = [p for p, beam in enumerate(beams) if any(len(h.tokens) > limits[p] for h in beam)]
-        again = dict(
-            zip(long, super()._search([segments[p] for p in long], attention), strict=True)
-        )
-        lists = [NBest(beam[: self.search.nbest]) for beam in beams]
-        if attention:
-            lists = self._attended(segments, lists)
-        return [again.get(place, nbest) for place, nbest in enumerate(lists)]
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Search them all."""
+        pieces = [segment.pieces for segment in segments]
+        limits = [min(self.most, self.search.limit(len(row))) for row in pieces]
+        found = self._beams(pieces, limits)
+        # The engine has one longest length for all, and no constraints.
+        ours = [
+            place
+            for place, beam in enumerate(found)
+            if segments[place].constraints or any(len(h.tokens) > limits[place] for h in beam)
+        ]
+        again = self.ours([segments[place] for place in ours])
+        for place, hypotheses in zip(ours, again, strict=True):
+            found[place] = hypotheses
+        return [hypotheses[: self.search.nbest] for hypotheses in found]
 
     def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
         """All hypotheses that the engine ends with, ranked by our length penalty."""
@@ -127,17 +129,3 @@ class CTranslate2Translator(Translator):
             tokens = tuple(self.ids[piece] for piece in pieces)
             found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)
-
-    def _attended(self, segments: list[list[int]], lists: list[NBest]) -> list[NBest]:
-        attended: list[NBest] = [*lists]
-        tokens = [
-            max(len(segment), len(nbest.hypotheses[0].tokens)) + 1
-            for segment, nbest in zip(segments, lists, strict=True)
-        ]
-        for places in batches_of(tokens, self.batch_tokens):
-            rows = [segments[p] for p in places], [lists[p] for p in places]
-            for place, nbest in zip(
-                places, with_attention(self.model, *rows, self.aligner.head), strict=True
-            ):
-                attended[place] = nbest
-        return attended

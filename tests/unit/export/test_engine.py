@@ -1,5 +1,6 @@
 """CTranslate2 behind our translator says what our own search says."""
 
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,24 @@ import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.ctranslate2 import write_ctranslate2
-from transformer.export.engine import CTranslate2Translator
+from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint
 from transformer.model.heads import HeadName, switch_off
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "", "  ", "the dog " * 6]
 
 
-def exported(translator: Translator, folder: Path) -> CTranslate2Translator:
+def exported(translator: Translator, folder: Path) -> Translator:
+    """One that asks the engine, beside the one that asks the model."""
     write_ctranslate2(translator.model, translator.tokenizer, folder)
     write_fingerprint(translator.model, translator.tokenizer, folder)
-    return CTranslate2Translator(translator, folder)
+    twin = copy(translator)
+    twin.searcher = CTranslate2Searcher(translator, folder)
+    return twin
 
 
 def willing(**changes: Any) -> Translator:
@@ -88,6 +93,15 @@ def test_attention_and_links_are_those_of_the_model(tmp_path: Path) -> None:
             torch.testing.assert_close(found.attention, expected.attention)
 
 
+def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
+    ours = willing(beam_size=3)
+    asked = [None, Constraints(prefix="die katze")]
+    texts = ["the dog", "the dog"]
+    expected = [translation.text for translation in ours.translate(texts, asked)]
+    found = [translation.text for translation in exported(ours, tmp_path).translate(texts, asked)]
+    assert found == expected and expected[0] != expected[1]
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -105,7 +119,7 @@ def test_a_search_that_the_engine_cannot_do_is_named(
 ) -> None:
     (name, value), *_ = changes.items()
     with pytest.raises(InputError, match=f"decoding.{name}={value} cannot be done alike"):
-        CTranslate2Translator(tiny_translator(**changes), tmp_path)
+        CTranslate2Searcher(tiny_translator(**changes), tmp_path)
 
 
 def test_an_export_of_another_model_is_refused(tmp_path: Path) -> None:
@@ -114,7 +128,7 @@ def test_an_export_of_another_model_is_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         ours.model.encoder.layers[0].attention.query.bias[0] += 1e-3
     with pytest.raises(InputError, match="not exported from this checkpoint as it is now"):
-        CTranslate2Translator(ours, tmp_path)
+        CTranslate2Searcher(ours, tmp_path)
 
 
 def test_an_export_that_the_engine_does_not_load_is_refused(tmp_path: Path) -> None:
@@ -122,7 +136,7 @@ def test_an_export_that_the_engine_does_not_load_is_refused(tmp_path: Path) -> N
     exported(ours, tmp_path)
     (tmp_path / "model.bin").write_bytes(b"no model")
     with pytest.raises(InputError, match=f"CTranslate2 cannot load {tmp_path}"):
-        CTranslate2Translator(ours, tmp_path)
+        CTranslate2Searcher(ours, tmp_path)
 
 
 def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
@@ -131,7 +145,7 @@ def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not exported from this checkpoint"):
         exported(ours, tmp_path)
         switch_off(ours.model, [HeadName("cross", 1, 0), HeadName("decoder", 0, 2)])
-        CTranslate2Translator(ours, tmp_path)
+        CTranslate2Searcher(ours, tmp_path)
     expected = [translation.tokens for translation in ours.translate(TEXTS)]
     assert expected != before
     (tmp_path / "off").mkdir()

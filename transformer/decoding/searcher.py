@@ -1,0 +1,109 @@
+"""Search many segments: in batches of similar length, by whatever the config asks for.
+
+It knows pieces, and text only where candidates are compared by it (minimum Bayes risk).
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.batch_search import most_pieces, search_batch
+from transformer.decoding.compiled_constraints import ConstraintCompiler
+from transformer.decoding.config import SearchConfig
+from transformer.decoding.ensemble import Model
+from transformer.decoding.length_batches import batches_apart
+from transformer.decoding.mbr import least_risk
+from transformer.decoding.search import Hypothesis
+from transformer.decoding.segments import Segment
+from transformer.decoding.utility import utility_named
+from transformer.errors import InputError
+from transformer.model.heads import HeadName
+
+
+class Searcher(Protocol):
+    """What finds translations: a model's search here, or another engine."""
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Return up to ``nbest`` hypotheses a segment, the best first, in their order."""
+        ...
+
+
+class ModelSearcher:
+    """The search of a model or an ensemble, which is in evaluation mode when it is called."""
+
+    def __init__(
+        self,
+        model: Model,
+        tokenizer: Tokenizer,
+        search: SearchConfig,
+        batch_tokens: int,
+        head: HeadName | None = None,
+    ) -> None:
+        """Take the model as it is at each call.
+
+        Args:
+            model: Or an ensemble.
+            tokenizer: The one the model was trained with.
+            search: How to search.
+            batch_tokens: The most padded source tokens of a batch, counted once a hypothesis. A
+                longer segment makes a batch alone.
+            head: Where the coverage penalty looks, as in ``aligning_attention``.
+
+        Raises:
+            InputError: No token makes a batch, or there is no such utility.
+        """
+        if batch_tokens < 1:
+            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
+        if search.algorithm == "mbr":
+            utility_named(search.utility)
+        self.model = model
+        self.tokenizer = tokenizer
+        self.compiler = ConstraintCompiler(tokenizer)
+        self.search = search
+        self.batch_tokens = batch_tokens
+        self.head = head
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Search them all.
+
+        Raises:
+            FloatingPointError: The model gave NaN.
+            InputError: Phrases must occur, and the search is not beam search.
+        """
+        found: list[list[Hypothesis]] = [[] for _ in segments]
+        # Where phrases must occur, the beam is wider.
+        said = [self.compiler.pieces(segment.constraints) for segment in segments]
+        self._refuse_must(any(said))
+        # The end of the sentence is one token more.
+        tokens = [
+            (len(segment.pieces) + 1) * (self.search.width + wider)
+            for segment, wider in zip(segments, said, strict=True)
+        ]
+        for places in batches_apart(tokens, list(map(bool, said)), self.batch_tokens):
+            results = self._search_batch([segments[place] for place in places])
+            for place, result in zip(places, results, strict=True):
+                found[place] = result
+        return found
+
+    def _refuse_must(self, said: bool) -> None:
+        if said and self.search.algorithm != "beam":
+            raise InputError(
+                f"decoding.algorithm={self.search.algorithm} cannot look for phrases that must "
+                "occur; set decoding=beam"
+            )
+
+    def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
+        pieces = [segment.pieces for segment in segments]
+        asked = [segment.constraints for segment in segments]
+        device = next(self.model.parameters()).device
+        compiled = self.compiler.compile(asked, most_pieces(self.model), device)
+        found = search_batch(self.model, pieces, self.search, self.head, compiled)
+        if self.search.algorithm != "mbr":
+            return found
+        return [least_risk(one, texts_of(one, self.tokenizer), self.search) for one in found]
+
+
+def texts_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
+    """What they spell, without line ends: bytes can spell one, and would shift a file's lines."""
+    texts = tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
+    return [text.replace("\n", " ") for text in texts]
