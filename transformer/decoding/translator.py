@@ -188,14 +188,12 @@ class Translator:
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
         """Search in batches of similar length; return in the order of the segments."""
         found: list[NBest | None] = [None] * len(segments)
+        beam = self.search.width
         # Where phrases must occur, the beam is wider.
-        said = [self.compiler.pieces(segment.constraints) for segment in segments]
+        widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
         # The end of the sentence is one token more.
-        tokens = [
-            (len(segment.pieces) + 1) * (self.search.width + wider)
-            for segment, wider in zip(segments, said, strict=True)
-        ]
-        for places in batches_apart(tokens, list(map(bool, said)), self.batch_tokens):
+        tokens = [(len(s.pieces) + 1) * width for s, width in zip(segments, widths, strict=True)]
+        for places in batches_apart(tokens, [width > beam for width in widths], self.batch_tokens):
             results = self._search_batch([segments[place] for place in places], attention)
             for place, result in zip(places, results, strict=True):
                 found[place] = result
