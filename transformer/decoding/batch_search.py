@@ -20,6 +20,7 @@ from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
 from transformer.decoding.search import Hypothesis, StepFunction
 from transformer.decoding.step import ModelStep
+from transformer.errors import InputError
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 
@@ -44,6 +45,7 @@ def search_batch(
 
     Raises:
         FloatingPointError: The model gave NaN.
+        InputError: Phrases must occur, and the search is not beam search.
     """
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints)
@@ -70,6 +72,11 @@ def _search(
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
+            if config.algorithm != "beam":
+                raise InputError(
+                    f"decoding.algorithm={config.algorithm} cannot look for phrases that must "
+                    "occur; set decoding=beam"
+                )
             return allocated_search(
                 step, limits, config, constraints.must, constraints.continues_word
             )

@@ -122,7 +122,6 @@ class Translator:
             InputError: Phrases must occur, and the search is not beam search.
         """
         asked = [None] * len(texts) if constraints is None else list(constraints)
-        self._refuse_must(asked)
         with evaluating(self.model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
@@ -161,14 +160,6 @@ class Translator:
             texts = [request.text for request in window]
             asked = [request.constraints for request in window]
             yield from self.translate(texts, asked, attention=attention, alignment=alignment)
-
-    def _refuse_must(self, asked: Sequence[Constraints | None]) -> None:
-        algorithm = self.search.algorithm
-        if algorithm != "beam" and any(one is not None and one.must for one in asked):
-            raise InputError(
-                f"decoding.algorithm={algorithm} cannot look for phrases that must occur; "
-                "set decoding=beam"
-            )
 
     def _segments(self, pieces: list[int], constraints: Constraints | None) -> list[Segment]:
         # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
