@@ -1,11 +1,11 @@
 """Beam search for translations that must say given phrases: dynamic beam allocation.
 
 Hypotheses compete within banks, one bank for each number of pieces of the phrases that they have
-said. The beam has one slot more for each piece: each bank is sure of one, the last, which has said
-all, of half of the beam, and what is left goes to the best, of whichever bank. Besides the best
-continuations, those are tried that say the next piece of a phrase. Only what has said all phrases
-may end; at its limit a sentence ends however far it is, and counts only if nothing better did. It
-does not know the model, nor text.
+said. The beam is wider than without phrases, so that each bank is sure of one slot, and the last,
+which has said all, of half as many as there were without; what is left goes to the best, of
+whichever bank. Besides the best continuations, those are tried that say the next piece of a phrase.
+Only what has said all phrases may end; at its limit a sentence ends however far it is, and counts
+only if nothing better did. It does not know the model, nor text.
 
 Source: Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for
 Neural Machine Translation", section 4; in tensors, as in Hu et al. 2019, "Improved Lexically
@@ -24,14 +24,14 @@ from transformer.data.tokenizer import EOS
 from transformer.decoding.beam import (
     Candidates,
     Live,
-    done,
     expand,
     finish,
     go_on,
     hypotheses,
+    settled,
     start,
 )
-from transformer.decoding.must_phrases import MustPhrases
+from transformer.decoding.must_phrases import MustPhrases, half_of
 from transformer.decoding.search import (
     Hypothesis,
     SearchConfig,
@@ -51,8 +51,8 @@ def allocated_search(
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
     Args:
-        step: Gives log-probabilities, ``beam_size`` wide and one more for each piece of the
-            phrases of the sentence with most of them; it starts before the first token.
+        step: Gives log-probabilities, as wide as the widest of ``must.widths``; it starts before
+            the first token.
         limits: The most pieces of each sentence, on the device of the step.
         config: How wide to search and how to compare.
         must: The phrases, before the first token.
@@ -62,10 +62,11 @@ def allocated_search(
         FloatingPointError: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    slots = config.beam_size + must.totals
-    live, _ = start(limits, int(slots.max()))
+    slots = must.widths(config.beam_size)
+    width = int(slots.max())
+    live, _ = start(limits, width)
     _, finished = start(limits, config.beam_size)
-    unmet, must = finished, must.spread(live.tokens.size(1))
+    unmet, must = finished, must.spread(width)
     while True:
         length = live.tokens.size(2) - 1
         log_probabilities = step(live.tokens[:, :, -1])
@@ -80,10 +81,10 @@ def allocated_search(
         finished = finish(live, finished, _only(candidates, ends & whole), config)
         if full.any():
             unmet = finish(live, unmet, _only(candidates, ends & ~whole), config)
-        order, going = _allocation(candidates, said, slots, live.tokens.size(1))
+        order, going = _allocation(candidates, said, slots, width, config.beam_size)
         live, parents = go_on(live, going)
         must = said.pick(order)
-        over = done(live, finished, config)
+        over = settled(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
                 best = hypotheses(finished, row, config.nbest)
@@ -152,7 +153,11 @@ def _best_ends(
 
 
 def _allocation(
-    candidates: Candidates, said: MustPhrases, slots: Int[Tensor, " batch"], beam: int
+    candidates: Candidates,
+    said: MustPhrases,
+    slots: Int[Tensor, " batch"],
+    width: int,
+    beam_size: int,
 ) -> tuple[Int[Tensor, "batch beam"], Candidates]:
     """Choose which candidates go on: the places of those, and the same, the best first."""
     goes_on = (candidates.tokens != EOS) & (candidates.log_probabilities > -math.inf)
@@ -160,12 +165,10 @@ def _allocation(
     members = F.one_hot(said.banks, int(said.totals.max()) + 1) * goes_on[..., None]
     ranks = (members.cumsum(1) - 1).gather(2, said.banks[..., None]).squeeze(2)
     last = said.banks == said.totals[:, None]
-    # Of the beam, the pieces of the phrases aside.
-    half = (slots - said.totals + 1) // 2
-    sure = ranks < half[:, None].where(last, 1)
+    sure = ranks < torch.where(last, half_of(beam_size), 1)
     # First what its bank is sure of, then the best of the rest.
     order = torch.where(goes_on, (~sure).long(), 2).sort(dim=1, stable=True).indices
-    order = order[:, :beam]
+    order = order[:, :width]
     chosen = _pick(candidates, order)
     beyond = torch.arange(order.size(1), device=slots.device) >= slots[:, None]
     kept = chosen.log_probabilities.masked_fill(beyond | ~goes_on.gather(1, order), -math.inf)

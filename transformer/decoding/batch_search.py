@@ -20,6 +20,7 @@ from transformer.decoding.ensemble import Model, leader, step_of
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
 from transformer.decoding.search import Hypothesis
+from transformer.errors import InputError
 from transformer.model.heads import HeadName
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
@@ -47,6 +48,7 @@ def search_batch(
 
     Raises:
         FloatingPointError: The model gave NaN.
+        InputError: Phrases must occur, and the search is not beam search.
     """
     config = config.of_candidates
     if not config.coverage_penalty:
@@ -74,6 +76,11 @@ def _search(
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
+            if config.algorithm != "beam":
+                raise InputError(
+                    f"decoding.algorithm={config.algorithm} cannot look for phrases that must "
+                    "occur; set decoding=beam"
+                )
             return allocated_search(
                 step, limits, config, constraints.must, constraints.continues_word
             )

@@ -170,6 +170,12 @@ def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch 
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
+    """Tell which sentences have as many hypotheses as the beam is wide, or are settled."""
+    full = finished.scores[:, -1] > -math.inf
+    return full | settled(live, finished, config)
+
+
+def settled(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
     """Tell which sentences no further step can change.
 
     A log-probability only falls, and the penalty is monotone in the length: the best score that
@@ -179,8 +185,7 @@ def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, "
     shortest = config.penalty(live.tokens.size(2))
     longest = config.penalty(live.limits + 1)
     bound = live.log_probabilities[:, 0] / longest.clamp(min=shortest)
-    full = finished.scores[:, -1] > -math.inf
-    return full | (bound <= finished.scores[:, config.nbest - 1])
+    return bound <= finished.scores[:, config.nbest - 1]
 
 
 def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:

@@ -16,7 +16,7 @@ from transformer.data.segmentation import WORD_START
 from transformer.data.tokenizer import EOS, Tokenizer
 from transformer.decoding.constrained_step import ConstrainedStep
 from transformer.decoding.constraints import Constraints
-from transformer.decoding.must_phrases import Cut, MustPhrases
+from transformer.decoding.must_phrases import Cut, MustPhrases, beam_width
 from transformer.decoding.phrase_automaton import PhraseAutomaton
 from transformer.decoding.search import StepFunction
 from transformer.decoding.spelling import Spelling, Vocabulary, spell
@@ -54,8 +54,8 @@ class CompiledConstraints:
         return ConstrainedStep(step, self.prefixes, limits, self.apart, never)
 
     def width(self, beam: int) -> int:
-        """Hypotheses that are followed at once: one more for each piece that must be said."""
-        return beam if self.must is None else beam + int(self.must.totals.max())
+        """Hypotheses that are followed at once, for each sentence."""
+        return beam if self.must is None else int(self.must.widths(beam).max())
 
     def limits(self, limits: Int[Tensor, " batch"], most: int) -> Int[Tensor, " batch"]:
         """Limits that count the pieces after the prefix, as far as ``most`` has room."""
@@ -101,10 +101,11 @@ class ConstraintCompiler:
             self._continues_word.to(device),
         )
 
-    def pieces(self, constraints: Constraints | None) -> int:
-        """Pieces of all must-phrases."""
-        phrases = constraints.must if constraints else ()
-        return sum(len(self._cut(phrase)[0]) for phrase in phrases)
+    def width(self, constraints: Constraints | None, beam: int) -> int:
+        """Hypotheses that are followed at once for such a sentence."""
+        if constraints is None or not constraints.must:
+            return beam
+        return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in constraints.must))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

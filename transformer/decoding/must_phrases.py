@@ -15,6 +15,17 @@ from torch import Tensor
 from transformer.decoding.phrase_automaton import PhraseAutomaton
 from transformer.decoding.spelling import Spelling, Vocabulary
 
+
+def half_of(beam_size: int) -> int:
+    """Slots that those are sure of that have said all."""
+    return (beam_size + 1) // 2
+
+
+def beam_width(beam_size: int, pieces: int) -> int:
+    """Slots of a sentence whose phrases have so many pieces: one more for each, and a half more."""
+    return beam_size + half_of(beam_size) + pieces
+
+
 Cut = tuple[Sequence[int], Sequence[Spelling]]
 """A phrase: its pieces, as a word within a sentence, and how it may be spelt."""
 
@@ -26,6 +37,7 @@ class MustPhrases:
     Attributes:
         automaton: One set a phrase, the spellings of it.
         units: Of each state, how many pieces of the phrase have been said; all if it was found.
+        spaced: Of each state, whether only the space before the phrase has been said.
         proposals: Of each state, the piece that says more of the phrase, -1 where none does.
         totals: Pieces of all phrases of a sentence.
         states: Where each hypothesis is.
@@ -33,6 +45,7 @@ class MustPhrases:
 
     automaton: PhraseAutomaton
     units: Int[Tensor, " states"]
+    spaced: Bool[Tensor, " states"]
     proposals: Int[Tensor, " states"]
     totals: Int[Tensor, " batch"]
     states: Int[Tensor, "batch beam phrase"]
@@ -49,13 +62,17 @@ class MustPhrases:
             rows.append(list(range(len(cuts), len(cuts) + len(phrases))))
             cuts += phrases
         automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
-        units, proposals = _along(automaton, [pieces for pieces, _ in cuts])
+        units, spaced, proposals = _along(automaton, [pieces for pieces, _ in cuts])
         most = max(map(len, rows))
         sets = torch.tensor([row + [0] * (most - len(row)) for row in rows])
         totals = torch.tensor([sum(len(pieces) for pieces, _ in row) for row in sentences])
         states = automaton.starts[sets][:, None]
-        parts = (part.to(device) for part in (units, proposals, totals, states))
+        parts = (part.to(device) for part in (units, spaced, proposals, totals, states))
         return cls(automaton.to(device), *parts)
+
+    def widths(self, beam_size: int) -> Int[Tensor, " batch"]:
+        """``beam_width`` of each sentence."""
+        return self.totals + beam_width(beam_size, 0)
 
     def spread(self, beam: int) -> "MustPhrases":
         """So many hypotheses a sentence, each like the first."""
@@ -82,7 +99,8 @@ class MustPhrases:
     @property
     def banks(self) -> Int[Tensor, "batch beam"]:
         """Pieces that each hypothesis has said, of all phrases together."""
-        return self.units[self.states].sum(-1)
+        # One space is before all phrases, and counts once.
+        return self.units[self.states].sum(-1) + self.spaced[self.states].any(-1)
 
     @property
     def met(self) -> Bool[Tensor, "batch beam"]:
@@ -98,8 +116,9 @@ class MustPhrases:
 
 def _along(
     automaton: PhraseAutomaton, phrases: Sequence[Sequence[int]]
-) -> tuple[Int[Tensor, " states"], Int[Tensor, " states"]]:
-    """``units`` and ``proposals``, by reading the pieces of each phrase once."""
+) -> tuple[Int[Tensor, " states"], Bool[Tensor, " states"], Int[Tensor, " states"]]:
+    """``units``, ``spaced`` and ``proposals``, by reading the pieces of each phrase once."""
+    only_space = torch.zeros_like(automaton.found)
     units = torch.zeros_like(automaton.depths)
     proposals = torch.full_like(automaton.depths, -1)
     bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
@@ -115,10 +134,12 @@ def _along(
         for piece, following in zip(pieces, [*pieces[1:], -1], strict=True):
             state = automaton.read(state, torch.tensor(piece))
             depth = automaton.depths[state]
-            # The space before a word may be a piece of its own: depth is none yet.
-            here = (depths == depth) & spaced if depth == 0 else depths == depth
-            own_units += here | (depths > depth)
+            here = depths == depth
+            if depth == 0:  # the space before a word may be a piece of its own
+                here &= spaced
+                only_space[own] = here
+            own_units += (here & (depth > 0)) | (depths > depth)
             own_proposals[here] = following
         own_units[automaton.found_at_end[own]] = len(pieces)
         own_proposals[own_units == len(pieces)] = -1
-    return units, proposals
+    return units, only_space, proposals

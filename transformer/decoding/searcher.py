@@ -71,26 +71,16 @@ class ModelSearcher:
             InputError: Phrases must occur, and the search is not beam search.
         """
         found: list[list[Hypothesis]] = [[] for _ in segments]
+        beam = self.search.width
         # Where phrases must occur, the beam is wider.
-        said = [self.compiler.pieces(segment.constraints) for segment in segments]
-        self._refuse_must(any(said))
+        widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
         # The end of the sentence is one token more.
-        tokens = [
-            (len(segment.pieces) + 1) * (self.search.width + wider)
-            for segment, wider in zip(segments, said, strict=True)
-        ]
-        for places in batches_apart(tokens, list(map(bool, said)), self.batch_tokens):
+        tokens = [(len(s.pieces) + 1) * width for s, width in zip(segments, widths, strict=True)]
+        for places in batches_apart(tokens, [width > beam for width in widths], self.batch_tokens):
             results = self._search_batch([segments[place] for place in places])
             for place, result in zip(places, results, strict=True):
                 found[place] = result
         return found
-
-    def _refuse_must(self, said: bool) -> None:
-        if said and self.search.algorithm != "beam":
-            raise InputError(
-                f"decoding.algorithm={self.search.algorithm} cannot look for phrases that must "
-                "occur; set decoding=beam"
-            )
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         pieces = [segment.pieces for segment in segments]

@@ -41,7 +41,7 @@ def found_by(
     cuts = [[CUTS[phrase] for phrase in row] for row in phrases]
     must = MustPhrases.of(cuts, VOCABULARY, torch.device("cpu"))
     limits = torch.full((len(seeds),), limit)
-    step = RecurrentStep(seeds, beam + int(must.totals.max()), len(PIECES))
+    step = RecurrentStep(seeds, int(must.widths(beam).max()), len(PIECES))
     if forced is not None:
         step = ConstrainedStep(step, torch.tensor([forced]), limits)  # type: ignore[assignment]
     config = search_config(beam_size=beam, **changes)

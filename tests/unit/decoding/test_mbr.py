@@ -111,9 +111,9 @@ def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
     whole = translator.translate([long])[0]
     pieces = translator.tokenizer.encode_source([long])[0]
-    segments = translator._segments(pieces)
+    segments = translator._segments(pieces, None)
     assert len(segments) > 1
-    scores = [found.hypotheses[0].score for found in translator._search(segments, False)]
+    scores = [best.score for best, *_ in translator.searcher(segments)]
     assert whole.score == pytest.approx(sum(scores) / len(scores))
 
 

@@ -44,7 +44,7 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
             sizes.append((len(source), source.numel() * beam))
             super().__init__(model, source, beam)
 
-    monkeypatch.setattr("transformer.decoding.batch_search.ModelStep", RecordingStep)
+    monkeypatch.setattr("transformer.decoding.ensemble.ModelStep", RecordingStep)
     tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
     assert sum(rows for rows, _ in sizes) == 36  # the blank ones are not there
     assert all(tokens <= 100 for _, tokens in sizes)
