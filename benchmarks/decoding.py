@@ -15,8 +15,8 @@ is full; hypotheses compare by their mean log-probability, the one length penalt
 length may differ: only ours counts how improbable the end is that is forced there.
 
 Numbers are medians of interleaved repeats. A thousand sentences of both models take two hours on
-one core, with ``--base-sentences 200`` half an hour. The last line of stdout is JSON, in sentences a second
-of the tiny model (``base_…``: of the other).
+one core, with ``--base-sentences 200`` half an hour. The last line of stdout is JSON, in sentences
+a second of the tiny model (``base_…``: of the other).
 """
 
 import argparse
