@@ -4,10 +4,11 @@ Each may sort and batch the sentences as suits it best. None knows texts or the 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import ctranslate2
 import torch
@@ -20,9 +21,7 @@ from transformer.decoding.batch_search import search_batch
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.length_batches import batches_of
 from transformer.export.ctranslate2 import write_ctranslate2
-
-PRECISIONS = ("float32",)
-"""Those that ours has."""
+from transformer.model.precision import Precision, in_precision
 
 Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]
@@ -54,6 +53,14 @@ class Engine:
         """As the JSON names it."""
         return f"{self.name}_{self.search}_{self.precision}"
 
+    def sizes_for(self, sentences: int) -> tuple[int, ...]:
+        """Those that so few sentences can tell apart."""
+        if self.unit == "tokens":
+            return self.batch_sizes
+        return (
+            tuple(size for size in self.batch_sizes if size < 2 * sentences) or self.batch_sizes[:1]
+        )
+
 
 def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
     """All engines with the weights of the subject.
@@ -71,9 +78,9 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
         path.mkdir(parents=True)
         write_ctranslate2(subject.model, subject.tokenizer, path, precision)
     for name, search in searches.items():
-        for precision in PRECISIONS:
+        for precision in get_args(Precision):
             translate = ours(subject, precision, search)
-            yield Engine("ours", name, precision, (4096, 8192, 16384), "tokens", translate)
+            yield Engine("ours", name, precision, (4096, 8192, 16384, 32768), "tokens", translate)
         for dtype in (torch.float32, torch.bfloat16):
             translate = hugging_face(subject, dtype, search)
             precision = str(dtype).removeprefix("torch.")
@@ -83,15 +90,9 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
             yield Engine("ct2", name, precision, (512, 1024, 2048, 4096), "tokens", translate)
 
 
-def ours(subject: Subject, precision: str, search: SearchConfig) -> Translate:
-    """This framework; a batch has so many padded source tokens, counted once a hypothesis.
-
-    Raises:
-        ValueError: It has no such precision.
-    """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision={precision}: ours has {' and '.join(PRECISIONS)}")
-    model = subject.model
+def ours(subject: Subject, precision: Precision, search: SearchConfig) -> Translate:
+    """This framework; a batch has so many padded source tokens, counted once a hypothesis."""
+    model = in_precision(deepcopy(subject.model), precision)
 
     @torch.inference_mode()
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:

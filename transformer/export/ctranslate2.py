@@ -5,7 +5,7 @@ search. Source: Klein et al. 2020, "The OpenNMT Neural Machine Translation Toolk
 section 6; the layout of the weights is that of ``ctranslate2.specs``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -173,7 +173,7 @@ def _fill_feed_forward(
     _fill_norm(into.layer_norm, norm)
 
 
-def _fill_linear(into: Any, linears: list[nn.Linear]) -> None:
+def _fill_linear(into: Any, linears: Sequence[nn.Linear]) -> None:
     into.weight = _array(torch.cat([linear.weight for linear in linears]))
     into.bias = _array(torch.cat([linear.bias for linear in linears]))
 

@@ -53,6 +53,8 @@ def write_safetensors(
     text = json.dumps(values, indent=1, ensure_ascii=False)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
+    # It comes for its owner alone.
+    (folder / WEIGHTS).chmod(0o644)
 
 
 def read_safetensors(folder: Path) -> Checkpoint:

@@ -62,6 +62,11 @@ def test_each_weight_is_there_once_under_its_name(tmp_path: Path) -> None:
     )
 
 
+def test_others_may_read_it(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in tmp_path.iterdir())
+
+
 def test_separate_vocabularies(tmp_path: Path) -> None:
     config = TokenizerConfig("bpe", 290, False, 0.1, 1.0, 1000)
     tokenizer = Tokenizer.train(config, lambda: PAIRS)
