@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.errors import InputError
@@ -44,6 +44,8 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             raise InputError(_explain(verb, overrides, error)) from error
     for override in overrides:
         _check_optional_group(override, config)
+    if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
+        raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise InputError(f"{missing[0]}= is missing; {verb} needs a value for it")
     return config

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
@@ -25,18 +25,27 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.model.checkpoint import find_checkpoint, read_payload, task_of
-
-    task = task_of(read_payload(find_checkpoint(Path(config.checkpoint))))
+    # An ensemble can only be of translators.
+    several = isinstance(config.checkpoint, ListConfig)
+    task = "translation" if several else _task(Path(config.checkpoint))
     if task == "translation":
         _evaluate_translations(config, arguments)
     else:
         _evaluate_again(config, arguments, task)
 
 
+def _task(path: Path) -> str:
+    from transformer.model.checkpoint import find_checkpoint, read_payload, task_of
+
+    if (path / "model.safetensors").is_file():
+        return "translation"
+    return task_of(read_payload(find_checkpoint(path)))
+
+
 def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> None:
     """A tagger or a language model, as its run was tested."""
-    from transformer.cli.load import batch_tokens_of, device_of
+    from transformer.cli.load import batch_tokens_of
+    from transformer.cli.models import device_of
     from transformer.evaluation.report import format_json
     from transformer.training.run import evaluate_again
 

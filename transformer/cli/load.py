@@ -2,21 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import torch
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.models import device_of, load_checkpoints, model_of
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.model.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
-from transformer.model.transformer import Transformer
+from transformer.model.checkpoint import Checkpoint
+from transformer.model.heads import HeadName, head_name
 from transformer.training.typed import typed, typed_value
 
 
@@ -29,12 +26,11 @@ def load_translator(
         InputError: The checkpoint cannot be read, the device or a head is not there, or the search
             wrong.
     """
-    checkpoint = _load(Path(config.checkpoint))
+    checkpoint, *others = load_checkpoints(config.checkpoint)
     composed = OmegaConf.to_container(config.decoding)
     search = _search(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
-    _switch_off(config.heads_off, checkpoint.model)
     translator = Translator(
-        checkpoint.model,
+        model_of(config, [checkpoint, *others]),
         Tokenizer.from_state(checkpoint.tokenizer),
         search,
         batch_tokens=batch_tokens_of(config),
@@ -42,23 +38,6 @@ def load_translator(
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
-
-
-def _load(path: Path) -> Checkpoint:
-    """A checkpoint, a run directory, or a folder of ``export format=safetensors``."""
-    if not (path / "model.safetensors").is_file():
-        return load_checkpoint(path)
-    if find_spec("safetensors") is None:
-        raise InputError(f"{path} needs safetensors: pip install 'transformer[export]'")
-    from transformer.export.safetensors import read_safetensors
-
-    return read_safetensors(path)
-
-
-def _switch_off(names: Any, model: Transformer) -> None:
-    """``heads_off=[NAME,…]``, or one name alone."""
-    given = names if isinstance(names, ListConfig) else [] if names is None else [names]
-    switch_off(model, parse_heads(model, map(str, given)))
 
 
 def _search(
@@ -121,18 +100,3 @@ def refuse_idle(config: DictConfig, keys: Sequence[str], needs: str) -> None:
     for key in keys:
         if config[key] is not None:
             raise InputError(f"{key}={config[key]} does nothing alone; set {needs} too")
-
-
-def device_of(name: str) -> torch.device:
-    """The device of that name.
-
-    Raises:
-        InputError: It is not there.
-    """
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device={name} cannot be used here: {reason}") from error
-    return device

@@ -34,16 +34,16 @@ def _score(config: DictConfig) -> None:
 
 
 def _scores(config: DictConfig) -> "Iterator[TargetScore]":
-    from transformer.cli.load import batch_tokens_of, device_of
+    from transformer.cli.load import batch_tokens_of
+    from transformer.cli.models import load_checkpoints, model_of
     from transformer.data.corpus import Corpus
     from transformer.data.tokenizer import Tokenizer
     from transformer.decoding.scorer import score_pairs
-    from transformer.model.checkpoint import load_checkpoint
 
     batch_tokens = batch_tokens_of(config)
-    checkpoint = load_checkpoint(config.checkpoint)
-    model = checkpoint.model.to(device_of(config.device))
-    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    checkpoints = load_checkpoints(config.checkpoint)
+    model = model_of(config, checkpoints)
+    tokenizer = Tokenizer.from_state(checkpoints[0].tokenizer)
     pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
     while window := list(islice(pairs, WINDOW)):
         yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens)

@@ -1,22 +1,28 @@
-"""``translate``: a Unix filter, one line in, one line out, flushed as it goes."""
+"""``translate``: a Unix filter, one line in, one line out, flushed as it goes; or a file to a file.
 
+A file may be shared out among processes (``torchrun``), and a call that was killed goes on where it
+was.
+"""
+
+import hashlib
 import json
-import os
-import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
+from transformer.cli.shares import Parts, Share
+from transformer.cli.streams import open_input, open_output
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.decoding.constraints import Request
+    from transformer.decoding.translator import Translator
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,102 +32,89 @@ def main(arguments: Sequence[str]) -> int:
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.engine import translator_by_engine
+
+    _check(config)
+    share = Share.of_process()
+    if share.world > 1 and None in (config.input, config.output):
+        raise InputError("several processes need a file to share out: set input= and output= too")
+    translator = translator_by_engine(config, arguments)
+    with ExitStack() as stack:
+        lines, ready = open_input(config.input, stack)
+        if config.input is None or config.output is None:
+            output = open_output(config.output, stack)
+            _stream(config, translator, lines, output, lambda index: index + 1, ready)
+            return
+        parts = Parts(Path(config.output), share, _job(config, translator))
+        if not parts.is_done:
+            output, done = parts.open(stack)
+            if done:
+                print(f"going on after {done} lines in {output.name}", file=sys.stderr)
+            own = share.lines(lines, done)
+            _stream(config, translator, own, output, lambda index: share.number(done + index))
+            parts.finish()
+        if not share.rank:
+            parts.join()
+
+
+def _stream(
+    config: DictConfig,
+    translator: "Translator",
+    lines: Iterator[str],
+    output: BinaryIO,
+    number: Callable[[int], int],
+    ready: Callable[[], bool] | None = None,
+) -> None:
+    """Translate lines; ``number`` tells where the n-th of them, from 0, stands in its file."""
+    name = config.input or "stdin"
+    requests: Any = lines
+    if config.input_format == "json":
+        requests = _requests(lines, lambda index: f"{name}:{number(index)}")
+    found = translator.translate_stream(
+        requests, ready=ready, attention=config.attention, alignment=config.alignment
+    )
+    for index, translation in enumerate(found):
+        if config.format == "json":
+            line = json.dumps(translation.to_json(), ensure_ascii=False)
+        else:
+            line = translation.to_line()
+            if translation.unmet:
+                unmet = "; ".join(translation.unmet)
+                print(f"warning: {name}:{number(index)}: unmet: {unmet}", file=sys.stderr)
+        output.write(line.encode() + b"\n")
+        output.flush()
+
+
+def _requests(lines: Iterator[str], where: Callable[[int], str]) -> "Iterator[Request]":
+    from transformer.decoding.constraints import Request
+
+    for index, line in enumerate(lines):
+        yield Request.parse(line, where(index))
+
+
+def _check(config: DictConfig) -> None:
     from transformer.cli.load import refuse_idle
     from transformer.training.typed import typed_value
 
-    wanted = {key: typed_value(config[key], bool, key) for key in ("attention", "alignment")}
+    wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
     for key in ("format", "input_format"):
         if config[key] not in ("text", "json"):
             raise InputError(f"{key}={config[key]} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
-    if not any(wanted.values()):
+    if not any(wanted):
         refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
     if not config.alignment:
         refuse_idle(config, ("alignment_threshold",), "alignment=true")
-    translator = translator_by_engine(config, arguments)
-
-    with ExitStack() as stack:
-        lines, ready = _open_input(config.input, stack)
-        output = _open_output(config.output, stack)
-        name = config.input or "stdin"
-        requests = lines if config.input_format == "text" else _requests(lines, name)
-        found = translator.translate_stream(requests, ready=ready, **wanted)
-        for number, translation in enumerate(found, start=1):
-            if config.format == "json":
-                line = json.dumps(translation.to_json(), ensure_ascii=False)
-            else:
-                line = translation.to_line()
-                if translation.unmet:
-                    _warn(f"{name}:{number}: unmet: {'; '.join(translation.unmet)}")
-            output.write(line.encode() + b"\n")
-            output.flush()
 
 
-def _requests(lines: Iterator[str], name: str) -> "Iterator[Request]":
-    from transformer.decoding.constraints import Request
+def _job(config: DictConfig, translator: "Translator") -> str:
+    """A hash of the model, the search, the text and all settings: what the output depends on."""
+    from transformer.export.fingerprint import fingerprint_of
 
-    for number, line in enumerate(lines, start=1):
-        yield Request.parse(line, f"{name}:{number}")
-
-
-def _warn(message: str) -> None:
-    """The text output has no other place for it."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
-
-
-def _open_input(
-    path: str | None, stack: ExitStack
-) -> tuple[Iterator[str], Callable[[], bool] | None]:
-    """The lines, and whether the next one can be had without waiting (None: always)."""
-    if path is not None:
-        from transformer.data.corpus import read_lines
-
-        return read_lines(Path(path)), None
-    # A reader of our own: Python's hides whether it still holds lines, which select cannot see.
-    reader = _LineReader(sys.stdin.fileno())
-    return iter(reader), reader.ready
-
-
-def _open_output(path: str | None, stack: ExitStack) -> BinaryIO:
-    if path is None:
-        return sys.stdout.buffer
-    try:
-        return stack.enter_context(open(path, "wb"))
-    except OSError as error:
-        raise InputError(f"output={path} cannot be written: {error.strerror}") from error
-
-
-class _LineReader:
-    """Lines of a file descriptor; they end at a line feed and nowhere else."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.pending = b""
-        self.number = 0
-
-    def __iter__(self) -> Iterator[str]:
-        while chunk := os.read(self.descriptor, 1 << 16):
-            self.pending += chunk
-            while b"\n" in self.pending:
-                line, _, self.pending = self.pending.partition(b"\n")
-                yield self._decode(line)
-        if self.pending:
-            line, self.pending = self.pending, b""
-            yield self._decode(line)
-
-    def ready(self) -> bool:
-        """Whether a whole line, or the end of the input, is there already."""
-        if b"\n" in self.pending:
-            return True
-        return bool(select.select([self.descriptor], [], [], 0)[0])
-
-    def _decode(self, line: bytes) -> str:
-        self.number += 1
-        try:
-            return line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"stdin:{self.number}: byte {error.start + 1} of the line is not UTF-8; "
-                "convert the text first (iconv -t UTF-8)"
-            ) from error
+    text = Path(config.input).stat()
+    models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+    whole = [
+        *(OmegaConf.to_container(config), models, str(translator.search)),
+        *(str(Path(config.input).resolve()), text.st_size, text.st_mtime_ns),
+    ]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

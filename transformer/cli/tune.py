@@ -47,7 +47,8 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _settings(config: DictConfig) -> "SweepConfig":
-    from transformer.cli.load import batch_tokens_of, device_of
+    from transformer.cli.load import batch_tokens_of
+    from transformer.cli.models import device_of
     from transformer.training.typed import typed_value
     from transformer.tuning.sweep import SweepConfig
 

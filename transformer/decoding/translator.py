@@ -20,7 +20,7 @@ from transformer.decoding.alignment import Aligner, word_links
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.constraints import Constraints, Request
-from transformer.decoding.ensemble import Model, leader
+from transformer.decoding.ensemble import Ensemble, Model, leader
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
@@ -29,6 +29,7 @@ from transformer.decoding.segments import Segment, segment_lengths, segments_of
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint import load_checkpoint
+from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,11 @@ class Translator:
             aligner = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
         return cls(checkpoint.model, tokenizer, search, batch_tokens, device, aligner)
+
+    @property
+    def members(self) -> list[Transformer]:
+        """The models that are asked: one, or those of the ensemble."""
+        return self.asked.members if isinstance(self.asked, Ensemble) else [self.model]
 
     def translate(
         self,

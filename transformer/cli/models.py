@@ -1,0 +1,95 @@
+"""The model that a call of a verb means, or the ensemble: checkpoints, device and precision."""
+
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, ListConfig
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.ensemble import Averaging, Ensemble, Model
+from transformer.errors import InputError
+from transformer.model.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.heads import parse_heads, switch_off
+from transformer.model.precision import Precision, in_precision
+from transformer.model.transformer import Transformer
+from transformer.training.typed import typed_value
+
+
+def load_checkpoints(names: Any) -> list[Checkpoint]:
+    """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary.
+
+    Raises:
+        InputError: One cannot be read, or another was trained with another tokenizer.
+    """
+    paths = [Path(str(name)) for name in (names if isinstance(names, ListConfig) else [names])]
+    if not paths:
+        raise InputError("checkpoint=[] names none; give at least one")
+    first, *others = [_load(path) for path in paths]
+    vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
+    for other in others:
+        if Tokenizer.from_state(other.tokenizer).fingerprint != vocabulary:
+            raise InputError(
+                f"{other.path} has another vocabulary than {first.path}; an ensemble needs models "
+                "that were trained with the same tokenizer"
+            )
+    return [first, *others]
+
+
+def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
+    """The model of these checkpoints on its device, as the config wants it.
+
+    Of its keys ``device`` must be there; ``heads_off``, ``precision`` and ``averaging`` may.
+
+    Raises:
+        InputError: There is no such device, head or precision, or ``averaging`` averages nothing.
+    """
+    device = device_of(config.device)
+    precision = typed_value(config.get("precision", "float32"), Precision, "precision")
+    for checkpoint in checkpoints:
+        _switch_off(config.get("heads_off"), checkpoint.model)
+    models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
+    averaging: Averaging | None = config.get("averaging")
+    typed_value(averaging, Averaging | None, "averaging")
+    if len(models) > 1:
+        return Ensemble(models, averaging or "probability")
+    if averaging is not None:
+        raise InputError(f"averaging={averaging} is of ensembles: checkpoint=[PATH,PATH]")
+    return models[0]
+
+
+def device_of(name: str) -> torch.device:
+    """The device of that name; ``cuda`` is the GPU of this process where several share the work.
+
+    Raises:
+        InputError: It is not there.
+    """
+    try:
+        device = torch.device(name)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device={name} cannot be used here: {reason}") from error
+    return device
+
+
+def _load(path: Path) -> Checkpoint:
+    """A checkpoint, a run directory, or a folder of ``export format=safetensors``."""
+    if not (path / "model.safetensors").is_file():
+        return load_checkpoint(path)
+    if find_spec("safetensors") is None:
+        raise InputError(f"{path} needs safetensors: pip install 'transformer[export]'")
+    from transformer.export.safetensors import read_safetensors
+
+    return read_safetensors(path)
+
+
+def _switch_off(names: Any, model: Transformer) -> None:
+    """``heads_off=[NAME,…]``, or one name alone."""
+    given = names if isinstance(names, ListConfig) else [] if names is None else [names]
+    switch_off(model, parse_heads(model, map(str, given)))

@@ -1,0 +1,76 @@
+"""Where lines come from and go to: files, or the standard streams.
+
+It does not know what is done to them.
+"""
+
+import os
+import select
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from transformer.errors import InputError
+
+
+def open_input(
+    path: str | None, stack: ExitStack
+) -> tuple[Iterator[str], Callable[[], bool] | None]:
+    """The lines, and whether the next one can be had without waiting (None: always)."""
+    if path is not None:
+        from transformer.data.corpus import read_lines
+
+        return read_lines(Path(path)), None
+    # A reader of our own: Python's hides whether it still holds lines, which select cannot see.
+    reader = _LineReader(sys.stdin.fileno())
+    return iter(reader), reader.ready
+
+
+def open_output(path: str | None, stack: ExitStack) -> BinaryIO:
+    """The file, or standard output.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    if path is None:
+        return sys.stdout.buffer
+    try:
+        return stack.enter_context(open(path, "wb"))
+    except OSError as error:
+        raise InputError(f"output={path} cannot be written: {error.strerror}") from error
+
+
+class _LineReader:
+    """Lines of a file descriptor; they end at a line feed and nowhere else."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.pending = b""
+        self.number = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while chunk := os.read(self.descriptor, 1 << 16):
+            self.pending += chunk
+            while b"\n" in self.pending:
+                line, _, self.pending = self.pending.partition(b"\n")
+                yield self._decode(line)
+        if self.pending:
+            line, self.pending = self.pending, b""
+            yield self._decode(line)
+
+    def ready(self) -> bool:
+        """Whether a whole line, or the end of the input, is there already."""
+        if b"\n" in self.pending:
+            return True
+        return bool(select.select([self.descriptor], [], [], 0)[0])
+
+    def _decode(self, line: bytes) -> str:
+        self.number += 1
+        try:
+            return line.removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"stdin:{self.number}: byte {error.start + 1} of the line is not UTF-8; "
+                "convert the text first (iconv -t UTF-8)"
+            ) from error
