@@ -98,9 +98,15 @@ class MustPhrases:
 
     @property
     def banks(self) -> Int[Tensor, "batch beam"]:
-        """Pieces that each hypothesis has said, of all phrases together."""
-        # One space is before all phrases, and counts once.
-        return self.units[self.states].sum(-1) + self.spaced[self.states].any(-1)
+        """Pieces that each hypothesis has said: of whole phrases, and of the one it is at.
+
+        Phrases that begin alike are at the same pieces, which count once: else the beginning of
+        two would pass for more than it is, and keep those out that go on with one.
+        """
+        units, found = self.units[self.states], self.automaton.found[self.states]
+        begun = units.maximum(self.spaced[self.states].long()).masked_fill(found, 0)
+        said = units.masked_fill(~found, 0).sum(-1) + begun.amax(-1)
+        return torch.where(self.met, self.totals[:, None], said)
 
     @property
     def met(self) -> Bool[Tensor, "batch beam"]:
