@@ -7,12 +7,13 @@ started and abandoned is back at its beginning. It does not know how hypotheses 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.decoding.phrase_automaton import PhraseAutomaton
+from transformer.decoding.phrase_automaton import EDGE, PhraseAutomaton, with_edges
 from transformer.decoding.spelling import Spelling, Vocabulary
 
 
@@ -62,7 +63,7 @@ class MustPhrases:
             rows.append(list(range(len(cuts), len(cuts) + len(phrases))))
             cuts += phrases
         automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
-        units, spaced, proposals = _along(automaton, [pieces for pieces, _ in cuts])
+        units, spaced, proposals = _along(automaton, cuts, vocabulary)
         most = max(map(len, rows))
         sets = torch.tensor([row + [0] * (most - len(row)) for row in rows])
         totals = torch.tensor([sum(len(pieces) for pieces, _ in row) for row in sentences])
@@ -98,9 +99,15 @@ class MustPhrases:
 
     @property
     def banks(self) -> Int[Tensor, "batch beam"]:
-        """Pieces that each hypothesis has said, of all phrases together."""
-        # One space is before all phrases, and counts once.
-        return self.units[self.states].sum(-1) + self.spaced[self.states].any(-1)
+        """Pieces that each hypothesis has said: of whole phrases, and of the one it is at.
+
+        Phrases that begin alike are at the same pieces, which count once: else the beginning of
+        two would pass for more than it is, and keep those out that go on with one.
+        """
+        units, found = self.units[self.states], self.automaton.found[self.states]
+        begun = units.maximum(self.spaced[self.states].long()).masked_fill(found, 0)
+        said = units.masked_fill(~found, 0).sum(-1) + begun.amax(-1)
+        return torch.where(self.met, self.totals[:, None], said)
 
     @property
     def met(self) -> Bool[Tensor, "batch beam"]:
@@ -115,21 +122,22 @@ class MustPhrases:
 
 
 def _along(
-    automaton: PhraseAutomaton, phrases: Sequence[Sequence[int]]
+    automaton: PhraseAutomaton, cuts: Sequence[Cut], vocabulary: Vocabulary
 ) -> tuple[Int[Tensor, " states"], Bool[Tensor, " states"], Int[Tensor, " states"]]:
     """``units``, ``spaced`` and ``proposals``, by reading the pieces of each phrase once."""
     only_space = torch.zeros_like(automaton.found)
     units = torch.zeros_like(automaton.depths)
     proposals = torch.full_like(automaton.depths, -1)
     bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
-    for start, end, pieces in zip(bounds[:-1], bounds[1:], phrases, strict=True):
+    for start, end, (pieces, spellings) in zip(bounds[:-1], bounds[1:], cuts, strict=True):
         if not pieces:
             continue
         own = slice(start - bounds[0], end - bounds[0])
         depths, spaced = automaton.depths[own], automaton.spaced[own]
-        # A state that is not on the way has said what its depth tells, and begins anew.
         own_units, own_proposals = units[own], proposals[own]
-        own_proposals[:] = pieces[0]
+        # Where the model has cut the phrase in its own way, it goes on with what is left.
+        tails = [pieces[0], *_tails(spellings[0], vocabulary)]
+        own_proposals[:] = torch.tensor(tails)[depths.clamp(max=len(tails) - 1)]
         state = torch.tensor(start)
         for piece, following in zip(pieces, [*pieces[1:], -1], strict=True):
             state = automaton.read(state, torch.tensor(piece))
@@ -143,3 +151,10 @@ def _along(
         own_units[automaton.found_at_end[own]] = len(pieces)
         own_proposals[own_units == len(pieces)] = -1
     return units, only_space, proposals
+
+
+def _tails(phrase: Spelling, vocabulary: Vocabulary) -> list[int]:
+    """The longest piece that goes on after so many symbols of a phrase, from one of them on."""
+    symbols = with_edges(phrase)
+    said = accumulate(symbol != EDGE for symbol in symbols)
+    return [vocabulary.longest(phrase[count:]) for count in said]

@@ -81,7 +81,7 @@ class PhraseAutomaton:
         }
         trie = _Trie()
         for phrases in sets:
-            trie.add([[symbols[symbol] for symbol in _with_edges(phrase)] for phrase in phrases])
+            trie.add([[symbols[symbol] for symbol in with_edges(phrase)] for phrase in phrases])
         moves, terminal = _moves(trie, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
         before = np.tile(np.arange(_BEFORE), len(moves))
@@ -134,7 +134,8 @@ class PhraseAutomaton:
         return self._rows[state, at_end]
 
 
-def _with_edges(phrase: Spelling) -> list[int]:
+def with_edges(phrase: Spelling) -> list[int]:
+    """The symbols of a phrase: its bytes, and ``EDGE`` wherever a word begins or ends."""
     symbols, before = [], OTHER
     for byte, kind in phrase:
         if kind != WITHIN:

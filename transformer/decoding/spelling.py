@@ -7,6 +7,7 @@ then the first byte tells of which kind the character probably is.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Int
@@ -72,9 +73,23 @@ class Vocabulary:
                 )
         return cls(tuple(spellings), values, kinds, lengths)
 
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
+
+    def longest(self, rest: Spelling) -> int:
+        """The longest piece that this text begins with; at least a byte of it is one, or -1."""
+        text = _bytes(rest)
+        ends = range(min(len(text), self.values.shape[1]), 0, -1)
+        return next((self._numbers[text[:end]] for end in ends if text[:end] in self._numbers), -1)
+
     def join(self, pieces: Sequence[int]) -> Spelling:
         """The spelling of a text that is cut so."""
         return tuple(pair for piece in pieces for pair in self.spellings[piece])
+
+
+def _bytes(spelling: Spelling) -> bytes:
+    return bytes(byte for byte, _ in spelling)
 
 
 def _spell_piece(number: int, piece: str) -> Spelling:

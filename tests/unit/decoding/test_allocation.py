@@ -68,6 +68,29 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
         assert all(occurs(phrase, text) for phrase in phrases), text
 
 
+def test_a_phrase_that_is_cut_otherwise_goes_on_with_what_is_left() -> None:
+    must = MustPhrases.of([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(1)
+    # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
+    must = must.go_on(torch.tensor([[0]]), torch.tensor([[6]]))
+    assert must.proposals[must.states].tolist() == [[[7, 5]]]
+    assert int(must.banks) == 1
+    must = must.go_on(torch.tensor([[0]]), torch.tensor([[5]]))
+    assert must.proposals[must.states].tolist() == [[[7, -1]]]
+    assert int(must.banks) == 2
+
+
+def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
+    """Each piece of the beginning counts once, and the beam of one goes on to the end of both."""
+    cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
+    must = MustPhrases.of(cuts, VOCABULARY, torch.device("cpu")).spread(1)
+    banks = []
+    for piece in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
+        must = must.go_on(torch.tensor([[0]]), torch.tensor([[piece]]))
+        banks.append(int(must.banks))
+    assert banks == [1, 2, 3, 4, 5, 6, 7]
+    assert bool(must.met)
+
+
 def test_the_batch_does_not_change_a_result() -> None:
     seeds = list(range(len(MUSTS)))
     together = found_by(seeds, MUSTS, 3, nbest=3, length_penalty=1.0)
