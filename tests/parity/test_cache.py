@@ -8,6 +8,8 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
+from transformer.decoding.step import padded_memory
+from transformer.model.cache import BLOCK
 from transformer.model.transformer import Transformer
 
 POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "relative"]
@@ -99,3 +101,26 @@ def test_a_sentence_is_the_same_in_any_batch(kernel: str, positions: str, patter
     for row, length in enumerate(lengths):
         alone = model(source[row : row + 1, :length], target[row : row + 1, : length + 2])
         assert_close(together[row, : length + 2], alone[0])
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+@torch.inference_mode()
+def test_long_targets_outgrow_the_room_of_the_cache(positions: str) -> None:
+    model = tiny_transformer(positions=positions)
+    target = torch.randint(4, 24, (3, 2 * BLOCK + 3), generator=torch.Generator().manual_seed(1))
+    expected = model(SOURCE, target)
+    cache = model.start(padded_memory(model.encode(SOURCE)))
+    cache.gather_source()
+    rows = torch.arange(3)
+    found = []
+    for step, tokens in enumerate(target.split(1, dim=1)):
+        found.append(model.decode(tokens[rows], cache)[rows.argsort()])
+        # Sentences change places, and change back.
+        if step % 5 == 4:
+            order = torch.tensor([2, 0, 1])
+            cache.keep(order, beam=1)
+            rows = rows[order]
+    assert_close(torch.cat(found, dim=1), expected)
+    assert [layer.keys.size(2) for layer in cache.layers if layer.keys is not None] == [
+        3 * BLOCK
+    ] * 2

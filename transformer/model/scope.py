@@ -4,6 +4,7 @@ A scope is made once a stack and handed to every layer. It does not know queries
 the kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from transformer.model.masks import causal_mask
@@ -32,6 +34,7 @@ class Scope:
         pattern: A query sees what the pattern allows; None allows everything.
         bias: What the distance adds to the score.
         rotation: How the positions of the queries turn queries and new keys.
+        unfilled: So many of the last keys are not there yet: room of a cache (causal only).
     """
 
     mask: Mask | None = None
@@ -41,6 +44,7 @@ class Scope:
     pattern: Pattern | None = None
     bias: RelativeBias | None = None
     rotation: Rotation | None = None
+    unfilled: int = 0
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -68,6 +72,19 @@ class Scope:
         return self._once("dense_mask", self._make_dense_mask)
 
     @property
+    def penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
+        """Mask and bias as one summand of the scores: -inf where a query may not look.
+
+        None: nothing to add.
+        """
+        return self._once("penalty", self._make_penalty)
+
+    @property
+    def leaves_none_blind(self) -> bool:
+        """Whether every query may attend to something."""
+        return self._once("leaves_none_blind", self._make_leaves_none_blind)
+
+    @property
     def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
         """The bias of every query and key."""
         return self._once("dense_bias", self._make_dense_bias)
@@ -93,14 +110,26 @@ class Scope:
         if self.queries is None or self.keys is None:
             return seen
         # A single query is the last position, which sees all that is there.
-        if self.causal and len(self.queries) > 1:
-            causal = causal_mask(len(self.queries), len(self.keys), self.keys.device)
+        if self.causal and (len(self.queries) > 1 or self.unfilled):
+            there = len(self.keys) - self.unfilled
+            causal = causal_mask(len(self.queries), there, self.keys.device)
+            causal = F.pad(causal, (0, self.unfilled))
             seen = causal if seen is None else seen & causal
         if self.pattern is not None:
             # query key -> 1 1 query key
             allowed = self.pattern(self.queries[:, None], self.keys[None, :])[None, None]
             seen = allowed if seen is None else seen & allowed
         return seen
+
+    def _make_penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
+        mask, bias = self.dense_mask, self.dense_bias
+        if mask is None:
+            return bias
+        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
+        return hidden if bias is None else bias + hidden
+
+    def _make_leaves_none_blind(self) -> bool:
+        return self.dense_mask is None or bool(self.dense_mask.any(-1).all())
 
     def _make_dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
         if self.bias is None or self.queries is None or self.keys is None:
@@ -148,9 +177,22 @@ class SelfScope(nn.Module):
         self.bias = bias
         self.rotary = rotary
 
-    def forward(self, length: int, start: int, mask: Mask | None, device: torch.device) -> Scope:
-        """The scope of the positions ``start`` to ``start + length`` over all up to there."""
-        keys = torch.arange(start + length, device=device)
-        queries = keys[start:]
+    def forward(
+        self,
+        length: int,
+        start: int,
+        mask: Mask | None,
+        device: torch.device,
+        *,
+        room: int | None = None,
+    ) -> Scope:
+        """The scope of the positions ``start`` to ``start + length`` over all up to there.
+
+        Where a cache has ``room`` for more keys, these are hidden.
+        """
+        there = start + length
+        keys = torch.arange(room or there, device=device)
+        queries = keys[start:there]
         rotation = None if self.rotary is None else self.rotary(queries)
-        return Scope(mask, queries, keys, self.causal, self.pattern, self.bias, rotation)
+        unfilled = len(keys) - there
+        return Scope(mask, queries, keys, self.causal, self.pattern, self.bias, rotation, unfilled)

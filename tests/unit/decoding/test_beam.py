@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS, PAD
-from transformer.decoding.beam import beam_search
+from transformer.decoding.beam import RANKED, beam_search, largest
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis
@@ -188,3 +188,23 @@ def test_nan_stops_the_search() -> None:
     step = TableStep([math.nan] * 6, 1, 3)
     with pytest.raises(FloatingPointError, match="after 0 target tokens"):
         beam_search(step, torch.tensor([3]), search_config())
+
+
+@pytest.mark.parametrize("many", [10, RANKED, 5 * RANKED, 7 * RANKED + 13, 30 * RANKED + 1])
+@pytest.mark.parametrize("count", [1, 4, 10])
+def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
+    values = torch.randn(6, many, generator=torch.Generator().manual_seed(many))
+    values[1, 3:] = -math.inf
+    values[2] = values[2].sort().values
+    best, places = largest(values, count)
+    expected = values.topk(count)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(values.gather(1, places), best)
+    assert all(len(set(row)) == count for row in places.tolist())
+    assert torch.equal(places[2], expected.indices[2])
+
+
+def test_nan_is_among_the_largest() -> None:
+    values = torch.zeros(1, 50 * RANKED)
+    values[0, 4321] = math.nan
+    assert largest(values, 3)[0].isnan().any()
