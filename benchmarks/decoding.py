@@ -14,8 +14,10 @@ is full; hypotheses compare by their mean log-probability, the one length penalt
 ``same`` is the share of translations equal to those of ours in float32. What reaches the longest
 length may differ: only ours counts how improbable the end is that is forced there.
 
-Numbers are medians of interleaved repeats. A thousand sentences of both models take two hours on
-one core, with ``--base-sentences 200`` half an hour. The last line of stdout is JSON, in sentences
+``generate`` takes sentences as they come; that is measured too (``unsorted``), beside batches of
+like length.
+
+Numbers are medians of interleaved repeats. The last line of stdout is JSON, in sentences
 a second of the tiny model (``base_…``: of the other).
 """
 
@@ -106,7 +108,7 @@ def measure(subject: "Subject", threads: int, repeats: int, tried: int) -> list[
         repeats: Times that all of them run, one after the other.
         tried: Sentences to choose the batch size with.
     """
-    from benchmarks.decoding_engines import engines
+    from benchmarks.decoding_engines import UNSORTED, engines
 
     part = subject.sources[:: max(1, len(subject.sources) // tried)]
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +124,8 @@ def measure(subject: "Subject", threads: int, repeats: int, tried: int) -> list[
                 result.found = [tuple(row) for row in found]
             print(f"{subject.name}: {repeat + 1} of {repeats}", file=sys.stderr, flush=True)
     for result in results:
-        [ours] = [r for r in results if r.engine.key == f"ours_{result.engine.search}_float32"]
+        search = result.engine.search.removesuffix(UNSORTED)
+        [ours] = [r for r in results if r.engine.key == f"ours_{search}_float32"]
         pairs = list(zip(result.found, ours.found, strict=True))
         result.same = sum(a == b for a, b in pairs) / len(pairs)
     return results
@@ -148,7 +151,9 @@ def summary(tiny: list[Measured], base: list[Measured], beam: int) -> dict[str, 
     names = [f"{engine}_beam{beam}_float32" for engine in ENGINES]
     values = {name: speeds.pop(name) for name in (*names, f"ct2_beam{beam}_int8")}
     ours, hugging_face, ctranslate2 = (values[name] for name in names)
-    values |= {"ratio_hf": ours / hugging_face, "ratio_ct2": ours / ctranslate2} | speeds
+    values |= {"ratio_hf": ours / hugging_face, "ratio_ct2": ours / ctranslate2}
+    values["ratio_hf_unsorted"] = ours / speeds[f"hf_beam{beam}_unsorted_float32"]
+    values |= speeds
     values |= {f"base_{result.engine.key}": result.sentences_per_second for result in base}
     return {name: round(value, 3) for name, value in values.items()}
 

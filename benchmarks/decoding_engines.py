@@ -27,6 +27,12 @@ Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]
 """Sentences and a batch size in the engine's own unit; the translations in the same order."""
 
+SIZES = (8, 16, 32, 64, 128)
+"""Sentences a batch, of Hugging Face."""
+
+UNSORTED = "_unsorted"
+"""Ends the search of what takes the sentences in the order of the file, as ``generate`` does."""
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -84,7 +90,9 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
         for dtype in (torch.float32, torch.bfloat16):
             translate = hugging_face(subject, dtype, search)
             precision = str(dtype).removeprefix("torch.")
-            yield Engine("hf", name, precision, (8, 16, 32, 64, 128), "sentences", translate)
+            yield Engine("hf", name, precision, SIZES, "sentences", translate)
+        translate = hugging_face(subject, torch.float32, search, by_length=False)
+        yield Engine("hf", f"{name}{UNSORTED}", "float32", SIZES, "sentences", translate)
         for precision, path in exported.items():
             translate = ctranslate2_engine(subject, path, precision, search, threads)
             yield Engine("ct2", name, precision, (512, 1024, 2048, 4096), "tokens", translate)
@@ -108,8 +116,10 @@ def ours(subject: Subject, precision: Precision, search: SearchConfig) -> Transl
     return translate
 
 
-def hugging_face(subject: Subject, dtype: torch.dtype, search: SearchConfig) -> Translate:
-    """``generate`` of the Marian twin; a batch has so many sentences, sorted by length.
+def hugging_face(
+    subject: Subject, dtype: torch.dtype, search: SearchConfig, *, by_length: bool = True
+) -> Translate:
+    """``generate`` of the Marian twin; a batch has so many sentences, sorted by length or not.
 
     ``early_stopping=True`` is what the other two do: a sentence ends when the beam is full.
     """
@@ -125,7 +135,9 @@ def hugging_face(subject: Subject, dtype: torch.dtype, search: SearchConfig) -> 
 
     @torch.inference_mode()
     def translate(sources: Sequence[Pieces], size: int) -> list[Pieces]:
-        order = sorted(range(len(sources)), key=lambda place: -len(sources[place]))
+        order = list(range(len(sources)))
+        if by_length:
+            order.sort(key=lambda place: -len(sources[place]))
         found: list[Pieces] = [()] * len(sources)
         for start in range(0, len(order), size):
             places = order[start : start + size]
