@@ -149,7 +149,7 @@ def test_what_cannot_be_asked_is_one_line(values: dict[str, object], says: str) 
         Constraints.from_json(values, "f:3")
 
 
-@pytest.mark.parametrize("line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5])
+@pytest.mark.parametrize("line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5, "9" * 9**5])
 def test_what_is_no_request_is_one_line(line: str) -> None:
     with pytest.raises(InputError, match=r'^f:7: .*write {"text": "…"}, one object a line$'):
         Request.parse(line, "f:7")
@@ -224,6 +224,16 @@ def test_a_prefix_beyond_the_model_is_told() -> None:
     assert found.unmet == (f"prefix: {long}",)
     assert long.startswith(found.text)
     assert found.score > -1e4
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "beam"])
+def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
+    """The numeral is of the word, and its first byte looks as if it were not."""
+    translator = wordy_translator(algorithm=algorithm, beam_size=2 - (algorithm == "greedy"))
+    [found] = translator.translate(["a dog"], [Constraints("a\u2177", never=("a",))])
+    assert found.text.startswith("a\u2177")
+    assert found.score > -1e4
+    assert "<pad>" not in found.tokens
 
 
 def test_a_blank_text_keeps_to_nothing() -> None:
