@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 
@@ -63,7 +64,7 @@ def verify_ctranslate2(
 
     sources, references = zip(*pairs, strict=True)
     tokenizer = translator.tokenizer
-    greedy = replace(translator.search, algorithm="greedy", beam_size=1, nbest=1)
+    greedy = _plain(translator.search)
     ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
     began = time.perf_counter()
     expected = ours.translate(sources)
@@ -94,6 +95,12 @@ def verify_ctranslate2(
         score(texts, references, ("bleu",))[0],
         (ended - began, said - loaded),
     )
+
+
+def _plain(search: SearchConfig) -> SearchConfig:
+    """Greedy, and free of what a run's own search may rule out: the engine does not."""
+    free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
+    return replace(search, **{**NEUTRAL, **free}, algorithm="greedy", beam_size=1, nbest=1)
 
 
 def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:

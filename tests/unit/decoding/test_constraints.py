@@ -149,7 +149,9 @@ def test_what_cannot_be_asked_is_one_line(values: dict[str, object], says: str) 
         Constraints.from_json(values, "f:3")
 
 
-@pytest.mark.parametrize("line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5, "9" * 9**5])
+@pytest.mark.parametrize(
+    "line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5, "9" * 9**5]
+)
 def test_what_is_no_request_is_one_line(line: str) -> None:
     with pytest.raises(InputError, match=r'^f:7: .*write {"text": "…"}, one object a line$'):
         Request.parse(line, "f:7")
