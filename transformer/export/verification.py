@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
@@ -74,19 +75,18 @@ def verify_ctranslate2(
     )
     loaded = time.perf_counter()
     pieces = tokenizer.encode_source(sources)
+    most = most_pieces(translator.model)
+    limits = [min(most, greedy.limit(len(row))) for row in pieces]
     found = engine.translate_batch(
         [tokenizer.source_pieces(row) for row in pieces],
         beam_size=1,
         max_batch_size=translator.batch_tokens,
         batch_type="tokens",
-        max_decoding_length=max(greedy.limit(len(row)) for row in pieces),
+        max_decoding_length=max(limits),
     )
     said = time.perf_counter()
     # The engine has one limit for all sentences.
-    tokens = [
-        result.hypotheses[0][: greedy.limit(len(row))]
-        for result, row in zip(found, pieces, strict=True)
-    ]
+    tokens = [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
     ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
     texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in tokens])
     return Verification(

@@ -37,5 +37,7 @@ def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
     found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, "float32")
     assert replace(found, seconds=same.seconds) == same
+    short = tiny_translator(max_length=8)
+    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], "float32").agreement == 1
     other = tiny_translator(encoder_layers=1, decoder_layers=1)
     assert verify_ctranslate2(other, tmp_path, PAIRS, "float32").agreement < 1
