@@ -31,7 +31,9 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
         (["format=onnx"], "format=onnx is unknown; choose ctranslate2 or safetensors"),
         (["format=safetensors", "quantization=int8"], "quantization=int8 does nothing here"),
         (["most_bleu_lost=-1"], "more than most_bleu_lost=-1; nothing was written"),
-        (["sentences=0"], "sentences=0 must be at least 1"),
+        (["sentences=0"], "sentences=0 must be at least 1, or null"),
+        (["sentences=few"], "sentences='few' must be a whole number or null"),
+        (["most_bleu_lost=little"], "most_bleu_lost='little' must be a number"),
     ],
 )
 def test_what_is_refused_leaves_nothing(home: Path, arguments: list[str], says: str) -> None:
@@ -79,6 +81,8 @@ def test_the_engine_translates_alike(search: list[str], home: Path, engines: Pat
         (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
         (["engine=ctranslate2", "checkpoint=run"], "holds no export for engine=ctranslate2"),
+        (["engine=ctranslate2", "checkpoint=[run,run]"], "engine=ctranslate2 has no ensembles"),
+        (["engine=ctranslate2", "precision=int8"], "precision=int8 is of engine=torch"),
         (["engine=ctranslate2", "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
     ],
 )

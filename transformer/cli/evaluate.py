@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from transformer.evaluation.metrics import Score
 
 
+_OF_TRANSLATIONS = (
+    *("source", "reference", "alignment", "alignment_head", "alignment_threshold"),
+    *("heads_off", "terms", "constrain", "averaging", "precision"),
+)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Evaluate; returns the exit code."""
     return exit_code_of(lambda: _evaluate(compose_config("evaluate", arguments), arguments))
@@ -49,11 +55,10 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.evaluation.report import format_json
     from transformer.training.run import evaluate_again
 
-    alignment = ("alignment", "alignment_head", "alignment_threshold")
     idle = [
         f"{key}={config[key]}"
-        for key in ("source", "reference", *alignment, "heads_off", "terms", "constrain")
-        if config[key] not in (None, False)
+        for key in _OF_TRANSLATIONS
+        if config[key] not in (None, False, "float32")
     ]
     idle += [argument for argument in arguments if argument.startswith("decoding")]
     if idle:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from omegaconf import DictConfig
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.data.corpus import Pair
     from transformer.decoding.translator import Translator
 
 Run = dict[str, Any]
@@ -50,30 +48,26 @@ def _ctranslate2_name(config: DictConfig) -> str:
 def _write_ctranslate2(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
+    from transformer.data.config import DataConfig
+    from transformer.data.validation import validation_pairs
     from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
     from transformer.export.verification import verify_ctranslate2
+    from transformer.training.typed import typed_value
 
+    most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
+    sentences = typed_value(config.sentences, int | None, "sentences")
     refuse_inexpressible(translator.model.config)
-    pairs = _validation(run, config.sentences)
+    pairs = validation_pairs(DataConfig(**run["data"]), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     verified = verify_ctranslate2(translator, folder, pairs, config.quantization)
-    if verified.loss > config.most_bleu_lost:
+    if verified.loss > most:
         raise InputError(
             f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
-            f"most_bleu_lost={config.most_bleu_lost}; nothing was written"
+            f"most_bleu_lost={most:g}; nothing was written"
         )
     return verified.to_json()
-
-
-def _validation(run: Run, sentences: int) -> "list[Pair]":
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-
-    if sentences < 1:
-        raise InputError(f"sentences={sentences} must be at least 1")
-    return list(islice(find_splits(DataConfig(**run["data"]))["validation"], sentences))
 
 
 def _write_safetensors(

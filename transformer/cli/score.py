@@ -45,5 +45,7 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     model = model_of(config, checkpoints)
     tokenizer = Tokenizer.from_state(checkpoints[0].tokenizer)
     pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
+    first = 1
     while window := list(islice(pairs, WINDOW)):
-        yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens)
+        yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+        first += len(window)

@@ -71,7 +71,7 @@ def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
         if line.startswith("["):
             try:
                 phrases = json.loads(line)
-            except (json.JSONDecodeError, RecursionError):
+            except (ValueError, RecursionError):
                 phrases = None
         if not isinstance(phrases, list) or not all(isinstance(one, str) for one in phrases):
             raise InputError(

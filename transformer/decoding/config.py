@@ -211,3 +211,8 @@ OF_ONE_ALGORITHM: dict[str, dict[str, Any]] = {
     "mbr": {"candidates": 1, "candidates_by": "sampling", "utility": "chrf"},
 }
 """What only one algorithm reads, and the values that mean nothing."""
+
+NEUTRAL: dict[str, Any] = {
+    name: off for idle in OF_ONE_ALGORITHM.values() for name, off in idle.items()
+}
+"""The same in one: what a search is given that becomes greedy, or a plain beam."""

@@ -56,7 +56,8 @@ class ConstrainedStep:
             # The last piece, after which the search forces the end.
             if (last := self.limits == self.position + 1).any():
                 ruled_out[last] |= automaton.completing(states[last], at_end=True)
-            ruled_out &= ~forced[:, None, None]
+            # What the prefix has said cannot be unsaid: without this nothing could follow it.
+            ruled_out &= ~(forced[:, None] | automaton.found[states])[..., None]
             log_probabilities.masked_fill_(ruled_out, -math.inf)
         if self.apart is not None and (here := self.lengths == self.position).any():
             log_probabilities.masked_fill_((here[:, None] & self.apart)[:, None], -math.inf)

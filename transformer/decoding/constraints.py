@@ -96,7 +96,7 @@ class Request:
         """
         try:
             values = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 f'{where}: not JSON; write {{"text": "…"}}, one object a line'
             ) from error

@@ -46,6 +46,7 @@ def score_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     batch_tokens: int = 4096,
+    first: int = 1,
 ) -> list[TargetScore]:
     """Score the targets of sentence pairs, in their order.
 
@@ -54,6 +55,7 @@ def score_pairs(
         tokenizer: The one the model was trained with.
         pairs: Raw (source, target) text.
         batch_tokens: The most padded tokens of a batch, on the longer side.
+        first: The number of the first pair, by which an error names it.
 
     Raises:
         InputError: A text is longer than the model has positions for (learned ones end).
@@ -62,7 +64,7 @@ def score_pairs(
     targets = tokenizer.encode_target([target for _, target in pairs])
     lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
     most = model.max_length
-    for number, length in enumerate(lengths, start=1):
+    for number, length in enumerate(lengths, start=first):
         if most is not None and length > most:
             raise InputError(
                 f"pair {number} has a side of {length - 1} pieces, more than "

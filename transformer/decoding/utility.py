@@ -104,6 +104,9 @@ def utility_named(name: str) -> Utility:
         return UTILITIES[name]
     module, _, attribute = name.partition(":")
     try:
+        if not attribute:
+            # Before the import, which runs what is imported.
+            raise ValueError("it names no callable")
         metric = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InputError(

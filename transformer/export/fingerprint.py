@@ -12,6 +12,7 @@ import torch
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.heads import heads_off
+from transformer.model.precision import Int8Linear
 from transformer.model.transformer import Transformer
 
 FILE = "made_from.json"
@@ -22,10 +23,22 @@ def fingerprint_of(model: Transformer, tokenizer: Tokenizer) -> str:
     digest = hashlib.sha256(tokenizer.fingerprint.encode())
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
-    for name, weight in sorted(model.state_dict().items()):
+    for name, weight in sorted(_weights(model).items()):
         digest.update(name.encode())
         digest.update(weight.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _weights(model: Transformer) -> dict[str, torch.Tensor]:
+    """Every weight by its name, those in int8 too."""
+    weights = dict(model.state_dict())
+    for name, module in model.named_modules():
+        if isinstance(module, Int8Linear):
+            weight, bias = module.unpacked()
+            weights[f"{name}.weight"] = weight
+            if bias is not None:
+                weights[f"{name}.bias"] = bias
+    return weights
 
 
 def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:

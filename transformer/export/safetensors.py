@@ -14,7 +14,7 @@ import torch
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint, portable_part
+from transformer.model.checkpoint import Checkpoint, portable_part, refuse_program
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
 from transformer.model.heads import heads_off
@@ -61,7 +61,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
     """Read what ``write_safetensors`` wrote.
 
     Raises:
-        InputError: A file is missing, damaged, or from a newer version.
+        InputError: A file is missing, damaged, from a newer version, or names a program.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_model
@@ -74,6 +74,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
                 "install a newer version"
             )
         values = upgraded(values)
+        refuse_program(values["config"], folder)
         model = build_transformer(ModelConfig(**values["model"]))
         load_model(model, folder / WEIGHTS)
         tokenizer = {"config": values["tokenizer"]} | {side: _model(folder, side) for side in SIDES}

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from transformer.decoding.batch_search import most_pieces
+from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import Score, score
 
@@ -63,7 +65,7 @@ def verify_ctranslate2(
 
     sources, references = zip(*pairs, strict=True)
     tokenizer = translator.tokenizer
-    greedy = replace(translator.search, algorithm="greedy", beam_size=1, nbest=1)
+    greedy = _plain(translator.search)
     ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
     began = time.perf_counter()
     expected = ours.translate(sources)
@@ -73,19 +75,18 @@ def verify_ctranslate2(
     )
     loaded = time.perf_counter()
     pieces = tokenizer.encode_source(sources)
+    most = most_pieces(translator.model)
+    limits = [min(most, greedy.limit(len(row))) for row in pieces]
     found = engine.translate_batch(
         [tokenizer.source_pieces(row) for row in pieces],
         beam_size=1,
         max_batch_size=translator.batch_tokens,
         batch_type="tokens",
-        max_decoding_length=max(greedy.limit(len(row)) for row in pieces),
+        max_decoding_length=max(limits),
     )
     said = time.perf_counter()
     # The engine has one limit for all sentences.
-    tokens = [
-        result.hypotheses[0][: greedy.limit(len(row))]
-        for result, row in zip(found, pieces, strict=True)
-    ]
+    tokens = [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
     ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
     texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in tokens])
     return Verification(
@@ -94,6 +95,12 @@ def verify_ctranslate2(
         score(texts, references, ("bleu",))[0],
         (ended - began, said - loaded),
     )
+
+
+def _plain(search: SearchConfig) -> SearchConfig:
+    """Greedy, and free of what a run's own search may rule out: the engine does not."""
+    free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
+    return replace(search, **{**NEUTRAL, **free}, algorithm="greedy", beam_size=1, nbest=1)
 
 
 def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:

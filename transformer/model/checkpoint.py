@@ -107,14 +107,18 @@ def read_payload(path: Path) -> dict[str, Any]:
             "install a newer version"
         )
     portable = upgraded(portable)
-    _refuse_program(portable.get("config", {}), path)
+    refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
 
 
-def _refuse_program(config: dict[str, Any], path: Path) -> None:
-    """A metric by its import name is the user's to give: a file that names one could run it."""
+def refuse_program(config: dict[str, Any], path: Path) -> None:
+    """A metric by its import name is the user's to give: a file that names one could run it.
+
+    Raises:
+        InputError: The config that the file carries names one.
+    """
     utility = config.get("decoding", {}).get("utility", "")
-    if ":" in utility:
+    if ":" in str(utility):
         raise InputError(
             f"{path} names a program, decoding.utility={utility}, as no checkpoint that this "
             "framework writes does; do not trust it"

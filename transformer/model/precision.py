@@ -42,6 +42,13 @@ class Int8Linear(nn.Module):
         mapped: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed)
         return mapped
 
+    def unpacked(
+        self,
+    ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
+        """The weights as they were rounded, and the bias; ``state_dict`` has neither."""
+        weight, bias = torch.ops.quantized.linear_unpack(self.packed)
+        return weight.dequantize(), bias
+
 
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
     """Convert a model in place, for good, for inference on a device; return it.

@@ -8,15 +8,14 @@ weights with every search would cost as many times more as there are weights.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
-from transformer.data.splits import find_splits
 from transformer.data.tokenizer import Tokenizer
+from transformer.data.validation import validation_pairs
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.translator import Translator
@@ -57,8 +56,6 @@ class SweepConfig:
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
             raise InputError(f"metric={self.metric} is unknown; choose {' or '.join(METRICS)}")
-        if self.sentences is not None and self.sentences < 1:
-            raise InputError(f"sentences={self.sentences} must be at least 1, or null")
         if not self.length_penalties and any(size > 1 for size in self.beam_sizes):
             raise InputError("length_penalties=[] leaves no beam to try; give at least one")
 
@@ -81,7 +78,7 @@ def sweep(
     run = portable["config"]
     own = SearchConfig(**run["decoding"])
     searches = grid(own, config.beam_sizes, config.length_penalties)
-    pairs = _validation(run, config.sentences)
+    pairs = validation_pairs(DataConfig(**run["data"]), config.sentences)
     model = build_transformer(ModelConfig(**portable["model"]))
     tokenizer = Tokenizer.from_state(portable["tokenizer"])
     aligner = Aligner.trained(run["loss"], model.config)
@@ -102,13 +99,6 @@ def sweep(
         if search != own:
             attempt(chosen, search)
     return trials
-
-
-def _validation(run: Mapping[str, Any], sentences: int | None) -> list[Pair]:
-    pairs = list(islice(find_splits(DataConfig(**run["data"]))["validation"], sentences))
-    if not pairs:
-        raise InputError("the validation set of the run is empty; there is nothing to tune on")
-    return pairs
 
 
 def _trial(weights: str, translator: Translator, pairs: Sequence[Pair], metric: str) -> Trial:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer.decoding.config import OF_ONE_ALGORITHM, SearchConfig
+from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.evaluation.metrics import DECIMALS, Score
 
 
@@ -66,14 +66,13 @@ def grid(
     Raises:
         InputError: A value is out of its range.
     """
-    neutral = {key: off for idle in OF_ONE_ALGORITHM.values() for key, off in idle.items()}
     greedy = {"algorithm": "greedy", "beam_size": 1, "nbest": 1, "coverage_penalty": 0.0}
     searches = []
     for size in sorted(set(beam_sizes)):
         if size == 1:
-            searches.append(replace(own, **{**neutral, **greedy}))
+            searches.append(replace(own, **{**NEUTRAL, **greedy}))
             continue
         for penalty in sorted(set(length_penalties)):
             beam = {"algorithm": "beam", "beam_size": size, "nbest": 1, "length_penalty": penalty}
-            searches.append(replace(own, **{**neutral, **beam}))
+            searches.append(replace(own, **{**NEUTRAL, **beam}))
     return searches

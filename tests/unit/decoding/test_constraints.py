@@ -11,12 +11,11 @@ from transformer.data.phrases import occurs
 from transformer.decoding.batch_search import SEARCHES
 from transformer.decoding.beam import beam_search
 from transformer.decoding.constrained_step import ConstrainedStep
-from transformer.decoding.constraints import Constraints, Request
+from transformer.decoding.constraints import Constraints
 from transformer.decoding.phrase_automaton import PhraseAutomaton
 from transformer.decoding.sampling import sample_search
 from transformer.decoding.spelling import Spelling, Vocabulary, spell
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 from .tiny_language import LIMIT, PIECES, SEEDS, best, text_of, tiny_vocabulary
@@ -132,49 +131,6 @@ def test_a_prefix_may_repeat_itself_where_the_search_may_not() -> None:
     assert 4 not in hypothesis.tokens[3:]
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({"most": []}, "f:3: unknown key 'most'; choose text, prefix, must or never"),
-        ({"must": "Haus"}, "f:3: \"must\" must be a list of strings, not 'Haus'"),
-        ({"never": ["a", 1]}, 'f:3: "never" must be a list of strings'),
-        ({"prefix": None}, 'f:3: "prefix" must be a string'),
-        ({"must": [" "]}, "f:3: a phrase of must is empty"),
-        ({"must": ["der Hund"], "never": ["der"]}, "f:3: must 'der Hund' has 'der'"),
-        ({"prefix": "In der", "never": ["der"]}, "f:3: the prefix 'In der' has 'der'"),
-    ],
-)
-def test_what_cannot_be_asked_is_one_line(values: dict[str, object], says: str) -> None:
-    with pytest.raises(InputError, match=re.escape(says)):
-        Constraints.from_json(values, "f:3")
-
-
-@pytest.mark.parametrize("line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5])
-def test_what_is_no_request_is_one_line(line: str) -> None:
-    with pytest.raises(InputError, match=r'^f:7: .*write {"text": "…"}, one object a line$'):
-        Request.parse(line, "f:7")
-
-
-def test_a_request_has_constraints_where_it_has_their_keys() -> None:
-    assert Request.parse('{"text": "a dog"}', "f:1") == Request("a dog", None)
-    asked = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
-    assert asked == Request("", Constraints("y", ("z",), ("x",)))
-
-
-def test_what_is_unmet_is_told() -> None:
-    asked = Constraints("Der", ("Hund", "läuft"), ("Katze",))
-    assert asked.unmet("Der Hund läuft.") == ()
-    assert asked.unmet("Derselbe Hund läuft.") == ()
-    assert asked.unmet("Katze, hundert Hunde") == (
-        "prefix: Der",
-        "must: Hund",
-        "must: läuft",
-        "never: Katze",
-    )
-    assert Constraints("Der ").unmet("Derselbe") == ("prefix: Der ",)
-    assert Constraints("Der ").unmet("Der") == ()
-
-
 TEXTS = [source for source, _ in PAIRS]
 
 
@@ -224,6 +180,16 @@ def test_a_prefix_beyond_the_model_is_told() -> None:
     assert found.unmet == (f"prefix: {long}",)
     assert long.startswith(found.text)
     assert found.score > -1e4
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "beam"])
+def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
+    """The numeral is of the word, and its first byte looks as if it were not."""
+    translator = wordy_translator(algorithm=algorithm, beam_size=2 - (algorithm == "greedy"))
+    [found] = translator.translate(["a dog"], [Constraints("a\u2177", never=("a",))])
+    assert found.text.startswith("a\u2177")
+    assert found.score > -1e4
+    assert "<pad>" not in found.tokens
 
 
 def test_a_blank_text_keeps_to_nothing() -> None:

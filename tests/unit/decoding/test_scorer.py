@@ -42,3 +42,5 @@ def test_a_text_beyond_the_last_position_is_named() -> None:
     translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
     with pytest.raises(InputError, match=r"pair 2 has a side of \d+ pieces, more than model.max_"):
         score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
+    with pytest.raises(InputError, match="pair 10 has a side"):
+        score_pairs(translator.model, tiny_tokenizer(), [("the dog " * 20, "a")], first=10)

@@ -1,6 +1,7 @@
 """Utilities are sacreBLEU's sentence scores, or the user's own."""
 
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -68,6 +69,16 @@ def test_an_unknown_one_is_one_clear_line(name: str, says: str) -> None:
         utility_named(name)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_names_no_callable_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
+    for name in ("imported_metric", "imported_metric:"):
+        with pytest.raises(InputError, match="it names no callable"):
+            utility_named(name)
 
 
 def test_what_is_not_a_number_is_refused() -> None:

@@ -113,6 +113,15 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
         read_safetensors(tmp_path)
 
 
+def test_a_folder_that_names_a_program_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path) / "config.json"
+    values = json.loads(file.read_text())
+    values["config"]["decoding"]["utility"] = "subprocess:call"
+    file.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"names a program, decoding\.utility=subprocess:call"):
+        read_safetensors(tmp_path)
+
+
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 99}))

@@ -1,5 +1,6 @@
 """What an exported model lacks is measured."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,5 +34,10 @@ def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     assert same.agreement == 1
     assert same.loss == 0
     assert min(same.seconds) > 0
+    searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
+    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, "float32")
+    assert replace(found, seconds=same.seconds) == same
+    short = tiny_translator(max_length=8)
+    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], "float32").agreement == 1
     other = tiny_translator(encoder_layers=1, decoder_layers=1)
     assert verify_ctranslate2(other, tmp_path, PAIRS, "float32").agreement < 1

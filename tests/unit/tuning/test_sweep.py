@@ -69,13 +69,14 @@ def test_an_empty_validation_set_is_refused(tmp_path: Path) -> None:
         (tmp_path / f"validation.{side}").write_text("")
     with pytest.raises(InputError, match="the validation set of the run is empty"):
         sweep(offers, settings(), lambda trial: None)
+    with pytest.raises(InputError, match="sentences=0 must be at least 1, or null"):
+        sweep(offers, settings(sentences=0), lambda trial: None)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"metric": "ter"}, "metric=ter is unknown; choose bleu or chrf"),
-        ({"sentences": 0}, "sentences=0 must be at least 1"),
         ({"length_penalties": []}, r"length_penalties=\[\] leaves no beam to try"),
     ],
 )

@@ -1,0 +1,28 @@
+"""A fingerprint changes with whatever changes what the model says."""
+
+import pytest
+import torch
+
+from tests.unit.decoding.translators import tiny_translator
+from transformer.export.fingerprint import fingerprint_of
+from transformer.model.heads import HeadName, switch_off
+from transformer.model.precision import Precision, in_precision
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
+    found = []
+    for change in (0.0, 0.0, 0.5):
+        translator = tiny_translator()
+        with torch.no_grad():
+            translator.model.decoder.layers[0].cross_attention.value.weight[3, 5] += change
+        model = in_precision(translator.model, precision)
+        found.append(fingerprint_of(model, translator.tokenizer))
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_head_that_is_off_counts() -> None:
+    translator = tiny_translator()
+    before = fingerprint_of(translator.model, translator.tokenizer)
+    switch_off(translator.model, [HeadName("cross", 1, 2)])
+    assert fingerprint_of(translator.model, translator.tokenizer) != before

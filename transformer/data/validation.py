@@ -1,0 +1,25 @@
+"""The pairs that choices about a trained model are made on: of its run's validation text, no other.
+
+It does not know what is chosen.
+"""
+
+from itertools import islice
+
+from transformer.data.config import DataConfig
+from transformer.data.corpus import Pair
+from transformer.data.splits import find_splits
+from transformer.errors import InputError
+
+
+def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
+    """The first so many pairs, in their order; None takes all.
+
+    Raises:
+        InputError: There is none, the number is below 1, or as `find_splits`.
+    """
+    if sentences is not None and sentences < 1:
+        raise InputError(f"sentences={sentences} must be at least 1, or null")
+    pairs = list(islice(find_splits(config)["validation"], sentences))
+    if not pairs:
+        raise InputError("the validation set of the run is empty; there is nothing to go by")
+    return pairs
