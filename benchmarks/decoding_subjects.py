@@ -74,6 +74,7 @@ def trained(run: Path, sentences: int, beam: int) -> Subject:
         "min_length": 0,
         "no_repeat_ngram": 0,
         "eos_threshold": 0.0,
+        "stopping": "full",
     }
     sources, references = zip(*pairs, strict=True)
     return Subject(

@@ -2,8 +2,8 @@
 
 It does not know the model: see ``StepFunction``. A hypothesis that ends within the ``beam_size``
 best candidates of its step is finished; the best candidates that do not end go on, so that a
-sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when ``beam_size``
-hypotheses are finished, or before, when no hypothesis that goes on could enter the n-best list.
+sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when no hypothesis
+that goes on could enter the n-best list, or, with ``stopping=full``, when so many are finished.
 
 Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
 the search; Wu et al. 2016, section 7, for scores under a length penalty.
@@ -195,9 +195,9 @@ def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch 
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
-    """Tell which sentences have as many hypotheses as the beam is wide, or are settled."""
-    full = finished.scores[:, -1] > -math.inf
-    return full | settled(live, finished, config)
+    """Tell which sentences are searched to their end, as ``config.stopping`` has it."""
+    over = settled(live, finished, config)
+    return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
 
 
 def settled(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
@@ -209,7 +209,8 @@ def settled(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor
     """
     shortest = config.penalty(live.tokens.size(2))
     longest = config.penalty(live.limits + 1)
-    bound = live.log_probabilities[:, 0] / longest.clamp(min=shortest)
+    # A search that ranks by more than log-probability does not have the best one first.
+    bound = live.log_probabilities.amax(1) / longest.clamp(min=shortest)
     return bound <= finished.scores[:, config.nbest - 1]
 
 

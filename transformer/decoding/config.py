@@ -13,6 +13,7 @@ from torch import Tensor
 from transformer.decoding.scoring import PenaltyForm, length_penalty
 from transformer.errors import InputError
 
+Stopping = Literal["exact", "full"]
 Algorithm = Literal["beam", "greedy", "sampling", "diverse", "mbr"]
 CandidateSearch = Literal["sampling", "beam", "diverse"]
 
@@ -37,6 +38,8 @@ class SearchConfig:
         eos_threshold: The sentence may end only where the log-probability of that is more than
             this times that of the best piece (Hannun et al. 2019, "Sequence-to-Sequence Speech
             Recognition with Time-Depth Separable Convolutions", section 3.2.2); 0 lets it.
+        stopping: When a beam ends: ``exact``, when no hypothesis that goes on could still be among
+            the ``nbest``; ``full``, also when ``beam_size`` are finished, as in other toolkits.
         nbest: Hypotheses that are returned for each sentence, the best first; for ``sampling``
             the samples that are drawn, for ``mbr`` the candidates of the highest expected utility.
         groups: Of ``diverse``: the beam is cut into so many groups.
@@ -69,6 +72,7 @@ class SearchConfig:
     coverage_penalty: float
     no_repeat_ngram: int
     eos_threshold: float
+    stopping: Stopping
     groups: int
     diversity: float
     temperature: float
@@ -123,6 +127,7 @@ def _ranges(config: SearchConfig) -> Iterator[str]:
     for name, hint in (
         ("algorithm", Algorithm),
         ("length_penalty_form", PenaltyForm),
+        ("stopping", Stopping),
         ("candidates_by", CandidateSearch),
     ):
         value = getattr(config, name)

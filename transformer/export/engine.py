@@ -26,6 +26,7 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     # What they rule out would go to the other tokens there, and does not here.
     "min_length": (0,),
     "no_repeat_ngram": (0,),
+    "stopping": ("full",),
 }
 """Of these settings of a search, the values that mean the same there; of all others, every one."""
 
@@ -37,10 +38,11 @@ def refuse_unsearchable(search: SearchConfig) -> None:
         InputError: The search asks for it.
     """
     for name, values in SEARCHABLE.items():
-        if (value := getattr(search, name)) not in values:
+        idle = name == "stopping" and search.beam_size == 1
+        if (value := getattr(search, name)) not in values and not idle:
             raise InputError(
-                f"decoding.{name}={value} cannot be done alike by engine=ctranslate2, only "
-                f"{' or '.join(map(str, values))}; use engine=torch"
+                f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
+                f"decoding.{name}={values[0]}, or use engine=torch"
             )
 
 

@@ -42,7 +42,7 @@ DECODING_3 = {
     "epsilon": 0.0,
     "seed": 1,
 }
-DECODING_4 = {"candidates": 1, "candidates_by": "sampling", "utility": "chrf"}
+DECODING_4 = {"stopping": "full", "candidates": 1, "candidates_by": "sampling", "utility": "chrf"}
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},

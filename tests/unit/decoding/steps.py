@@ -21,6 +21,7 @@ def search_config(**changes: object) -> SearchConfig:
         "coverage_penalty": 0.0,
         "no_repeat_ngram": 0,
         "eos_threshold": 0.0,
+        "stopping": "exact",
         "groups": 1,
         "diversity": 0.0,
         "temperature": 1.0,

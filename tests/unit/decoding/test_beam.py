@@ -125,6 +125,22 @@ def test_stopping_early_saves_steps_and_finished_sentences_leave() -> None:
     assert step.beams == [2, 2, 2, 1, 1]
 
 
+def test_a_full_beam_may_stop_before_the_winner_is_found() -> None:
+    missed = 0
+    for alpha in (0.0, 0.6, 1.0):
+        limits = torch.full((200,), 8)
+        found, calls = {}, {}
+        for stopping in ("exact", "full"):
+            step = RecurrentStep(list(range(200)), 4)
+            config = search_config(beam_size=4, length_penalty=alpha, stopping=stopping)
+            found[stopping] = [best.score for best, *_ in beam_search(step, limits, config)]
+            calls[stopping] = step.rows
+        assert all(e >= f for e, f in zip(found["exact"], found["full"], strict=True))
+        assert calls["full"] < calls["exact"]
+        missed += sum(e > f for e, f in zip(found["exact"], found["full"], strict=True))
+    assert missed
+
+
 def test_control_symbols_are_never_generated() -> None:
     step = TableStep([-0.1, -5.0, -0.1, -7.0, -6.0], 1, 3)
     config = search_config(nbest=3)

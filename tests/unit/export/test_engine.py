@@ -35,7 +35,7 @@ def willing(**changes: Any) -> Translator:
     Padding and beginning are as improbable as a trained model has them: the engine renormalises
     without them, ours does not.
     """
-    translator = tiny_translator(tie_embeddings="none", **changes)
+    translator = tiny_translator(**{"tie_embeddings": "none", "stopping": "full"} | changes)
     model = translator.model
     with torch.no_grad():
         # The first component of what is projected is 10, whatever was said.
@@ -111,6 +111,7 @@ def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
         {"eos_threshold": 1.5},
         {"min_length": 2},
         {"no_repeat_ngram": 3},
+        {"stopping": "exact"},
     ],
     ids=str,
 )
