@@ -5,13 +5,16 @@ It does not know formats: any folder can carry the file.
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.heads import heads_off
+from transformer.model.precision import Int8Linear
 from transformer.model.transformer import Transformer
 
 FILE = "made_from.json"
@@ -22,10 +25,21 @@ def fingerprint_of(model: Transformer, tokenizer: Tokenizer) -> str:
     digest = hashlib.sha256(tokenizer.fingerprint.encode())
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
-    for name, weight in sorted(model.state_dict().items()):
+    for name, weight in [*sorted(model.state_dict().items()), *_packed(model)]:
         digest.update(name.encode())
         digest.update(weight.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _packed(model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """What a model in int8 has outside its state."""
+    for name, module in model.named_modules():
+        if isinstance(module, Int8Linear):
+            weight, bias = torch.ops.quantized.linear_unpack(module.packed)
+            yield f"{name}.weight", weight.int_repr()
+            yield f"{name}.scales", weight.q_per_channel_scales()
+            if bias is not None:
+                yield f"{name}.bias", bias
 
 
 def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
