@@ -19,7 +19,7 @@ def owned(rank: int, world: int, count: int) -> list[int]:
 
 
 def translate(parts: Parts, lines: list[str], stop: int | None = None) -> int:
-    """Write each line in capitals, the first ``stop`` of those that are left; how many were done."""
+    """Write in capitals the first ``stop`` lines that are left; return how many were done."""
     with ExitStack() as stack:
         file, done = parts.open(stack)
         for line in list(parts.share.lines(lines, done))[:stop]:
