@@ -1,4 +1,4 @@
-"""A file that several processes translate, calls that go on, and ensembles, as a user calls them."""
+"""Files that several processes translate, calls that go on, and ensembles, as a user has them."""
 
 import json
 import os
@@ -72,8 +72,8 @@ def lines_of_part(folder: Path) -> int:
     return sum(part.read_bytes().count(b"\n") for part in folder.glob("killed.*.part"))
 
 
-def test_a_killed_call_goes_on_and_a_changed_text_is_begun_anew(work: Path) -> None:
-    # The last window that is written at once has a few hundred lines: many are left after it.
+def test_a_killed_call_goes_on_where_it_was(work: Path) -> None:
+    # Lines are written a window at a time, of 8, 16, …: most are left after the first.
     (work / "text").write_text(phrases(1500))
     call = (*FILES, "input=text", "output=killed", "batch_tokens=64")
     process = started(work, *call)
@@ -156,7 +156,9 @@ def test_what_is_wrong_with_the_files_is_said_before_anything_is_translated(
     assert text_of(work / "text") == "alpha\n"
 
 
-def test_an_error_half_way_says_where_the_lines_before_it_are(work: Path) -> None:
+def test_an_error_half_way_says_where_the_lines_are_and_a_mended_text_is_begun_anew(
+    work: Path,
+) -> None:
     free = '{"text": "alpha"}\n' * 8
     (work / "requests").write_text(free + '{"text": "alpha", "must": ["beta"]}\n')
     call = (*FILES, "input=requests", "input_format=json", "output=out")
@@ -166,6 +168,12 @@ def test_an_error_half_way_says_where_the_lines_before_it_are(work: Path) -> Non
     (part,) = names(work) - {"requests"}
     assert f"; the lines before are translated in {work.resolve()}/{part}\n" in stderr
     assert text_of(work / part).count("\n") == 8
+    (work / "requests").write_text(free + '{"text": "alpha", "never": ["beta"]}\n')
+    code, _, stderr = verb(*call, home=work)
+    assert code == 0, stderr
+    assert "going on" not in stderr
+    assert text_of(work / "out").count("\n") == 9
+    assert names(work) == {"requests", "out", part}
 
 
 def test_links_and_names_and_pipes(work: Path) -> None:
