@@ -24,6 +24,13 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     if config.engine == "torch":
         refuse_idle(config, ("engine_folder",), "engine=ctranslate2")
         return load_translator(config, arguments)[0]
+    if isinstance(config.checkpoint, ListConfig):
+        raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
+    if config.precision != "float32":
+        raise InputError(
+            f"precision={config.precision} is of engine=torch; an export has its own: transformer "
+            "export quantization=int8"
+        )
     if find_spec("ctranslate2") is None:
         raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
     if isinstance(config.checkpoint, ListConfig):

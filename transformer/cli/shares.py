@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -103,6 +103,22 @@ class Parts:
                 lines, size = lines + 1, size + len(line)
         file.truncate(size)
         return file, lines
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Tell, with an error of the input, where the lines before it are; none are gone on with.
+
+        Raises:
+            InputError: As it came, and where they are.
+        """
+        try:
+            yield
+        except InputError as error:
+            path = self.path(self.share.rank)
+            if path.stat().st_size:
+                raise InputError(f"{error}; the lines before are translated in {path}") from error
+            path.unlink()
+            raise
 
     def finish(self) -> None:
         """Mark this share as done."""

@@ -14,6 +14,29 @@ from typing import BinaryIO
 from transformer.errors import InputError
 
 
+def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:
+    """Both paths where each is of a file proper: what can be shared out, and gone on with.
+
+    None where one is a standard stream, a pipe or a device.
+
+    Raises:
+        InputError: The output is a folder, or the input itself.
+    """
+    if source is None or output is None or _is_special(Path(source)) or _is_special(Path(output)):
+        return None
+    # Beside the file itself, not beside a link to it, can another take its place.
+    resolved = Path(output).resolve()
+    if resolved.is_dir():
+        raise InputError(f"output={output} is a folder; give a file in it")
+    if Path(source).resolve() == resolved:
+        raise InputError(f"output={output} is the input too; it would be lost: give another file")
+    return Path(source), resolved
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def open_input(
     path: str | None, stack: ExitStack
 ) -> tuple[Iterator[str], Callable[[], bool] | None]:

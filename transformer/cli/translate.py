@@ -7,6 +7,7 @@ was.
 import hashlib
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
-from transformer.cli.streams import open_input, open_output
+from transformer.cli.streams import files_of, open_input, open_output
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,25 +36,48 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
 
     _check(config)
     share = Share.of_process()
-    if share.world > 1 and None in (config.input, config.output):
+    # A name such as 2014 is a number to the config.
+    source, target = (None if one is None else str(one) for one in (config.input, config.output))
+    files = files_of(source, target)
+    if files is not None:
+        _refuse_bad_lines(files[0], config.input_format)
+        _translate_file(config, translator_by_engine(config, arguments), share, *files)
+    elif share.world > 1:
         raise InputError("several processes need a file to share out: set input= and output= too")
-    translator = translator_by_engine(config, arguments)
-    with ExitStack() as stack:
-        lines, ready = open_input(config.input, stack)
-        if config.input is None or config.output is None:
-            output = open_output(config.output, stack)
+    else:
+        translator = translator_by_engine(config, arguments)
+        with ExitStack() as stack:
+            lines, ready = open_input(source, stack)
+            output = open_output(target, stack)
             _stream(config, translator, lines, output, lambda index: index + 1, ready)
-            return
-        parts = Parts(Path(config.output), share, _job(config, translator))
-        if not parts.is_done:
-            output, done = parts.open(stack)
+
+
+def _translate_file(
+    config: DictConfig, translator: "Translator", share: Share, source: Path, output: Path
+) -> None:
+    """The share of this process."""
+    parts = Parts(output, share, _job(config, translator, source))
+    if not parts.is_done:
+        with ExitStack() as stack:
+            part, done = parts.open(stack)
             if done:
-                print(f"going on after {done} lines in {output.name}", file=sys.stderr)
+                print(f"going on after {done} lines in {part.name}", file=sys.stderr)
+            lines, _ = open_input(str(source), stack)
             own = share.lines(lines, done)
-            _stream(config, translator, own, output, lambda index: share.number(done + index))
+            with parts.told():
+                _stream(config, translator, own, part, lambda index: share.number(done + index))
             parts.finish()
-        if not share.rank:
-            parts.join()
+    if not share.rank:
+        parts.join()
+
+
+def _refuse_bad_lines(source: Path, input_format: str) -> None:
+    """Say now what would else end it half-way; what is mended is another text, to be begun anew."""
+    lines, _ = open_input(str(source), ExitStack())
+    read: Iterator[Any] = lines
+    if input_format == "json":
+        read = _requests(lines, lambda index: f"{source}:{index + 1}")
+    deque(read, maxlen=0)
 
 
 def _stream(
@@ -107,14 +131,14 @@ def _check(config: DictConfig) -> None:
         refuse_idle(config, ("alignment_threshold",), "alignment=true")
 
 
-def _job(config: DictConfig, translator: "Translator") -> str:
+def _job(config: DictConfig, translator: "Translator", source: Path) -> str:
     """A hash of the model, the search, the text and all settings: what the output depends on."""
     from transformer.export.fingerprint import fingerprint_of
 
-    text = Path(config.input).stat()
+    text = source.stat()
     models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     whole = [
         *(OmegaConf.to_container(config), models, str(translator.search)),
-        *(str(Path(config.input).resolve()), text.st_size, text.st_mtime_ns),
+        *(str(source.resolve()), text.st_size, text.st_mtime_ns),
     ]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

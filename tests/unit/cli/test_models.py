@@ -1,0 +1,167 @@
+"""Which model a call means: one or an ensemble, its precision and its device."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from tests.helpers.models import tiny_transformer
+from tests.unit.cli.test_load import RUN, written
+from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from transformer.cli.compose import compose_config
+from transformer.cli.engine import translator_by_engine
+from transformer.cli.models import device_of, load_checkpoints, model_of
+from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.ensemble import Ensemble
+from transformer.errors import InputError
+from transformer.export.fingerprint import fingerprint_of
+from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.heads import heads_off
+from transformer.model.linear import Linear
+from transformer.model.precision import Int8Linear, in_precision
+from transformer.model.transformer import Transformer
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("run") / "x.ckpt", RUN)
+
+
+def called(*arguments: str) -> DictConfig:
+    return compose_config("translate", arguments)
+
+
+def model(*arguments: str) -> Transformer | Ensemble:
+    config = called(*arguments)
+    return model_of(config, load_checkpoints(config.checkpoint))
+
+
+def test_a_list_of_checkpoints_is_an_ensemble(run: Path) -> None:
+    assert isinstance(model(f"checkpoint={run}"), Transformer)
+    assert isinstance(model(f"checkpoint=[{run}]"), Transformer)
+    pair = model(f"checkpoint=[{run},{run}]")
+    assert isinstance(pair, Ensemble)
+    assert pair.averaging == "probability"
+    assert len(set(pair.members)) == 2
+    veto = model(f"checkpoint=[{run},{run}]", "averaging=log_probability")
+    assert isinstance(veto, Ensemble)
+    assert veto.averaging == "log_probability"
+
+
+def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
+    config = tiny_tokenizer().config
+    # As many pieces, but others: the size of the model does not tell.
+    tokenizer = Tokenizer.train(config, lambda: [(b, a) for a, b in PAIRS[:3]])
+    sizes = {
+        "source_vocab_size": tokenizer.source_vocab_size,
+        "target_vocab_size": tokenizer.target_vocab_size,
+    }
+    other = tiny_transformer(**sizes)
+    payload: dict[str, Any] = {
+        "state_dict": {f"model.{name}": weight for name, weight in other.state_dict().items()},
+        PORTABLE: portable_part(other.config, tokenizer.to_state(), RUN),
+    }
+    write_payload(payload, tmp_path / "other.ckpt")
+    with pytest.raises(InputError, match="has another vocabulary than") as caught:
+        load_checkpoints(ListConfig([str(run), str(tmp_path / "other.ckpt")]))
+    assert str(tmp_path / "other.ckpt") in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["checkpoint=[]"], r"checkpoint=\[\] names none"),
+        (["checkpoint=[RUN,nowhere]"], "nowhere does not exist"),
+        (["checkpoint=RUN", "averaging=probability"], "averaging=probability is of ensembles"),
+        (["checkpoint=[RUN]", "averaging=probability"], "averaging=probability is of ensembles"),
+        (["checkpoint=[RUN,RUN]", "averaging=mean"], "averaging='mean' must be probability or"),
+        (["checkpoint=RUN", "precision=int4"], "precision='int4' must be float32 or bfloat16 or"),
+        (["checkpoint=RUN", "precision=null"], "precision=null must be float32 or bfloat16 or"),
+        (["checkpoint=RUN", "precision=int8", "device=meta"], "precision=int8 computes on a CPU"),
+    ],
+)
+def test_refusals(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        model(*(argument.replace("RUN", str(run)) for argument in arguments))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["checkpoint=[RUN,RUN]"], "engine=ctranslate2 has no ensembles"),
+        (["checkpoint=RUN", "precision=int8"], "precision=int8 is of engine=torch"),
+    ],
+)
+def test_what_another_engine_does_not_have(run: Path, arguments: list[str], message: str) -> None:
+    pytest.importorskip("ctranslate2")
+    every = [argument.replace("RUN", str(run)) for argument in arguments]
+    config = called(*every, "engine=ctranslate2")
+    with pytest.raises(InputError, match=message):
+        translator_by_engine(config, every)
+
+
+@pytest.mark.parametrize("names", ["RUN", "[RUN,RUN]"])
+def test_precisions(run: Path, names: str) -> None:
+    checkpoint = "checkpoint=" + names.replace("RUN", str(run))
+    low = model(checkpoint, "precision=bfloat16")
+    assert {weight.dtype for weight in low.parameters()} == {torch.bfloat16}
+    exact = model(checkpoint)
+    assert {weight.dtype for weight in exact.parameters()} == {torch.float32}
+    packed = model(checkpoint, "precision=int8")
+    kinds = [type(module) for module in packed.modules()]
+    assert Linear not in kinds
+    linear = sum(isinstance(module, Linear) for module in exact.modules())
+    assert kinds.count(Int8Linear) == linear > 0
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_heads_are_off_in_every_member(run: Path, precision: str) -> None:
+    pair = model(
+        f"checkpoint=[{run},{run}]", "heads_off=[cross.1.2,encoder.0.3]", f"precision={precision}"
+    )
+    assert isinstance(pair, Ensemble)
+    for member in pair.members:
+        assert list(map(str, heads_off(member))) == ["encoder.0.3", "cross.1.2"]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_the_fingerprint_knows_every_weight(precision: Any) -> None:
+    def fingerprint(change: str | None) -> str:
+        twin = tiny_transformer(tie_embeddings="none")
+        with torch.no_grad():
+            for name, weight in twin.named_parameters():
+                if name == change:
+                    weight.view(-1)[-1] += 0.5
+        return fingerprint_of(in_precision(twin, precision), tiny_tokenizer())
+
+    names = [name for name, _ in tiny_transformer(tie_embeddings="none").named_parameters()]
+    prints = {fingerprint(name) for name in [None, *names]}
+    assert fingerprint(None) in prints
+    assert len(prints) == len(names) + 1
+
+
+def test_cuda_is_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert device_of("cuda") == torch.device("cuda:0")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert device_of("cuda") == torch.device("cuda:3")
+    assert device_of("cuda:1") == torch.device("cuda:1")
+    assert device_of("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("verb", ["average", "export", "attention", "heads"])
+def test_verbs_of_one_checkpoint_refuse_several(verb: str) -> None:
+    with pytest.raises(InputError, match=f"{verb} takes one checkpoint, not the several of an"):
+        compose_config(verb, ["checkpoint=[a,b]"])
+
+
+@pytest.mark.parametrize("verb", ["translate", "evaluate", "score"])
+def test_verbs_of_translators_take_several(verb: str) -> None:
+    more = ["source=s", "target=t"] if verb == "score" else []
+    config = compose_config(verb, ["checkpoint=[a,b]", "averaging=log_probability", *more])
+    assert OmegaConf.to_container(config.checkpoint) == ["a", "b"]
