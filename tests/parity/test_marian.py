@@ -62,7 +62,8 @@ def half_trained() -> Transformer:
 
 
 def ours(sources: list[list[int]], **search: object) -> list[Hypothesis]:
-    config = search_config(max_length_offset=LONGEST, length_penalty_form="average", **search)
+    same = {"max_length_offset": LONGEST, "length_penalty_form": "average", "stopping": "full"}
+    config = search_config(**same, **search)
     model = half_trained()
     with torch.inference_mode():
         return [found[0] for found in search_batch(model, sources, config, None)]
