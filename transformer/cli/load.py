@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.models import device_of, load_checkpoints, model_of
+from transformer.cli.models import load_checkpoints, model_of
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
@@ -29,12 +29,13 @@ def load_translator(
     checkpoint, *others = load_checkpoints(config.checkpoint)
     composed = OmegaConf.to_container(config.decoding)
     search = _search(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
+    model = model_of(config, [checkpoint, *others])
     translator = Translator(
-        model_of(config, [checkpoint, *others]),
+        model,
         Tokenizer.from_state(checkpoint.tokenizer),
         search,
         batch_tokens=batch_tokens_of(config),
-        device=device_of(config.device),
+        device=next(model.parameters()).device,
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config

@@ -42,12 +42,12 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
 def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     """The model of these checkpoints on its device, as the config wants it.
 
-    Of its keys ``device`` must be there; ``heads_off``, ``precision`` and ``averaging`` may.
+    Of its keys ``device``, ``heads_off``, ``precision`` and ``averaging`` any may be missing.
 
     Raises:
         InputError: There is no such device, head or precision, or ``averaging`` averages nothing.
     """
-    device = device_of(config.device)
+    device = device_of(config.get("device", "cpu"))
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
     for checkpoint in checkpoints:
         _switch_off(config.get("heads_off"), checkpoint.model)
@@ -61,12 +61,13 @@ def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     return models[0]
 
 
-def device_of(name: str) -> torch.device:
+def device_of(name: Any) -> torch.device:
     """The device of that name; ``cuda`` is the GPU of this process where several share the work.
 
     Raises:
         InputError: It is not there.
     """
+    name = typed_value(name, str, "device")
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" else name)
         torch.empty(0, device=device)

@@ -50,6 +50,11 @@ def search_batch(
         FloatingPointError: The model gave NaN.
         InputError: Phrases must occur, and the search is not beam search.
     """
+    if constraints is not None and constraints.must is not None and config.algorithm != "beam":
+        raise InputError(
+            f"decoding.algorithm={config.algorithm} cannot look for phrases that must occur; "
+            "set decoding=beam"
+        )
     config = config.of_candidates
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints)
@@ -76,11 +81,6 @@ def _search(
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
-            if config.algorithm != "beam":
-                raise InputError(
-                    f"decoding.algorithm={config.algorithm} cannot look for phrases that must "
-                    "occur; set decoding=beam"
-                )
             return allocated_search(
                 step, limits, config, constraints.must, constraints.continues_word
             )
