@@ -96,6 +96,8 @@ class Request:
         """
         try:
             values = json.loads(line)
+            # An escape can spell half of a character, which no text has.
+            json.dumps(values, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f'{where}: not JSON; write {{"text": "…"}}, one object a line'

@@ -6,6 +6,8 @@ It knows pieces, and text only where candidates are compared by it (minimum Baye
 from collections.abc import Sequence
 from typing import Protocol
 
+import torch
+
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.batch_search import most_pieces, search_batch
 from transformer.decoding.compiled_constraints import ConstraintCompiler
@@ -18,6 +20,10 @@ from transformer.decoding.segments import Segment
 from transformer.decoding.utility import utility_named
 from transformer.errors import InputError
 from transformer.model.heads import HeadName
+
+LOWEST = torch.finfo(torch.float32).min
+NOTHING = Hypothesis((), LOWEST, LOWEST)
+"""Where what was asked leaves no translation at all."""
 
 
 class Searcher(Protocol):
@@ -88,6 +94,7 @@ class ModelSearcher:
         device = next(self.model.parameters()).device
         compiled = self.compiler.compile(asked, most_pieces(self.model), device)
         found = search_batch(self.model, pieces, self.search, self.head, compiled)
+        found = [hypotheses or [NOTHING] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
         return [least_risk(one, texts_of(one, self.tokenizer), self.search) for one in found]

@@ -51,3 +51,9 @@ def test_what_is_unmet_is_told() -> None:
     )
     assert Constraints("Der ").unmet("Derselbe") == ("prefix: Der ",)
     assert Constraints("Der ").unmet("Der") == ()
+
+
+@pytest.mark.parametrize("line", ['{"text": "\\ud800"}', '{"text": "a", "must": ["\\udfff"]}'])
+def test_half_a_character_is_no_text(line: str) -> None:
+    with pytest.raises(InputError, match="in:7: not JSON"):
+        Request.parse(line, "in:7")

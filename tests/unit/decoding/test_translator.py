@@ -11,6 +11,7 @@ import torch
 
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.attention import attention_maps
+from transformer.decoding.constraints import Constraints
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
@@ -230,3 +231,11 @@ def test_import_is_light() -> None:
         "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_search_without_any_result_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer.decoding.searcher.search_batch", lambda *_: [[]])
+    [found] = tiny_translator().translate(["a dog"], [Constraints(must=("hund",))])
+    assert found.text == ""
+    assert found.unmet == ("must: hund",)
+    assert "Infinity" not in json.dumps(found.to_json())
