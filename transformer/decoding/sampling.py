@@ -114,7 +114,7 @@ def _draw(
     logits: Float[Tensor, "batch sample vocab"], noise: Float[Tensor, "batch sample"]
 ) -> Int[Tensor, "batch sample"]:
     """Invert the cumulative distribution."""
-    cumulative = logits.double().softmax(-1).cumsum(-1)
+    cumulative = logits.exp().cumsum(-1, dtype=torch.float64)
     wanted = noise * cumulative[..., -1]
     return torch.searchsorted(cumulative, wanted[..., None], right=True).squeeze(-1)
 
