@@ -86,7 +86,7 @@ def engines(subject: Subject, threads: int, folder: Path) -> Iterator[Engine]:
     for name, search in searches.items():
         for precision in get_args(Precision):
             translate = ours(subject, precision, search)
-            yield Engine("ours", name, precision, (4096, 8192, 16384, 32768), "tokens", translate)
+            yield Engine("ours", name, precision, (2048, 4096, 8192), "tokens", translate)
         for dtype in (torch.float32, torch.bfloat16):
             translate = hugging_face(subject, dtype, search)
             precision = str(dtype).removeprefix("torch.")
