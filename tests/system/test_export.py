@@ -57,7 +57,7 @@ def engines(home: Path) -> Path:
 
 @pytest.mark.parametrize("search", [[], ["decoding=greedy"], ["format=json", "alignment=true"]])
 def test_the_engine_translates_alike(search: list[str], home: Path, engines: Path) -> None:
-    arguments = ["checkpoint=engines", "input=validation.src", *search]
+    arguments = ["checkpoint=engines", "input=validation.src", "decoding.stopping=full", *search]
     code, expected, stderr = verb("translate", *arguments, home=home)
     assert code == 0, stderr
     code, found, stderr = verb("translate", "engine=ctranslate2", *arguments, home=home)

@@ -5,6 +5,7 @@ where ours stops; all that it finds is ranked by our length penalty. Log-probabi
 what padding and beginning have, which the engine leaves out of its sum.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.fingerprint import refuse_stranger
 
+log = logging.getLogger(__name__)
+
 SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "algorithm": ("beam", "greedy"),
     "coverage_penalty": (0,),
@@ -26,7 +29,6 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     # What they rule out would go to the other tokens there, and does not here.
     "min_length": (0,),
     "no_repeat_ngram": (0,),
-    "stopping": ("full",),
 }
 """Of these settings of a search, the values that mean the same there; of all others, every one."""
 
@@ -38,8 +40,7 @@ def refuse_unsearchable(search: SearchConfig) -> None:
         InputError: The search asks for it.
     """
     for name, values in SEARCHABLE.items():
-        idle = name == "stopping" and search.beam_size == 1
-        if (value := getattr(search, name)) not in values and not idle:
+        if (value := getattr(search, name)) not in values:
             raise InputError(
                 f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
                 f"decoding.{name}={values[0]}, or use engine=torch"
@@ -63,6 +64,8 @@ class CTranslate2Searcher:
         import ctranslate2
 
         refuse_unsearchable(translator.search)
+        if translator.search.stopping == "exact" and translator.search.beam_size > 1:
+            log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         if translator.asked is not translator.model:
             raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
         refuse_stranger(translator.model, translator.tokenizer, folder)

@@ -75,6 +75,13 @@ def test_translations_and_scores_are_equal(changes: dict[str, Any], tmp_path: Pa
             assert candidate.score == pytest.approx(wanted.score, abs=1e-4)
 
 
+def test_it_says_that_it_stops_with_a_full_beam(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exported(willing(beam_size=3, stopping="exact"), tmp_path)
+    assert "engine=ctranslate2 stops with a full beam" in caplog.text
+
+
 def test_nothing_is_translated_to_nothing(tmp_path: Path) -> None:
     engine = exported(willing(), tmp_path)
     assert engine.translate([]) == []
@@ -111,7 +118,6 @@ def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
         {"eos_threshold": 1.5},
         {"min_length": 2},
         {"no_repeat_ngram": 3},
-        {"stopping": "exact"},
     ],
     ids=str,
 )
