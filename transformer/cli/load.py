@@ -50,6 +50,9 @@ def _search(
         return typed(SearchConfig, composed, "decoding")
     changed = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     values = {**trained, **{key: composed[key] for key in changed}}
+    if values["algorithm"] == "greedy" and {"algorithm", "beam_size"} & changed == {"beam_size"}:
+        # A run that was tuned to greedy search, say.
+        values["algorithm"] = "beam"
     return typed(SearchConfig, values, "decoding")
 
 

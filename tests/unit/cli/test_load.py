@@ -76,6 +76,16 @@ def test_one_key_changes_the_search_of_the_run(checkpoint: Path) -> None:
     assert changed == TRAINED | {"beam_size": 5, "length_penalty": 1.0}
 
 
+def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> None:
+    greedy = TRAINED | {"algorithm": "greedy", "beam_size": 1, "nbest": 1}
+    path = written(tmp_path / "greedy.ckpt", RUN | {"decoding": greedy})
+    assert search_of(path)["algorithm"] == "greedy"
+    wide = search_of(path, "decoding.beam_size=4")
+    assert (wide["algorithm"], wide["beam_size"]) == ("beam", 4)
+    with pytest.raises(InputError, match="algorithm=greedy follows one hypothesis"):
+        search_of(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
+
+
 def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
     greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
     assert isinstance(greedy, dict)
