@@ -168,7 +168,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="fewer sentences; under 5 minutes")
-    parser.add_argument("--sentences", type=int, help="1000; quick: 150")
+    parser.add_argument("--sentences", type=int, help="1000; quick: 400")
     parser.add_argument("--base-sentences", type=int, help="of the second model: 1000; quick: 16")
     parser.add_argument("--repeats", type=int, help="3; quick: 3, of the second model 1")
     parser.add_argument("--steps", type=int, help="updates where a model is trained: 1000, 300")
@@ -176,7 +176,7 @@ def parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     defaults = {"sentences": 1000, "base_sentences": 1000, "repeats": 3, "steps": 1000}
     if arguments.quick:
-        defaults |= {"sentences": 150, "base_sentences": 16, "steps": 300}
+        defaults |= {"sentences": 400, "base_sentences": 16, "steps": 300}
     for name, value in defaults.items():
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
