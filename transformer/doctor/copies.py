@@ -3,8 +3,12 @@
 Does not know languages.
 """
 
+import re
+
 from transformer.doctor.check import Fault, PairCheck
 from transformer.doctor.pair import NumberedPair, bare, quoted
+
+_FIRST = re.compile(r"[^\W_]")
 
 
 class Copies(PairCheck):
@@ -15,8 +19,13 @@ class Copies(PairCheck):
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Show the text."""
         source, target = pair.source, pair.target
-        if abs(len(source) - len(target)) > len(source) or not any(map(str.isalpha, source)):
-            return None
-        if source != target and bare(source) != bare(target):
+        if source != target:
+            # Most pairs differ in the first letter: spare them the closer look.
+            first, other = _FIRST.search(source), _FIRST.search(target)
+            if first is None or other is None or first[0].lower() != other[0].lower():
+                return None
+            if bare(source) != bare(target):
+                return None
+        if not any(map(str.isalpha, source)):
             return None
         return Fault(None, f"untranslated: {quoted(source)}")

@@ -62,7 +62,7 @@ class Misalignment:
     def stretches(self) -> list[Stretch]:
         """All stretches; places count the pairs that were seen."""
         lengths = (
-            np.frombuffer(array_, dtype=np.uint16) for array_ in (self._source, self._target)
+            np.frombuffer(lengths, dtype=np.uint16) for lengths in (self._source, self._target)
         )
         return find_stretches(*(one.astype(np.int64) for one in lengths))
 

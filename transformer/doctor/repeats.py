@@ -59,7 +59,7 @@ class Repeats:
             yield self._finding(name, lines, places, said)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return "duplicate" for all but the first of equal pairs; several translations are none."""
+        """Return "duplicate" for all but the first of equal pairs."""
         if self._repeated is None:
             first = _first_places(np.frombuffer(self._hashes[0], dtype=np.int64))
             lines = np.frombuffer(self._lines, dtype=np.int64)
@@ -89,7 +89,7 @@ def _first_places(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:
 def _shared(
     texts: Int[np.ndarray, " pair"], distinct: Bool[np.ndarray, " pair"]
 ) -> tuple[Int[np.ndarray, " repeat"], Int[np.ndarray, " repeat"]]:
-    """Return the places of distinct pairs whose text an earlier one has, and of that earlier one."""
+    """Return places of distinct pairs whose text an earlier one has, and of that earlier one."""
     places = np.flatnonzero(distinct)
     first = _first_places(texts[places])
     again = np.flatnonzero(first != np.arange(len(first)))
