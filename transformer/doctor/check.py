@@ -7,7 +7,7 @@ length passes through it.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from transformer.doctor.pair import SIDES, NumberedPair, Side
 
@@ -42,6 +42,7 @@ class Finding:
         return self.count / self.total if self.total else 0.0
 
 
+@runtime_checkable
 class Check(Protocol):
     """Looks for one kind of fault, or for several that are found in one way."""
 

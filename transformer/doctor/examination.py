@@ -22,7 +22,7 @@ class Lengths:
 
     counts: Counter[int]
 
-    def percentile(self, percent: float) -> int:
+    def percentile(self, percent: int) -> int:
         """Return the least length that so many of a hundred texts do not exceed; 0 of none."""
         wanted, seen = percent / 100 * self.counts.total(), 0
         for length in sorted(self.counts):

@@ -8,6 +8,8 @@ the detector is sure of another language. Needs py3langid (the extra ``doctor``;
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
 
 from transformer.doctor.check import SideCheck
 from transformer.doctor.pair import SIDES, Side, quoted
@@ -28,18 +30,23 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text.lower()))
 
 
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
 class LanguageDetector:
     """Names the language of a text, with a probability."""
 
     def __init__(self) -> None:
-        """Load the model, in about a second.
+        """Load the model, in about a second the first time.
 
         Raises:
             ImportError: py3langid is not installed.
         """
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-        self._identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        self._identifier = _identifier()
         self.languages = frozenset(self._identifier.labels)
         """The codes that it knows (ISO 639-1)."""
 

@@ -4,7 +4,7 @@ Does not know what the lengths are for.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from transformer.data.tokenizer import Tokenizer
 
@@ -12,6 +12,7 @@ from transformer.data.tokenizer import Tokenizer
 _BYTES = 4
 
 
+@runtime_checkable
 class TokenCount(Protocol):
     """Lengths of both sides of some pairs."""
 
