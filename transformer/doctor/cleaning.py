@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from io import BufferedWriter
 from pathlib import Path
-from typing import BinaryIO
 
 from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
@@ -153,7 +153,7 @@ def _rejected(pair: NumberedPair, faults: Sequence[str]) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
-def _opened(path: Path, stack: ExitStack) -> BinaryIO:
+def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
     try:
         file = stack.enter_context(path.open("xb"))
     except FileExistsError as error:
@@ -164,4 +164,4 @@ def _opened(path: Path, stack: ExitStack) -> BinaryIO:
         return file
     # No time and no name in it: equal text makes equal files.
     packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-    return stack.enter_context(packed)  # type: ignore[return-value]
+    return stack.enter_context(BufferedWriter(packed))  # type: ignore[arg-type]
