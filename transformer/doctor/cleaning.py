@@ -164,4 +164,4 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
         return file
     # No time and no name in it: equal text makes equal files.
     packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
-    return stack.enter_context(BufferedWriter(packed))  # type: ignore[arg-type]
+    return stack.enter_context(BufferedWriter(packed))

@@ -96,19 +96,37 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
             "values and tensors; use another"
         ) from error
-    if not isinstance(payload, dict) or not {PORTABLE, "state_dict"} <= payload.keys():
+    if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
     portable = payload[PORTABLE]
-    if not isinstance(portable, dict) or "format" not in portable:
-        raise InputError(f"{path} is not a checkpoint of this framework")
     if portable["format"] > FORMAT:
         raise InputError(
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
     portable = upgraded(portable)
-    refuse_program(portable.get("config", {}), path)
+    if not isinstance(portable["config"].get("task"), str):
+        raise InputError(f"{path} does not say which task its model was trained for")
+    refuse_program(portable["config"], path)
     return payload | {PORTABLE: portable}
+
+
+def _is_ours(payload: Any) -> bool:
+    """Whether plain values are laid out as a checkpoint is, whatever they say."""
+    if not isinstance(payload, dict):
+        return False
+    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
+    if not isinstance(portable, dict) or not isinstance(weights, dict):
+        return False
+    config = portable.get("config")
+    return (
+        type(portable.get("format")) is int
+        and portable["format"] >= 1
+        and all(isinstance(portable.get(key), dict) for key in ("model", "tokenizer", "config"))
+        and isinstance(config, dict)
+        and isinstance(config.get("decoding", {}), dict)
+        and all(isinstance(name, str) for name in weights)
+    )
 
 
 def refuse_program(config: dict[str, Any], path: Path) -> None:
@@ -162,7 +180,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     """
     try:
         model.load_state_dict(model_weights(payload))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
     model.eval()
@@ -178,7 +196,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     payload = read_payload(file)
     require_translation(payload, file)
     portable = payload[PORTABLE]
-    model = build_transformer(ModelConfig(**portable["model"]))
+    try:
+        model = build_transformer(ModelConfig(**portable["model"]))
+    except InputError:
+        raise
+    except Exception as error:
+        # Values of a wrong type fail in any place that uses them.
+        raise InputError(f"{file} describes no model that this framework has") from error
     load_weights(model, payload, file)
     return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 

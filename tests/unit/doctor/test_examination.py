@@ -21,7 +21,7 @@ from transformer.doctor.examination import Examination, Lengths, examine
 from transformer.doctor.languages import _identifier
 from transformer.doctor.report import too_many
 
-SHARES = {name: share for name, share in compose_config("doctor", []).thresholds.items()}
+SHARES = dict(compose_config("doctor", []).thresholds.items())
 
 
 @pytest.fixture(scope="module")
