@@ -88,7 +88,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PLACES), VALUES, st.booleans())
 def test_a_file_with_another_value_is_refused_or_the_same(
     place: tuple[str, ...], value: Any, remove: bool

@@ -105,9 +105,7 @@ def read_payload(path: Path) -> dict[str, Any]:
             "install a newer version"
         )
     portable = upgraded(portable)
-    if not isinstance(portable["config"].get("task"), str):
-        raise InputError(f"{path} does not say which task its model was trained for")
-    refuse_program(portable["config"], path)
+    refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
 
 
@@ -118,13 +116,12 @@ def _is_ours(payload: Any) -> bool:
     portable, weights = payload.get(PORTABLE), payload.get("state_dict")
     if not isinstance(portable, dict) or not isinstance(weights, dict):
         return False
-    config = portable.get("config")
+    parts = [portable.get(part, {}) for part in ("model", "tokenizer", "config")]
     return (
         type(portable.get("format")) is int
         and portable["format"] >= 1
-        and all(isinstance(portable.get(key), dict) for key in ("model", "tokenizer", "config"))
-        and isinstance(config, dict)
-        and isinstance(config.get("decoding", {}), dict)
+        and all(isinstance(part, dict) for part in parts)
+        and isinstance(parts[-1].get("decoding", {}), dict)
         and all(isinstance(name, str) for name in weights)
     )
 
@@ -164,7 +161,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: It was not trained to translate.
     """
-    task = task_of(payload)
+    task = payload[PORTABLE].get("config", {}).get("task")
     if task != "translation":
         raise InputError(
             f"{file} was trained for task={task} and does not translate; "
@@ -197,6 +194,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     require_translation(payload, file)
     portable = payload[PORTABLE]
     try:
+        tokenizer, config = portable["tokenizer"], portable["config"]
         model = build_transformer(ModelConfig(**portable["model"]))
     except InputError:
         raise
@@ -204,7 +202,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         # Values of a wrong type fail in any place that uses them.
         raise InputError(f"{file} describes no model that this framework has") from error
     load_weights(model, payload, file)
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    return Checkpoint(model, tokenizer, config, file)
 
 
 def write_payload(payload: dict[str, Any], path: Path) -> None:
