@@ -105,7 +105,7 @@ def test_a_file_with_another_value_is_refused_or_the_same(
 
 
 def loads_something(content: bytes) -> None:
-    """A file that says something else may be that of another model, but never crashes the reader."""
+    """A file that says something else may be another model's; it never crashes the reader."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.ckpt")
         path.write_bytes(content)

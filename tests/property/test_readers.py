@@ -148,7 +148,9 @@ REQUESTS = st.dictionaries(
 
 
 @settings(max_examples=300, deadline=None)
-@given(REQUESTS | JSON.map(json.dumps) | st.text() | LINES.map(lambda b: b.decode("utf-8", "replace")))
+@given(
+    REQUESTS | JSON.map(json.dumps) | st.text() | LINES.map(lambda b: b.decode("utf-8", "replace"))
+)
 def test_a_request_is_understood_or_refused(line: str) -> None:
     requests = read(lambda: [Request.parse(line, "stdin:1")])
     for request in requests or ():

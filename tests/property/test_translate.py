@@ -24,7 +24,21 @@ RANGES = [
     *((0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x24F), (0x00, 0x1F), (0x7F, 0xA0), (0x300, 0x36F)),
     *((0x2000, 0x206F), (0x4E00, 0x9FFF), (0x590, 0x6FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)),
 ]
-ODD = ["<s>", "</s>", "<unk>", "<0x0A>", "▁", "\u2028", "\x85", "\ufeff", "\r", "\\n", "\t", " ", ""]
+ODD = [
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<0x0A>",
+    "▁",
+    "\u2028",
+    "\x85",
+    "\ufeff",
+    "\r",
+    "\\n",
+    "\t",
+    " ",
+    "",
+]
 
 
 def random_line(random_: random.Random) -> str:

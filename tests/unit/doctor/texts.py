@@ -99,3 +99,10 @@ def examination_config(
     return ExaminationConfig(
         checks=frozenset(checks), examples=examples, ratio=4.0, max_length=120, languages=languages
     )
+
+
+def call_of(folder: str) -> list[str]:
+    """How a user names what `written` wrote."""
+    names = ("train", "validation", "test")
+    files = [f"data.{name}=[{folder}/{name}.en,{folder}/{name}.de]" for name in names]
+    return ["data=files", "data.source=en", "data.target=de", "data.max_length=120", *files]
