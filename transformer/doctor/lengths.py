@@ -30,7 +30,7 @@ class EmptySides(PairCheck):
             return Fault(None, "both sides are empty")
         for side, is_empty, other in zip(SIDES, empty, reversed(texts), strict=True):
             if is_empty:
-                return Fault(side, f"empty; the other side: {quoted(other)}")
+                return Fault(side, f"against {quoted(other)}")
         return None
 
 
