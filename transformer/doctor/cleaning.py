@@ -109,7 +109,7 @@ def clean(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(folder) as part:
             part.mkdir()
-            for name in names:
+            for name in dict.fromkeys(names):
                 own = checks.of(name) + (checks.leaks() if name == "train" else [])
                 judge = Judge(own, wanted)
                 judge.prepare(checks.pairs(name))

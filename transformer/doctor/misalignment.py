@@ -5,7 +5,7 @@ memory a pair; how they are compared, stretches.py knows.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
 from typing import ClassVar
@@ -53,9 +53,8 @@ class Misalignment:
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "misaligned" for the pairs in a stretch."""
-        ends = [self._lines[stretch.stop - 1] for stretch in self.stretches]
-        place = bisect_right(ends, pair.line - 1)
-        inside = place < len(ends) and pair.line >= self._lines[self.stretches[place].start]
+        place = bisect_left(self._ends, pair.line)
+        inside = place < len(self._ends) and pair.line >= self._lines[self.stretches[place].start]
         return self.names if inside else ()
 
     @cached_property
@@ -65,6 +64,11 @@ class Misalignment:
             np.frombuffer(lengths, dtype=np.uint16) for lengths in (self._source, self._target)
         )
         return find_stretches(*(one.astype(np.int64) for one in lengths))
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The last line of each stretch."""
+        return [self._lines[stretch.stop - 1] for stretch in self.stretches]
 
     def _said(self, stretch: Stretch) -> str:
         last = self._lines[stretch.stop - 1]
