@@ -13,7 +13,8 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE
 from transformer.training.checkpoint import Criterion
-from transformer.training.run import build_trainer, make_task
+from transformer.training.run import make_task
+from transformer.training.trainer import build_trainer
 from transformer.training.translation import model_config
 
 
