@@ -29,7 +29,7 @@ RUN = [
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Name (update, return) at which the loss shall be no number: as if the weights had blown up."""
+    """Takes (update, return) pairs at which the loss shall be no number."""
     learn = TranslationModule.micro_loss
     bad: set[tuple[int, int]] = set()
 
