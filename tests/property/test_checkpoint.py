@@ -43,6 +43,8 @@ def loads(content: bytes) -> bool:
             assert str(path) in str(error)
             return False
     assert loaded.model.config == MODEL.config
+    weights = MODEL.state_dict()
+    assert all(torch.equal(weights[name], one) for name, one in loaded.model.state_dict().items())
     return True
 
 
@@ -70,6 +72,14 @@ def test_altered_bytes_are_refused_or_of_no_matter(changes: list[tuple[float, by
         place = int(share * len(content))
         content[place : place + len(new)] = new
     loads(bytes(content))
+
+
+def test_one_bit_of_a_weight_is_enough() -> None:
+    """What torch.load would not notice."""
+    weight = next(iter(MODEL.state_dict().values())).numpy().tobytes()
+    content = bytearray(BYTES)
+    content[BYTES.index(weight[:32]) + 3] ^= 0x40
+    assert not loads(bytes(content))
 
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

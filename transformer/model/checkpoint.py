@@ -7,6 +7,7 @@ several) nor what the tokenizer's state means; both hand in plain values. It is 
 
 import os
 import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,7 @@ def read_payload(path: Path) -> dict[str, Any]:
             program.
     """
     try:
+        _check_sums(path)
         payload = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
@@ -107,6 +109,14 @@ def read_payload(path: Path) -> dict[str, Any]:
     portable = upgraded(portable)
     refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
+
+
+def _check_sums(path: Path) -> None:
+    """Raise an exception where bytes have changed since they were written: torch does not look."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"{damaged} is damaged")
 
 
 def _is_ours(payload: Any) -> bool:
