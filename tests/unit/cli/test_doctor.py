@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.cli.test_load import RUN
+from tests.unit.cli.test_load import written as write_checkpoint
 from tests.unit.doctor.texts import call_of, clean_texts, written
 
 
@@ -53,6 +55,15 @@ def test_a_tokenizer_may_be_learnt_to_count_with(capsys: pytest.CaptureFixture[s
     report = json.loads(capsys.readouterr().out)
     assert report["splits"]["train"]["lengths"]["unit"] == "tokens"
     assert report["exceeded"] == []
+
+
+def test_a_run_lends_its_tokenizer(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = write_checkpoint(home / "x.ckpt", RUN)
+    # It knows few letters: pocket has others.
+    assert call("doctor", *call_of("in"), f"checkpoint={checkpoint}") == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["splits"]["train"]["lengths"]["unit"] == "tokens"
+    assert "train: unknown_characters" in report["exceeded"]
 
 
 def test_what_is_null_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
