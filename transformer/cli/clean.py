@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.doctor.cleaning import Cleaned
@@ -41,7 +42,10 @@ def _clean(config: DictConfig) -> None:
         languages=(data.source, data.target),
     )
     texts = given_texts(data)
-    checks = Checks(texts, settings, tokenizer_of(config, texts, data.cache))
+    tokenizer = tokenizer_of(config, texts, data.cache)
+    if tokenizer is None and "unknown_characters" in wanted:
+        raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
+    checks = Checks(texts, settings, tokenizer)
     folder = Path(str(config.output))
     done = clean(texts, names, checks, frozenset(wanted), folder)
     _show(done, checks.skipped)

@@ -3,14 +3,18 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.splits import Split
+    from transformer.doctor.examination import Examination
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,7 +26,7 @@ def _doctor(config: DictConfig) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.data.splits import find_splits
     from transformer.doctor.config import ExaminationConfig, Thresholds
-    from transformer.doctor.examination import Examination, examine
+    from transformer.doctor.examination import examine
     from transformer.doctor.report import to_json, too_many
     from transformer.training.typed import typed, typed_value
 
@@ -39,7 +43,7 @@ def _doctor(config: DictConfig) -> None:
     splits = find_splits(data)
     tokenizer = tokenizer_of(config, splits, data.cache)
     begun = time.perf_counter()
-    examination: Examination = examine(splits, examination_config, tokenizer)
+    examination = examine(splits, examination_config, tokenizer)
     seconds = time.perf_counter() - begun
     speed = round(sum(examination.pairs.values()) / seconds)
     _show(examination, splits, shares, speed)
@@ -52,7 +56,12 @@ def _doctor(config: DictConfig) -> None:
         )
 
 
-def _show(examination: Any, splits: Any, shares: Any, speed: int) -> None:
+def _show(
+    examination: "Examination",
+    splits: "Mapping[str, Split]",
+    shares: Mapping[str, float],
+    speed: int,
+) -> None:
     """Tables and examples, on stderr."""
     from transformer.doctor.report import example_lines, finding_table, length_table
     from transformer.evaluation.report import table_console

@@ -36,6 +36,7 @@ def call(verb: str, *arguments: str) -> int:
         ("clean", [], "output= is missing"),
         ("clean", ["output=in"], "output=in is there already"),
         ("clean", ["output=out", "filters.copy=3"], "filters.copy=3 must be true or false"),
+        ("clean", ["output=out", "filters.unknown_characters=true"], "needs checkpoint=RUN"),
         ("clean", ["output=out", "splits=[tset]"], "splits=tset is not there"),
     ],
 )
