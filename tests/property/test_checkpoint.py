@@ -52,19 +52,19 @@ def test_the_file_itself_is_loaded() -> None:
     assert loads(BYTES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=200) | st.binary(max_size=50).map(b"PK\x03\x04".__add__))
 def test_any_bytes_are_refused(content: bytes) -> None:
     assert not loads(content)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.floats(0, 1, exclude_max=True))
 def test_a_part_of_the_file_is_refused(share: float) -> None:
     assert not loads(BYTES[: int(share * len(BYTES))])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=6)), min_size=1))
 def test_altered_bytes_are_refused_or_of_no_matter(changes: list[tuple[float, bytes]]) -> None:
     content = bytearray(BYTES)
@@ -98,7 +98,7 @@ PLACES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.sampled_from(PLACES), VALUES, st.booleans())
 def test_a_file_with_another_value_is_refused_or_the_same(
     place: tuple[str, ...], value: Any, remove: bool

@@ -36,7 +36,7 @@ CONTENT = st.binary(max_size=60) | st.tuples(
     st.lists(LINES, max_size=5).map(b"\n".join), st.sampled_from([b"", b"\n", b"\r\n"])
 ).map(b"".join)
 
-fuzzed = settings(max_examples=150, deadline=None)
+fuzzed = settings(max_examples=100, deadline=None)
 
 
 @contextmanager

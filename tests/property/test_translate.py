@@ -97,11 +97,10 @@ def compare(lines: list[str], answers: list[str]) -> None:
             assert answer == ""
 
 
-@pytest.mark.parametrize("search", ["greedy", "beam"])
-def test_random_unicode(checkpoint: Path, search: str, tmp_path: Path) -> None:
+def test_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
     random_ = random.Random(1)
     lines = [random_line(random_) for _ in range(300)]
-    compare(lines, translated(checkpoint, lines, tmp_path, f"decoding.algorithm={search}"))
+    compare(lines, translated(checkpoint, lines, tmp_path, "decoding.algorithm=beam"))
 
 
 @pytest.mark.slow
