@@ -48,3 +48,22 @@ class DataConfig:
     """files, multi30k: word links of the training text, a line such as "0-0 1-2" for each pair
     (source-target, words counted from 0, parted by spaces); what is held out takes its lines
     along. The pocket corpus has its own."""
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text is cut into pieces; the defaults stand in conf/tokenizer/."""
+
+    algorithm: str
+    """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
+    vocab_size: int
+    """Pieces of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
+    joint: bool
+    """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""
+    sampling: float
+    """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
+    (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
+    character_coverage: float
+    """Share of the characters of the training text that get a piece; the rest is spelt in bytes."""
+    max_sentences: int
+    """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
