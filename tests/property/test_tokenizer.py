@@ -108,7 +108,7 @@ def test_a_draw_is_the_same_in_another_process(tmp_path: Path) -> None:
 def test_unigram_draws_follow_the_smoothed_probabilities() -> None:
     strength, draws = 0.2, 4000
     tokenizer = TOKENIZERS["unigram"]
-    model = tokenizer._source
+    model = tokenizer._source.processor
     drawn = Counter(
         tuple(row) for row in tokenizer.sample_source(["Garten"] * draws, list(range(draws)))
     )

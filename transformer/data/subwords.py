@@ -38,10 +38,10 @@ class Subwords:
 
     def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags) -> None:
         """Wrap a trained SentencePiece model."""
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self._config = config
         self._tags = tags
-        self.first_tag = int(self._processor.get_piece_size())
+        self.first_tag = int(self.processor.get_piece_size())
         """Id of the first tag: the number of subwords."""
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Subwords:
         texts: list[str] = []
         for row in rows:
             parts = [part for part in self.sentences(row) if part] or [[]]
-            texts.append(" ".join(self._processor.decode(parts)))
+            texts.append(" ".join(self.processor.decode(parts)))
         return texts
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
@@ -87,20 +87,20 @@ class Subwords:
     def spelt(self, ids: Iterable[int]) -> list[str]:
         """Return pieces as they are spelt in the vocabulary, control symbols and tags too."""
         return [
-            self._processor.id_to_piece(int(piece))
+            self.processor.id_to_piece(int(piece))
             if piece < self.first_tag
             else self._tags.spelt[int(piece) - self.first_tag]
             for piece in ids
         ]
 
     def _cut(self, sentences: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self._processor.encode([normalize(text) for text in sentences])
+        ids: list[list[int]] = self.processor.encode([normalize(text) for text in sentences])
         return ids
 
     @cached_property
     def _sampler(self) -> SegmentationSampler:
         config = self._config
-        return SegmentationSampler(self._processor, config.algorithm, config.sampling)
+        return SegmentationSampler(self.processor, config.algorithm, config.sampling)
 
     def _by_sentence(
         self,

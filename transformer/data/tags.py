@@ -17,7 +17,8 @@ from transformer.errors import InputError
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never holds it."""
 
-_SEPARATOR = "separator"
+# Each with a space, which no subword holds.
+_SEPARATOR, _TARGET, _CORPUS = "< >", "<2 {}>", "<tag {}>"
 
 
 class SourceTags(NamedTuple):
@@ -96,9 +97,11 @@ class Tags:
     @cached_property
     def spelt(self) -> tuple[str, ...]:
         """All tags as a vocabulary writes them, in the order of their ids."""
-        separator = [f"<{_SEPARATOR} >"] if self.sentences else []
-        targets = [f"<2{code} >" for code in self.targets]
-        return *separator, *targets, *(f"<tag {name}>" for name in self.corpora)
+        return (
+            *([_SEPARATOR] if self.sentences else []),
+            *map(_TARGET.format, self.targets),
+            *map(_CORPUS.format, self.corpora),
+        )
 
     def to_state(self) -> dict[str, Any]:
         """Return plain values, which `from_state` reads."""
@@ -111,22 +114,50 @@ class Tags:
         Raises:
             InputError: a tag is unknown, or one that every source has is missing.
         """
-        target = self._known(wanted.target, self.targets, "target", bool(self.targets))
-        needed = bool(self.corpora) and not self.optional
-        tag = self._known(wanted.tag, self.corpora, "tag", needed)
-        spelt = [*(f"<2{code} >" for code in target), *(f"<tag {name}>" for name in tag)]
-        return [self.spelt.index(one) for one in spelt]
+        self.refuse_unknown(wanted)
+        if self.targets and wanted.target is None:
+            raise InputError(
+                f"the model translates to {' or '.join(self.targets)}; say to which, with "
+                f"to={self.targets[0]}"
+            )
+        if self.corpora and not self.optional and wanted.tag is None:
+            raise InputError(
+                f"each text has one of the tags {', '.join(self.corpora)}; say which, with "
+                f"tag={self.corpora[0]}"
+            )
+        found = [] if wanted.target is None else [_TARGET.format(wanted.target)]
+        found += [] if wanted.tag is None else [_CORPUS.format(wanted.tag)]
+        return [self.spelt.index(one) for one in found]
 
-    def _known(
-        self, wanted: str | None, names: tuple[str, ...], key: str, needed: bool
-    ) -> list[str]:
-        known = " or ".join(names)
-        if wanted is None:
-            if needed:
-                raise InputError(f"the model was trained with {key}s; set {key}= to {known}")
-            return []
-        if not names:
-            raise InputError(f"{key}={wanted}: the model was trained without any; leave {key}= out")
-        if wanted not in names:
-            raise InputError(f"{key}={wanted} is unknown to the model; set {key}= to {known}")
-        return [wanted]
+    def refuse_unknown(self, wanted: SourceTags) -> None:
+        """Refuse tags that the vocabulary does not have.
+
+        Raises:
+            InputError: there is one.
+        """
+        for key, value, names in (
+            ("to", wanted.target, self.targets),
+            ("tag", wanted.tag, self.corpora),
+        ):
+            if value is not None and value not in names:
+                known = f"set {key}= to {' or '.join(names)}" if names else f"leave {key}= out"
+                raise InputError(f"{key}={value} is not a tag of the model; {known}")
+
+    def refuse_unlike(self, known: "Tags") -> None:
+        """Refuse to go on with the tags of a vocabulary that lacks some of these.
+
+        Raises:
+            InputError: one is not known, or documents are joined in another way.
+        """
+        for name in self.spelt:
+            if name not in known.spelt:
+                has = ", ".join(known.spelt) or "none"
+                raise InputError(
+                    f"the run has the tags {has}, and not {name}: a vocabulary grows no tag while "
+                    "a run goes on; begin a new run"
+                )
+        if (self.sentences, self.pieces) != (known.sentences, known.pieces):
+            raise InputError(
+                f"the run has data.documents={known.sentences or 'null'} data.max_length="
+                f"{known.pieces}, which cannot change while it goes on; begin a new run"
+            )

@@ -106,13 +106,23 @@ class Tokenizer:
             parts.append(repr((self.tags, self.source_tags)).encode())
         return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
+    @property
+    def cut_fingerprint(self) -> str:
+        """A hash of what decides the ids of a text: a tag that it does not have changes nothing."""
+        first, separator = self._source.first_tag, self._target.separator
+        before = [first + place for place in self.tags.places(self.source_tags)]
+        subwords = self.with_tags(Tags()).fingerprint
+        if not before and separator is None:
+            return subwords
+        return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
+
     def tagged(self, tags: SourceTags) -> "Tokenizer":
         """Return the same tokenizer, which puts these before a source that names none itself.
 
         Raises:
-            InputError: there is no such tag, or one is missing.
+            InputError: there is no such tag.
         """
-        self.tags.places(tags)
+        self.tags.refuse_unknown(tags)
         tagged = copy(self)
         tagged.source_tags = tags
         return tagged
@@ -162,10 +172,6 @@ class Tokenizer:
         """
         rows = [[int(piece) for piece in row if piece not in (PAD, BOS, EOS)] for row in ids]
         return self._target.decode(rows)
-
-    def target_sentences(self, pieces: Sequence[int]) -> list[list[int]]:
-        """The target pieces of each sentence of a document, without separators."""
-        return self._target.sentences(pieces)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the target pieces as they are spelt in the vocabulary, control symbols too."""

@@ -28,8 +28,9 @@ def segments_of(
 ) -> list[Segment]:
     """Cut a text into parts of these lengths, and share out what is asked of it.
 
-    Each begins with the tags. The first part has the prefix, every part what never is allowed. In which part a must-phrase
-    belongs is not known: it is asked of none, and is there by luck or unmet.
+    Each begins with the tags. The first part has the prefix, every part what never is allowed. In
+    which part a must-phrase belongs is not known: it is asked of none, and is there by luck or
+    unmet.
     """
     if len(lengths) < 2 or constraints is None:
         parts = [constraints] * len(lengths)

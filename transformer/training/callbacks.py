@@ -6,7 +6,7 @@ No callback changes the weights, except Lightning's moving average of them.
 import logging
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,6 +16,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
 
+from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.training.checkpoint import Criterion, checkpoint_callbacks
@@ -63,17 +64,23 @@ class CountedBatch(Protocol):
 class TranslateValidation(Callback):
     """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
 
-    The sentences are shared among the ranks. It runs at the start of a validation, when the
+    Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It runs at the start of a validation, when the
     moving average, if there is one, has just taken the place of the weights.
     """
 
     def __init__(
-        self, translator: Translator, sources: list[str], references: list[str], samples: int
+        self,
+        translator: Translator | DocumentTranslator,
+        sources: list[str],
+        references: list[str],
+        samples: int,
+        ranges: Mapping[str, range] | None = None,
     ) -> None:
         self.translator = translator
         self.sources = sources
         self.references = references
         self.samples = samples
+        self.ranges = ranges or {}
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show some."""
@@ -81,6 +88,10 @@ class TranslateValidation(Callback):
         hypotheses = self._translate(trainer)
         bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
         values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
+        for name, part in self.ranges.items():
+            own = slice(part.start, part.stop)
+            (of_part,) = score(hypotheses[own], self.references[own], metrics=("bleu",))
+            values[f"val/bleu_{name}"] = of_part.value
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
@@ -95,15 +106,16 @@ class TranslateValidation(Callback):
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size
-        share = [t.text for t in self.translator.translate(self.sources[rank::world_size])]
-        if world_size == 1:
-            return share
-        shares: list[list[str]] = [[] for _ in range(world_size)]
-        torch.distributed.all_gather_object(shares, share)
-        hypotheses = [""] * len(self.sources)
-        for other, texts in enumerate(shares):
-            hypotheses[other::world_size] = texts
-        return hypotheses
+        units = units_of(self.translator, self.sources)
+        found = translate_units(self.translator, self.sources, units[rank::world_size])
+        shares = [[[one.text for one in unit] for unit in found]]
+        if world_size > 1:
+            shares *= world_size
+            torch.distributed.all_gather_object(shares, shares[0])
+        texts = [[""]] * len(units)
+        for other, share in enumerate(shares):
+            texts[other::world_size] = share
+        return [text for unit in texts for text in unit]
 
 
 class Measure(Callback):

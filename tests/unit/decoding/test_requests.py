@@ -11,7 +11,7 @@ from transformer.errors import InputError
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"most": []}, "f:3: unknown key 'most'; choose text, prefix, must or never"),
+        ({"most": []}, "f:3: unknown key 'most'; choose text, to, tag, prefix, must or never"),
         ({"must": "Haus"}, "f:3: \"must\" must be a list of strings, not 'Haus'"),
         ({"never": ["a", 1]}, 'f:3: "never" must be a list of strings'),
         ({"prefix": None}, 'f:3: "prefix" must be a string'),
