@@ -64,8 +64,9 @@ class CountedBatch(Protocol):
 class TranslateValidation(Callback):
     """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
 
-    Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It runs at the start of a validation, when the
-    moving average, if there is one, has just taken the place of the weights.
+    Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It
+    runs at the start of a validation, when the moving average, if there is one, has just taken the
+    place of the weights.
     """
 
     def __init__(
@@ -108,14 +109,16 @@ class TranslateValidation(Callback):
         rank, world_size = trainer.global_rank, trainer.world_size
         units = units_of(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
-        shares = [[[one.text for one in unit] for unit in found]]
+        shares = [[one.text for unit in found for one in unit]]
         if world_size > 1:
             shares *= world_size
-            torch.distributed.all_gather_object(shares, shares[0])
-        texts = [[""]] * len(units)
-        for other, share in enumerate(shares):
-            texts[other::world_size] = share
-        return [text for unit in texts for text in unit]
+            torch.distributed.all_gather_object(shares, shares[rank])
+        hypotheses = [""] * len(self.sources)
+        for other, texts in enumerate(shares):
+            places = (place for unit in units[other::world_size] for place in unit)
+            for place, text in zip(places, texts, strict=True):
+                hypotheses[place] = text
+        return hypotheses
 
 
 class Measure(Callback):
