@@ -88,6 +88,11 @@ class PlannedDataset(Dataset[B], ABC):
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
 
+    @property
+    def parts(self) -> Sequence["PlannedDataset[B]"]:
+        """The corpora, in the order in which keys count them; of one itself."""
+        return (self,)
+
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
         """Return the lengths of source and target that batches are to be planned with."""
@@ -98,7 +103,12 @@ class MixedDataset(PlannedDataset[Batch]):
 
     def __init__(self, parts: Sequence[PlannedDataset[Batch]]) -> None:
         """Serve these corpora, in the order in which keys count them."""
-        self.parts = parts
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> Sequence[PlannedDataset[Batch]]:
+        """The corpora."""
+        return self._parts
 
     def __getitem__(self, key: BatchKey) -> Batch:
         return self.parts[key.corpus][key]

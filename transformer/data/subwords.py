@@ -43,6 +43,8 @@ class Subwords:
         self._tags = tags
         self.first_tag = int(self.processor.get_piece_size())
         """Id of the first tag: the number of subwords."""
+        is_control = self.processor.is_control
+        self._control = frozenset(piece for piece in range(self.first_tag) if is_control(piece))
 
     def __len__(self) -> int:
         return self.first_tag + len(self._tags.spelt)
@@ -66,8 +68,8 @@ class Subwords:
 
         return self._by_sentence(texts, draw)
 
-    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Join pieces into texts, with a space for a separator; other tags vanish."""
+    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """Join pieces into texts, a space for a separator; other tags and controls vanish."""
         texts: list[str] = []
         for row in rows:
             parts = [part for part in self.sentences(row) if part] or [[]]
@@ -75,9 +77,11 @@ class Subwords:
         return texts
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
-        """The pieces of each sentence: what stands between separators, without any tag."""
+        """The pieces of each sentence, between separators, without any tag or control symbol."""
         parts: list[list[int]] = [[]]
         for piece in row:
+            if piece in self._control:
+                continue
             if piece < self.first_tag:
                 parts[-1].append(int(piece))
             elif piece == self.separator:

@@ -164,14 +164,17 @@ class Tokenizer:
         """Count the tags that a source begins with."""
         return sum(1 for _ in takewhile(lambda piece: piece >= self._source.first_tag, source))
 
+    def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
+        """Join source pieces into texts, as `decode_target`."""
+        return self._source.decode(ids)
+
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join target pieces into texts; pad, bos, eos and tags vanish, a separator is a space.
 
         A text may hold any character but those that `normalize` removes, line ends included:
         bytes that make no UTF-8 become U+FFFD.
         """
-        rows = [[int(piece) for piece in row if piece not in (PAD, BOS, EOS)] for row in ids]
-        return self._target.decode(rows)
+        return self._target.decode(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the target pieces as they are spelt in the vocabulary, control symbols too."""

@@ -51,12 +51,13 @@ DATA_5 = {
     "documents": None,
     "document_key": None,
 }
+RECOVERY_5 = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
     4: {"model": {}, "decoding": DECODING_4},
-    5: {"model": {}, "data": DATA_5},
+    5: {"model": {}, "data": DATA_5, "recovery": RECOVERY_5},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

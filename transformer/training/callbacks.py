@@ -6,7 +6,7 @@ No callback changes the weights, except Lightning's moving average of them.
 import logging
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,9 +16,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
 
-from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
-from transformer.decoding.translator import Translator
-from transformer.evaluation.metrics import score
+from transformer.data.loader import Update
 from transformer.training.checkpoint import Criterion, checkpoint_callbacks
 from transformer.training.progress import ProgressBar, time_to_log
 
@@ -61,76 +59,15 @@ class CountedBatch(Protocol):
         """All with padding."""
 
 
-class TranslateValidation(Callback):
-    """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
-
-    Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It
-    runs at the start of a validation, when the moving average, if there is one, has just taken the
-    place of the weights.
-    """
-
-    def __init__(
-        self,
-        translator: Translator | DocumentTranslator,
-        sources: list[str],
-        references: list[str],
-        samples: int,
-        ranges: Mapping[str, range] | None = None,
-    ) -> None:
-        self.translator = translator
-        self.sources = sources
-        self.references = references
-        self.samples = samples
-        self.ranges = ranges or {}
-
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Translate, score, log, show some."""
-        self.translator.device = pl_module.device
-        hypotheses = self._translate(trainer)
-        bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
-        values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
-        for name, part in self.ranges.items():
-            own = slice(part.start, part.stop)
-            (of_part,) = score(hypotheses[own], self.references[own], metrics=("bleu",))
-            values[f"val/bleu_{name}"] = of_part.value
-        pl_module.log_dict(values, rank_zero_only=False)
-        if not trainer.is_global_zero:
-            return
-        logger.info("step %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
-        for index in range(min(self.samples, len(self.sources))):
-            logger.info(
-                "  %s => %s (reference: %s)",
-                self.sources[index],
-                hypotheses[index],
-                self.references[index],
-            )
-
-    def _translate(self, trainer: Trainer) -> list[str]:
-        rank, world_size = trainer.global_rank, trainer.world_size
-        units = units_of(self.translator, self.sources)
-        found = translate_units(self.translator, self.sources, units[rank::world_size])
-        shares = [[one.text for unit in found for one in unit]]
-        if world_size > 1:
-            shares *= world_size
-            torch.distributed.all_gather_object(shares, shares[rank])
-        hypotheses = [""] * len(self.sources)
-        for other, texts in enumerate(shares):
-            places = (place for unit in units[other::world_size] for place in unit)
-            for place, text in zip(places, texts, strict=True):
-                hypotheses[place] = text
-        return hypotheses
-
-
 class Measure(Callback):
     """Logs loss, tokens per second, padding and learning rate over the updates since last time.
 
-    ``train/loss`` is the smoothed loss per target token, in nats. ``train/tokens_per_second``
-    counts real target tokens of this rank; waiting for data counts, validation does not.
-    ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
+    All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats.
+    ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
+    not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
     """
 
     def __init__(self) -> None:
-        self.update = 0
         self.since: float | None = None
         self._restart()
 
@@ -141,10 +78,9 @@ class Measure(Callback):
         self.seconds = 0.0
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: CountedBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Update[Any], batch_idx: int
     ) -> None:
         """Start the clock, if a validation has stopped it."""
-        self.update = trainer.global_step
         if self.since is None:
             self.since = time.perf_counter()
 
@@ -159,41 +95,46 @@ class Measure(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: CountedBatch,
+        batch: Update[CountedBatch],
         batch_idx: int,
     ) -> None:
-        """Count the batch; log when it is time to."""
-        self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
+        """Count the update; log when it is time to."""
+        self.loss = self.loss.to(pl_module.device) + outputs["loss"]
         if "alignment" in outputs:
             self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
-        self.target += batch.target_tokens
-        self.real += batch.tokens
-        self.padded += batch.positions
-        if time_to_log(trainer, self.update) and self.since is not None:
+        self.target += outputs["tokens"]
+        self.real += sum(micro.tokens for micro in batch.batches)
+        self.padded += sum(micro.positions for micro in batch.batches)
+        if time_to_log(trainer) and self.since is not None:
             now = time.perf_counter()
             seconds, self.since = self.seconds + now - self.since, now
-            values = {
-                "train/loss": self.loss.item() / self.target,
-                "train/tokens_per_second": self.target / seconds,
-                "train/padding": 1 - self.real / self.padded,
-                "lr": trainer.optimizers[0].param_groups[0]["lr"],
-            }
-            summed, linked = self.alignment.tolist()
-            if linked:
-                values["train/alignment_loss"] = summed / linked
-            pl_module.log_dict(values)
+            pl_module.log_dict(self._values(trainer, seconds))
             self._restart()
+
+    def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
+        counted = torch.tensor([self.real, self.padded], dtype=torch.float64)
+        counted = counted.to(trainer.strategy.root_device)
+        real, padded = trainer.strategy.reduce(counted, reduce_op="sum").tolist()
+        values = {
+            "train/loss": self.loss.item() / self.target,
+            "train/tokens_per_second": self.target / seconds,
+            "train/padding": 1 - real / padded,
+            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+        }
+        summed, linked = self.alignment.tolist()
+        if linked:
+            values["train/alignment_loss"] = summed / linked
+        return values
 
 
 class GracefulStop(Callback):
     """Lets Ctrl-C finish the update, so that the checkpoint is of a whole update.
 
-    A second Ctrl-C stops at once.
+    A second Ctrl-C stops at once. All ranks stop after the same update.
     """
 
     def __init__(self) -> None:
         self.interrupted = False
-        self.update = 0
         self.previous: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -205,7 +146,6 @@ class GracefulStop(Callback):
             self.interrupted = True
             logger.warning("stopping after this update; press Ctrl-C again to stop at once")
 
-        self.update = trainer.global_step
         self.previous = signal.signal(signal.SIGINT, stop)
 
     def on_train_batch_end(
@@ -213,13 +153,12 @@ class GracefulStop(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: CountedBatch,
+        batch: Update[Any],
         batch_idx: int,
     ) -> None:
-        """Ask for the stop once an update is whole, all its micro-batches included."""
-        updated = trainer.global_step > self.update
-        self.update = trainer.global_step
-        if self.interrupted and updated:
+        """Ask for the stop, if any rank has been told to."""
+        if trainer.strategy.reduce_boolean_decision(self.interrupted, all=False):
+            self.interrupted = True
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

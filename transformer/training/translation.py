@@ -18,11 +18,11 @@ from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks import TranslateValidation
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.module import TranslationModule
 from transformer.training.task import Evaluation, Task, update_settings
+from transformer.training.translated_validation import TranslateValidation
 
 
 class Translation(Task):
