@@ -118,10 +118,11 @@ def _split(config: DictConfig, run: dict[str, Any]) -> "AnySplit":
         return Split(Corpus.of([config.source, config.reference], "source", "reference"))
     refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
     splits = find_splits(typed(DataConfig, run["data"], "data"))
-    if config.split not in splits or config.split == "train":
+    known = [name for name in splits if not name.startswith("train")]
+    if config.split not in known:
         raise InputError(
             f"split={config.split} is not there to evaluate on; choose one of "
-            f"{', '.join(name for name in splits if name != 'train')}, or give source= and "
+            f"{', '.join(known)}, or give source= and "
             "reference="
         )
     return splits[config.split]

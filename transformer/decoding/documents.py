@@ -8,7 +8,7 @@ texts and translations, and neither the model nor the search.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import torch
 
@@ -98,7 +98,7 @@ class DocumentTranslator:
             ]
             begins = begins_window(lengths, self.tags.sentences, most - leading)
             starts += [place for place, first in zip(places, begins, strict=True) if first]
-        return [range(*pair) for pair in zip(starts, [*starts[1:], len(texts)], strict=True)]
+        return [range(*pair) for pair in pairwise([*starts, len(texts)])]
 
     def _windows_of(self, requests: Sequence[Request]) -> list[Window]:
         return self.windows(

@@ -3,6 +3,7 @@
 It does not know what the values mean, and imports nothing heavy.
 """
 
+import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,9 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for unknown in sorted(values.keys() - names):
-        raise InputError(f"{where}.{unknown} is not a setting of {where}")
+        near = difflib.get_close_matches(unknown, names, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"{where}.{unknown} is not a setting of {where}{meant}")
     for field in fields(kind):  # type: ignore[arg-type]
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{where}.{field.name} is missing")

@@ -1,0 +1,111 @@
+"""One model, two directions, in documents: the same sources, and only a tag says what to do."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs import SMALL, composed, verb
+from tests.helpers.text import write_parallel
+from transformer.decoding.documents import DocumentTranslator, in_documents
+from transformer.decoding.translator import Translator
+from transformer.training.run import train
+
+SIZES = {"train": 2000, "validation": 40, "test": 40}
+
+
+def in_documents_of(path: Path, size: int) -> None:
+    """Part a file into documents by blank lines."""
+    lines = path.read_text().splitlines()
+    parts = ["\n".join(lines[start : start + size]) for start in range(0, len(lines), size)]
+    path.write_text("\n\n".join(parts) + "\n")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, float]]:
+    folder = tmp_path_factory.mktemp("directions")
+    corpora = []
+    for code, turn in (("same", list), ("back", lambda words: words[::-1])):
+        (folder / code).mkdir()
+        files = []
+        for seed, (split, count) in enumerate(SIZES.items()):
+            paths = write_parallel(folder / code, split, count, seed, turn)
+            for path in paths:
+                in_documents_of(Path(path), 5)
+            files.append(f"{split}:[{','.join(paths)}]")
+        corpora.append(f"{code}:{{target:{code},{','.join(files)}}}")
+    overrides = [
+        *("data=files", "data.source=src", "data.target_tag=true", "data.documents=2"),
+        f"data.corpora={{{','.join(corpora)}}}",
+        *SMALL,
+        "trainer.max_steps=900",
+        "trainer.val_check_interval=450",
+        "trainer.log_every_n_steps=100",
+    ]
+    metrics = train(composed(overrides, folder / "cache"), folder / "run")
+    return folder, metrics
+
+
+def test_it_learns_both(trained: tuple[Path, dict[str, float]]) -> None:
+    _, metrics = trained
+    for name in ("val/bleu", "val/bleu_same", "val/bleu_back", "test_same/bleu", "test_back/bleu"):
+        assert metrics[name] > 90, name
+
+
+def test_a_line_is_translated_as_it_asks(trained: tuple[Path, dict[str, float]]) -> None:
+    folder, _ = trained
+    lines = [{"text": "alpha beta gamma", "to": to} for to in ("same", "back")]
+    stdin = "".join(json.dumps(line) + "\n" for line in lines)
+    arguments = ("checkpoint=run", "input_format=json")
+    code, out, _ = verb("translate", *arguments, home=folder, stdin=stdin.encode())
+    assert (code, out) == (0, "alpha beta gamma\ngamma beta alpha\n")
+
+
+def test_documents_are_translated_line_by_line(trained: tuple[Path, dict[str, float]]) -> None:
+    folder, _ = trained
+    lines = (folder / "same" / "test.src").read_text().splitlines()
+    stdin = "\n".join([*lines, "", "", "omega " * 30, "zeta"]).encode()
+    for asked in ([], ["documents=false"]):
+        arguments = ["checkpoint=run", "to=same", *asked]
+        code, out, _ = verb("translate", *arguments, home=folder, stdin=stdin)
+        found = out.removesuffix("\n").split("\n")
+        assert code == 0 and len(found) == len(lines) + 4
+        assert [not line for line in found[: len(lines)]] == [not line for line in lines]
+        right = sum(one == line for one, line in zip(found, lines, strict=False))
+        assert right > 0.8 * len(lines)
+
+
+def test_most_windows_come_back_in_as_many_sentences(
+    trained: tuple[Path, dict[str, float]],
+) -> None:
+    folder, _ = trained
+    translator = in_documents(Translator.load(folder / "run"))
+    assert isinstance(translator, DocumentTranslator)
+    texts = (folder / "same" / "test.src").read_text().splitlines()
+    tagged = translator.tokenizer.tagged(translator.tokenizer.source_tags._replace(target="same"))
+    translator = DocumentTranslator(
+        Translator(translator.translator.model, tagged, translator.search, 4096)
+    )
+    windows = [window for window in translator.windows(texts) if len(window) == 2]
+    joined = ["\n".join(texts[place] for place in window) for window in windows]
+    found = translator.translator.translate(joined)
+    separator = translator.tags.spelt[0]
+    whole = sum(one.tokens.count(separator) == 1 for one in found)
+    assert len(windows) >= 16 and whole > 0.8 * len(windows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "error: the model translates to same or back; say to which, with to=same\n"),
+        (["to=de"], "error: to=de is not a tag of the model; set to= to same or back\n"),
+        (["to=same", "tag=web"], "error: tag=web is not a tag of the model; leave tag= out\n"),
+        (["to=same", "alignment=true"], "error: alignment=true is of sentences; set documents="),
+    ],
+)
+def test_a_wrong_tag_is_one_line(
+    trained: tuple[Path, dict[str, float]], arguments: list[str], says: str
+) -> None:
+    folder, _ = trained
+    code, out, err = verb("translate", "checkpoint=run", *arguments, home=folder, stdin=b"alpha\n")
+    assert (code, out) == (2, "") and err.startswith(says) and err.count("\n") == 1
