@@ -150,15 +150,18 @@ class Tokenizer:
         return self._target.sample(texts, seeds)
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
-        wanted = [tags_of(text).over(self.source_tags) for text in texts]
+        wanted = [
+            tags_of(text).over(self.source_tags) if row else None
+            for text, row in zip(texts, rows, strict=True)
+        ]
         prefixes = {
             tags: [self._source.first_tag + place for place in self.tags.places(tags)]
             for tags in set(wanted)
+            if tags is not None
         }
         if not any(prefixes.values()):
             return rows
-        pairs = zip(wanted, rows, strict=True)
-        return [prefixes[tags] + row if row else row for tags, row in pairs]
+        return [prefixes.get(tags, []) + row for tags, row in zip(wanted, rows, strict=True)]
 
     def leading_tags(self, source: Sequence[int]) -> int:
         """Count the tags that a source begins with."""

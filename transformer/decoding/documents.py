@@ -88,9 +88,9 @@ class DocumentTranslator:
         most = min(self.tags.pieces, most_pieces(self.translator.asked))
         starts: list[int] = []
         # What is to begin with other tags is another text.
-        for tags, run in groupby(range(len(texts)), lambda place: tags_of(texts[place])):
+        for _, run in groupby(range(len(texts)), lambda place: tags_of(texts[place])):
             places = list(run)
-            leading = len(self.tags.places(tags.over(self.tokenizer.source_tags)))
+            leading = max(self.tokenizer.leading_tags(rows[place]) for place in places)
             alone = [not rows[place] or bool(asked and asked[place]) for place in places]
             lengths = [
                 None if alone[index] else (len(rows[place]) - leading,)
