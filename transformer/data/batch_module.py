@@ -13,7 +13,7 @@ from pytorch_lightning import LightningDataModule
 from transformer.data.config import DataConfig
 from transformer.data.dataset import PlannedDataset
 from transformer.data.loader import EpochLoader, Shares, UpdateLoader
-from transformer.data.mixture import shares_of
+from transformer.data.mixture import format_shares, shares_of
 from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
 from transformer.data.tokenizer import Tokenizer
@@ -64,24 +64,23 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
+        return self.row_of(self._data.batch_tokens)
+
+    def row_of(self, batch_tokens: int) -> BatchRow:
+        """Return the row that training would have with batches of some budget.
+
+        Raises:
+            InputError: no pair is left to train on, or one is longer than the budget.
+        """
         data = self._data
         rows = [
-            PlannedRow(
-                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), number
-            )
-            for number, part in enumerate(self._training.parts)
+            PlannedRow(BatchPlan(*part.lengths(), batch_tokens=batch_tokens, seed=data.seed), place)
+            for place, part in enumerate(self._training.parts)
         ]
         if data.corpora is None:
             return rows[0]
-        sizes = dict(zip(data.corpora, (row.epoch_length for row in rows), strict=True))
-        shares = shares_of(data, sizes)
-        logger.info(
-            "corpora: %s",
-            ", ".join(
-                f"{name} {shares[name]:.1%} of the batches (an epoch of it: {size:,})"
-                for name, size in sizes.items()
-            ),
-        )
+        shares = shares_of(data, [row.epoch_length for row in rows])
+        logger.info("shares of the batches: %s", format_shares(shares))
         return MixedRow(rows, list(shares.values()), data.seed)
 
     def setup(self, stage: str) -> None:
@@ -118,9 +117,9 @@ class BatchModule(LightningDataModule, ABC):
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
-    def largest_batch(self) -> Any:
-        """Return the training batch that needs the most memory, as planned."""
-        return self._training[self.row.largest()]
+    def largest_batch(self, row: BatchRow | None = None) -> Any:
+        """Return the batch that needs the most memory, of the run's row or another of its text."""
+        return self._training[(self.row if row is None else row).largest()]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

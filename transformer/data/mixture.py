@@ -136,19 +136,24 @@ def tags_of_config(config: DataConfig) -> Tags:
     )
 
 
-def shares_of(config: DataConfig, sizes: Mapping[str, int]) -> dict[str, float]:
+def shares_of(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     """Return the share of each corpus, all together 1.
 
     Args:
         config: that names them.
-        sizes: of each, whatever is counted.
+        sizes: of each, in their order, whatever is counted.
     """
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {
-        name: size**root if corpora[name].weight is None else float(corpora[name].weight or 0)
-        for name, size in sizes.items()
+        name: size**root if corpus.weight is None else corpus.weight
+        for (name, corpus), size in zip(corpora.items(), sizes, strict=True)
     }
     return {name: mass / sum(masses.values()) for name, mass in masses.items()}
+
+
+def format_shares(shares: Mapping[str, float]) -> str:
+    """Write shares as a log shows them."""
+    return ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
 
 
 class BalancedText:
@@ -162,7 +167,7 @@ class BalancedText:
         """Count the pairs; raises InputError as `Split` does."""
         self._parts = parts
         self._sizes = {name: sum(1 for _ in part) for name, part in parts.items()}
-        self._shares = shares_of(config, self._sizes)
+        self._shares = shares_of(config, list(self._sizes.values()))
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield pairs, corpus after corpus, evenly drawn from each."""

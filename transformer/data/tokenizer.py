@@ -154,7 +154,7 @@ class Tokenizer:
             tags_of(text).over(self.source_tags) if row else None
             for text, row in zip(texts, rows, strict=True)
         ]
-        prefixes = {
+        prefixes: dict[SourceTags | None, list[int]] = {
             tags: [self._source.first_tag + place for place in self.tags.places(tags)]
             for tags in set(wanted)
             if tags is not None
