@@ -4,9 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from tests.helpers.runs import SMALL, composed, verb
 from tests.helpers.text import write_parallel
+from transformer.cli import translate
+from transformer.cli.compose import compose_config
+from transformer.cli.engine import translator_by_engine
+from transformer.cli.shares import Parts, Share
 from transformer.decoding.documents import DocumentTranslator, in_documents
 from transformer.decoding.translator import Translator
 from transformer.training.run import train
@@ -107,8 +112,40 @@ def test_most_windows_come_back_in_as_many_sentences(
     ],
 )
 def test_a_wrong_tag_is_one_line(
-    trained: tuple[Path, dict[str, float]], arguments: list[str], says: str
+    trained: tuple[Path, dict[str, float]],
+    arguments: list[str],
+    says: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     folder, _ = trained
-    code, out, err = verb("translate", "checkpoint=run", *arguments, home=folder, stdin=b"alpha\n")
-    assert (code, out) == (2, "") and err.startswith(says) and err.count("\n") == 1
+    given = [f"checkpoint={folder}/run", f"input={folder}/low/test.src", *arguments]
+    assert translate.main(given) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and err.startswith(says) and err.count("\n") == 1
+
+
+def test_a_call_that_was_killed_goes_on_with_the_same_windows(
+    trained: tuple[Path, dict[str, float]], tmp_path: Path
+) -> None:
+    folder, _ = trained
+    given = [f"checkpoint={folder}/run", f"input={folder}/low/test.src", "to=up"]
+    whole = tmp_path / "whole"
+    assert translate.main([*given, f"output={whole}"]) == 0
+    expected = whole.read_text()
+    done = [part for part in tmp_path.iterdir() if part != whole]
+    assert not done
+    for lines in (1, 4, 20):
+        config = compose_config("translate", [*given, f"output={whole}"])
+        parts = _parts(config, [*given, f"output={whole}"], folder / "low" / "test.src", whole)
+        text = "".join(expected.splitlines(keepends=True)[:lines])
+        whole.unlink()
+        parts.path(0).write_text(text)
+        assert translate.main([*given, f"output={whole}"]) == 0
+        assert whole.read_text() == expected
+
+
+def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> Parts:
+    """What a killed call leaves beside its output."""
+    share = Share.of_process()
+    translator = translate._translator(config, translator_by_engine(config, arguments), share)
+    return Parts(output, share, translate._job(config, translator, source))

@@ -176,7 +176,12 @@ class DataModule(BatchModule):
         filters = links = None
         pairs: Callable[[], Iterable[Pair]] = split.__iter__
         decides = f"{split.fingerprint()} {tokenizer.cut_fingerprint}"
-        if split.sentences is not None:
+        if split.sentences > 1:
+            if self._links:
+                raise InputError(
+                    "guided alignment learns from single sentences; set data.documents=null or "
+                    "loss.alignment_weight=0"
+                )
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             decides += f" {split.sentences} {tokenizer.tags.pieces}"
         if name in self._parts("train"):

@@ -72,7 +72,7 @@ class JoinedSplit:
 
     @property
     def _has_documents(self) -> bool:
-        return any(part.sentences is not None for part in self.parts.values())
+        return any(part.sentences > 1 for part in self.parts.values())
 
 
 AnySplit = Split | JoinedSplit

@@ -30,8 +30,8 @@ class Split:
     """Word alignment of the whole corpus, a line of Pharaoh links a pair; None: not known."""
     tags: SourceTags = UNTAGGED
     """What stands before each source."""
-    sentences: int | None = None
-    """The most sentences of a document that make one pair; None: lines are no documents."""
+    sentences: int = 1
+    """The most sentences of a document that make one pair; 1: each line is a pair."""
 
     @property
     def place(self) -> Path:

@@ -63,7 +63,7 @@ def _splits_of_one(config: DataConfig) -> dict[str, Split]:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(config.target if config.target_tag else None)
     return {
-        name: replace(split, tags=tags, sentences=config.documents)
+        name: replace(split, tags=tags, sentences=config.documents or 1)
         for name, split in makers[config.corpus](config).items()
     }
 

@@ -150,3 +150,25 @@ def test_an_error_names_the_corpus(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={"train": str(tmp_path / "smal.tsv")})
     with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file; is"):
         find_splits(config)
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.1])
+def test_each_corpus_keeps_its_own_epochs(tmp_path: Path, sampling: float) -> None:
+    """No pair twice in an epoch of its corpus, none left out, and the shares are kept."""
+    config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0, "tag": "web"})
+    data = DataModule(config, tokenizer_config(sampling=sampling))
+    data.prepare_data()
+    seen: dict[tuple[int, int], list[int]] = {}
+    keys = [data.row[number] for number in range(1000)]
+    for key in keys:
+        seen.setdefault((key.corpus, key.epoch), []).extend(key.pairs.tolist())
+    complete = {place: pairs for place, pairs in seen.items() if (place[0], place[1] + 1) in seen}
+    assert {corpus for corpus, _ in complete} == {0, 1}
+    for (corpus, _), pairs in complete.items():
+        assert sorted(pairs) == list(range((57, 18)[corpus]))
+    assert sum(key.corpus for key in keys) / len(keys) == pytest.approx(0.75, abs=0.002)
+    # Every source of the second corpus has its tag, no other has.
+    tag = data.tokenizer.source_vocab_size - 1
+    for key in keys[:40]:
+        first = data._training[key].source[:, 0]
+        assert bool((first == tag).all()) is bool(key.corpus == 1)
