@@ -132,16 +132,13 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
     whole = tmp_path / "whole"
     assert translate.main([*given, f"output={whole}"]) == 0
     expected = whole.read_text()
-    done = [part for part in tmp_path.iterdir() if part != whole]
-    assert not done
-    for lines in (1, 4, 20):
-        config = compose_config("translate", [*given, f"output={whole}"])
-        parts = _parts(config, [*given, f"output={whole}"], folder / "low" / "test.src", whole)
-        text = "".join(expected.splitlines(keepends=True)[:lines])
-        whole.unlink()
-        parts.path(0).write_text(text)
-        assert translate.main([*given, f"output={whole}"]) == 0
-        assert whole.read_text() == expected
+    config = compose_config("translate", [*given, f"output={whole}"])
+    parts = _parts(config, [*given, f"output={whole}"], folder / "low" / "test.src", whole)
+    # Killed in the middle of the third window.
+    parts.path(0).write_text("".join(expected.splitlines(keepends=True)[:5]))
+    whole.unlink()
+    assert translate.main([*given, f"output={whole}"]) == 0
+    assert whole.read_text() == expected
 
 
 def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> Parts:
