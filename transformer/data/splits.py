@@ -40,9 +40,9 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:
-        splits |= _splits_of_one(config)
+        splits |= splits_of_one(config)
     else:
-        splits |= mixed_splits(config, _splits_of_one)
+        splits |= mixed_splits(config, splits_of_one)
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
@@ -51,7 +51,14 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     return splits
 
 
-def _splits_of_one(config: DataConfig) -> dict[str, Split]:
+def splits_of_one(config: DataConfig) -> dict[str, Split]:
+    """Return what `find_splits` does of a config without several corpora.
+
+    There need be no validation text.
+
+    Raises:
+        InputError: the corpus is unknown, or lacks what the config asks of it.
+    """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": _pocket,
         "multi30k": _multi30k,
