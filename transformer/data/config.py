@@ -38,6 +38,9 @@ class DataConfig:
     """Training pairs with more tokens of one side for one of the other are left out."""
     deduplicate: bool
     """Keep only the first of equal training pairs."""
+    prepare_workers: int | None
+    """Processes that cut a large training text into pieces; None: one for each core, 0: none but
+    the training process. What they make is the same for any number."""
     workers: int
     """Processes that make batches beside the training process; 0 makes them in it."""
     seed: int

@@ -1,25 +1,21 @@
 """Reads aligned lines: a pair of plain files, one TSV or one JSONL, each also gzipped.
 
 Streams, and holds one pair at a time. Does not know what the text is for, nor which split it is.
-A line ends at \\n or \\r\\n and nowhere else: U+2028, \\x85 or a lone \\r are text.
 """
 
-import difflib
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
 
+from transformer.data.cache import remembered
+from transformer.data.lines import file_digest, is_large, read_lines
 from transformer.errors import InputError
 
 Pair = tuple[str, str]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
@@ -62,92 +58,66 @@ class Corpus:
             InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other.
         """
         if len(self.paths) == 2:
-            return _read_plain(*self.paths)
+            sources, targets = map(read_lines, self.paths)
+            return plain_pairs(sources, targets, self.paths)
         (path,) = self.paths
-        if _format(path) == "tsv":
-            return _read_tsv(path)
-        return _read_jsonl(path, self.source, self.target)
+        if format_of(path) == "tsv":
+            return tsv_pairs(read_lines(path), path)
+        return jsonl_pairs(read_lines(path), path, (self.source, self.target))
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
+
+        Args:
+            cache: remembers the digests of large files (`file_digest`).
 
         Raises:
             InputError: a file is missing or cannot be read.
         """
         digest = hashlib.sha256(repr((self.source, self.target)).encode())
         for path in self.paths:
-            digest.update(f"{_format(path)} {path.suffix == '.gz'} ".encode())
-            with _opened(path) as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(f"{format_of(path)} {path.suffix == '.gz'} ".encode())
+            digest.update(file_digest(path, cache))
         return digest.hexdigest()
 
+    def count(self, cache: Path) -> int:
+        """Return the number of pairs, which ``cache`` remembers where the files are large.
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
+        Raises:
+            InputError: as reading the corpus does.
+        """
 
-    Raises:
-        InputError: the file is missing, a folder, no UTF-8, or a damaged gzip file.
-    """
-    number = 0
-    with _opened(path) as raw:
-        file: BufferedReader | gzip.GzipFile = raw
-        if path.suffix == ".gz":
-            file = gzip.GzipFile(fileobj=raw)
-        try:
-            for number, line in enumerate(file, start=1):
-                yield _decoded(line, path, number)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"{path}: damaged gzip file after line {number} ({error}); fetch or pack it again"
-            ) from error
+        def counted() -> str:
+            return str(sum(1 for _ in self))
 
-
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}:{number}: byte {error.start + 1} of the line is not UTF-8; "
-            "save the file as UTF-8 (iconv -t UTF-8)"
-        ) from error
-
-
-def _opened(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file{_nearest(path)}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _nearest(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
-    names = [entry.name for entry in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; is {path.parent / near[0]} meant?" if near else f" (seen from {Path.cwd()})"
+        if not any(map(is_large, self.paths)):
+            return int(counted())
+        return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
 
 
 def is_plain(path: str | Path) -> bool:
     """Whether a file, by its name, holds plain text: one side alone."""
-    return _format(Path(path)) == "plain"
+    return format_of(Path(path)) == "plain"
 
 
-def _format(path: Path) -> str:
+def format_of(path: Path) -> str:
+    """Return what a file holds, by its name: "plain", "tsv" or "jsonl"."""
     suffix = Path(path.name.removesuffix(".gz")).suffix
     if suffix == ".tsv":
         return "tsv"
     return "jsonl" if suffix in _JSON_SUFFIXES else "plain"
 
 
-def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
-    sources, targets = read_lines(source), read_lines(target)
-    for number, (first, second) in enumerate(zip_longest(sources, targets), start=1):
+def plain_pairs(
+    sources: Iterator[str], targets: Iterator[str], names: Sequence[object], start: int = 1
+) -> Iterator[Pair]:
+    """Join the lines of two aligned files; ``start`` is the number of the first line.
+
+    Raises:
+        InputError: one of the files, of these names, has more lines than the other.
+    """
+    source, target = names
+    for number, (first, second) in enumerate(zip_longest(sources, targets), start):
         if first is None or second is None:
             first_count = number - (first is None) + sum(1 for _ in sources)
             second_count = number - (second is None) + sum(1 for _ in targets)
@@ -158,20 +128,39 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
         yield first, second
 
 
-def _read_tsv(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
+def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
+    """Part the lines of a TSV file; ``start`` is the number of the first line.
+
+    Raises:
+        InputError: a line has not one tab.
+    """
+    for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != 2:
             raise InputError(
-                f"{path}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
+                f"{name}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
                 "mend the line"
             )
         yield fields[0], fields[1]
 
 
-def _read_jsonl(path: Path, source: str, target: str) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{path}:{number}"
+def jsonl_pairs(
+    lines: Iterable[str], name: object, sides: tuple[str, str], start: int = 1
+) -> Iterator[Pair]:
+    """Read the lines of a JSONL file; ``start`` is the number of the first line.
+
+    Args:
+        lines: an object each.
+        name: of the file, for messages.
+        sides: the keys of source and target.
+        start: the number of the first line.
+
+    Raises:
+        InputError: a line is no object, or lacks one of the texts.
+    """
+    source, target = sides
+    for number, line in enumerate(lines, start):
+        where = f"{name}:{number}"
         try:
             row = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:

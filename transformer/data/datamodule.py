@@ -4,6 +4,7 @@ Does not know models, losses or scores.
 """
 
 import hashlib
+import json
 import logging
 from functools import cached_property
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from transformer.data.batch_module import BatchModule
-from transformer.data.cache import locked
+from transformer.data.cache import locked, remembered
 from transformer.data.config import DataConfig
 from transformer.data.dataset import BatchDataset, EncodedCorpus
-from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
+from transformer.data.lines import is_large
+from transformer.data.preparation import encode_corpus
 from transformer.data.splits import Split, find_splits
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -26,7 +28,7 @@ __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 logger = logging.getLogger(__name__)
 
 # Of the encoded files; to be raised when their columns change.
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 class DataModule(BatchModule):
@@ -67,7 +69,7 @@ class DataModule(BatchModule):
         train = self._split("train")
         with locked(self._cache):
             return Tokenizer.train(
-                self._tokenizer_config, train.__iter__, self._cache, train.fingerprint()
+                self._tokenizer_config, train.__iter__, self._cache, train.fingerprint(self._cache)
             )
 
     @property
@@ -81,12 +83,12 @@ class DataModule(BatchModule):
         Raises:
             InputError: there is no such split, or its text cannot be read or has no line.
         """
-        corpus = self._split(split)
-        pairs = list(corpus)
+        pairs = self._pairs(split)
         if not pairs:
+            path = self._split(split).corpus.paths[0]
             raise InputError(
-                f"{corpus.corpus.paths[0]}: the {split} text has no line; fill the file, or give "
-                f"another as data.{split}"
+                f"{path}: the {split} text has no line; fill the file, or give another as "
+                f"data.{split}"
             )
         return [source for source, _ in pairs], [reference for _, reference in pairs]
 
@@ -127,11 +129,21 @@ class DataModule(BatchModule):
             raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]
 
+    def _pairs(self, name: str) -> list[tuple[str, str]]:
+        """Return the pairs of an evaluation split; few of a large corpus are kept in the cache."""
+        split = self._split(name)
+        if split.inverted or not any(map(is_large, split.corpus.paths)):
+            return list(split)
+        question = f"held out: {type(split).__name__} {split.fingerprint(self._cache)}"
+        pairs = json.loads(remembered(self._cache, question, lambda: json.dumps(list(split))))
+        return [(source, target) for source, target in pairs]
+
     def _encoded_path(self, name: str) -> Path:
-        """Return the Arrow file of a split, made if it is not in the cache."""
+        """Return the encoded shards of a split, made if they are not in the cache."""
         split, tokenizer = self._split(name), self.tokenizer
         filters = links = None
-        decides = f"{split.fingerprint()} {tokenizer.fingerprint}"
+        texts = name == "train" and tokenizer.config.sampling > 0
+        decides = f"{split.fingerprint(self._cache)} {tokenizer.fingerprint} {texts}"
         if name == "train":
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
@@ -140,11 +152,16 @@ class DataModule(BatchModule):
                 decides += f" {split.links_fingerprint()}"
         decides += f" {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
-        path = self._cache / f"{name}-{key}.arrow"
+        folder = self._cache / f"{name}-{key}"
         with locked(self._cache):
-            if not path.exists():
-                encode_corpus(name, split.__iter__, tokenizer, filters, path, links=links)
-        return path
+            if not folder.exists():
+                encode_corpus(
+                    *(name, split.__iter__, tokenizer, filters, folder),
+                    links=links,
+                    texts=texts,
+                    workers=self._data.prepare_workers,
+                )
+        return folder
 
     @cached_property
     def _training(self) -> BatchDataset:

@@ -60,9 +60,12 @@ class Split:
             digest.update(f"{line}\n".encode())
         return digest.hexdigest()
 
-    def fingerprint(self) -> str:
-        """Return a hash of all that decides what the split yields, links apart."""
-        chosen = f"{self.corpus.fingerprint()} {self.inverted} {sorted(self.lines)}"
+    def fingerprint(self, cache: Path | None = None) -> str:
+        """Return a hash of all that decides what the split yields, links apart.
+
+        A cache remembers the digests of large files (`lines.file_digest`).
+        """
+        chosen = f"{self.corpus.fingerprint(cache)} {self.inverted} {sorted(self.lines)}"
         return hashlib.sha256(chosen.encode()).hexdigest()
 
     def _known_links(self) -> Path:
@@ -216,24 +219,26 @@ def _files(config: DataConfig) -> dict[str, Split]:
         )
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    return _held_out(splits, missing, config.seed) if missing else splits
+    return _held_out(splits, missing, config) if missing else splits
 
 
 def _links_of_training(config: DataConfig) -> Path | None:
     return None if config.alignment is None else Path(config.alignment).expanduser()
 
 
-def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dict[str, Split]:
+def _held_out(
+    splits: dict[str, Split], sizes: dict[str, int], config: DataConfig
+) -> dict[str, Split]:
     """Take the missing splits out of the training text, by line numbers drawn with the seed."""
     corpus, links = splits["train"].corpus, splits["train"].links
-    total, wanted = sum(1 for _ in corpus), sum(sizes.values())
+    total, wanted = corpus.count(Path(config.cache).expanduser()), sum(sizes.values())
     if wanted >= total:
         asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
             f"{corpus.paths[0]} has {total:,} pairs, too few to hold out {asked}; "
             "set them lower, or give data.validation and data.test"
         )
-    drawn = np.random.default_rng(seed).permutation(total)[:wanted].tolist()
+    drawn = np.random.default_rng(config.seed).permutation(total)[:wanted].tolist()
     splits = splits | {"train": Split(corpus, frozenset(drawn), links=links)}
     for name, size in sizes.items():
         splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False, links=links)

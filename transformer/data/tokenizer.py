@@ -7,6 +7,7 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import torch
+from sentencepiece import SentencePieceProcessor
 
 from transformer.data.cache import written_whole
 from transformer.data.segmentation import WORD_START, SegmentationSampler
@@ -65,11 +67,9 @@ class Tokenizer:
         """Wrap trained SentencePiece models; ``target`` is None when the vocabulary is joint."""
         self.config = config
         self._models = (source, target)
-        self._source = sentencepiece.SentencePieceProcessor(model_proto=source)
+        self._source = SentencePieceProcessor(model_proto=source)
         self._target = (
-            self._source
-            if target is None
-            else sentencepiece.SentencePieceProcessor(model_proto=target)
+            self._source if target is None else SentencePieceProcessor(model_proto=target)
         )
 
     @classmethod
@@ -178,6 +178,15 @@ class Tokenizer:
     def with_sampling(self, sampling: float) -> "Tokenizer":
         """Return a tokenizer of the same vocabularies that samples with another strength."""
         return Tokenizer(replace(self.config, sampling=sampling), *self._models)
+
+    def in_one_thread(self) -> "Tokenizer":
+        """Return the same tokenizer, encoding in the calling thread: for one process of many."""
+        single = copy(self)
+        source, target = self._models
+        single._source = single._target = SentencePieceProcessor(model_proto=source, num_threads=1)
+        if target is not None:
+            single._target = SentencePieceProcessor(model_proto=target, num_threads=1)
+        return single
 
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, which a checkpoint can hold."""

@@ -34,6 +34,7 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "max_length": 50,
         "max_ratio": None,
         "deduplicate": True,
+        "prepare_workers": 0,
         "workers": 0,
         "seed": 3,
         "cache": str(folder / "cache"),
