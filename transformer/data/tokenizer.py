@@ -218,7 +218,8 @@ def _drawn(
 def _train_models(config: TokenizerConfig, pairs: Pairs) -> tuple[bytes, bytes | None]:
     def learn(texts: Iterator[str]) -> bytes:
         return learn_vocabulary(
-            (normalize(text) for text in texts),
+            texts,
+            normalize=normalize,
             algorithm=config.algorithm,
             vocab_size=config.vocab_size,
             character_coverage=config.character_coverage,
