@@ -97,12 +97,12 @@ class Corpus:
 
 def is_plain(path: str | Path) -> bool:
     """Whether a file, by its name, holds plain text: one side alone."""
-    return format_of(Path(path)) == "plain"
+    return format_of(path) == "plain"
 
 
-def format_of(path: Path) -> str:
+def format_of(path: str | Path) -> str:
     """Return what a file holds, by its name: "plain", "tsv" or "jsonl"."""
-    suffix = Path(path.name.removesuffix(".gz")).suffix
+    suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     if suffix == ".tsv":
         return "tsv"
     return "jsonl" if suffix in _JSON_SUFFIXES else "plain"
@@ -168,10 +168,15 @@ def jsonl_pairs(
             raise InputError(f"{where}: not a JSON object ({reason}); mend the line") from error
         if not isinstance(row, dict):
             raise InputError(f"{where}: not a JSON object; write {{{source!r}: ..., ...}}")
-        yield _field(row, source, where, "source"), _field(row, target, where, "target")
+        yield jsonl_field(row, source, where, "source"), jsonl_field(row, target, where, "target")
 
 
-def _field(row: dict[str, object], key: str, where: str, side: str) -> str:
+def jsonl_field(row: dict[str, object], key: str, where: str, side: str) -> str:
+    """Return the text of a side of a row.
+
+    Raises:
+        InputError: there is none, or it cannot be one line of UTF-8.
+    """
     if key not in row:
         keys = ", ".join(map(repr, row)) or "none"
         raise InputError(

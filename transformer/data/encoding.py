@@ -6,7 +6,7 @@ batches. The format is that of https://arrow.apache.org/docs/format/Columnar.htm
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from transformer.data.cache import written_whole
 from transformer.data.corpus import Pair
@@ -81,26 +81,28 @@ class ShardWriter:
 
     def _table(self, block: Block, start: int, selection: Selection) -> pa.RecordBatch:
         pairs = block.pairs[start : start + _CHUNK]
-        sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-        source, target = (
-            self.tokenizer.encode_source(sources),
-            self.tokenizer.encode_target(targets),
-        )
-        kept = [
-            place
-            for place, ids in enumerate(zip(source, target, strict=True))
-            if selection.keeps(*map(len, ids))
-        ]
+        kept = list(encoded(pairs, self.tokenizer, selection))
         columns: dict[str, Any] = {
-            "source": _lists([source[place] for place in kept]),
-            "target": _lists([target[place] for place in kept]),
+            "source": _lists([source for _, source, _ in kept]),
+            "target": _lists([target for *_, target in kept]),
         }
         if self.texts:
-            columns["source_text"] = pa.array([sources[place] for place in kept], pa.string())
-            columns["target_text"] = pa.array([targets[place] for place in kept], pa.string())
+            for side, name in enumerate(("source_text", "target_text")):
+                columns[name] = pa.array([pairs[place][side] for place, *_ in kept], pa.string())
         if block.links is not None:
-            columns["links"] = _lists([_flat(block.links[start + place]) for place in kept])
+            columns["links"] = _lists([_flat(block.links[start + place]) for place, *_ in kept])
         return pa.RecordBatch.from_pydict(columns)
+
+
+def encoded(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Cut pairs, and yield the place and the pieces of both sides of each that is kept."""
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if selection.keeps(len(source), len(target)):
+            yield place, source, target
 
 
 def counts_of(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
@@ -114,12 +116,19 @@ def counts_of(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
     return read, dropped
 
 
-def _lists(rows: list[list[int]]) -> pa.ListArray:
-    """Return rows of numbers as Arrow keeps them: all values, and where each row begins."""
-    offsets = np.zeros(len(rows) + 1, dtype=np.int32)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    values = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(offsets[-1]))
-    return pa.ListArray.from_arrays(offsets, values)
+def joined(
+    rows: Sequence[Sequence[int]],
+) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " bound"]]:
+    """Return the pieces of all rows, and where each row begins; the last bound is the end."""
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    pieces = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
+    return pieces, bounds
+
+
+def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
+    pieces, bounds = joined(rows)
+    return pa.ListArray.from_arrays(bounds, pieces)
 
 
 def _flat(links: WordLinks) -> list[int]:
