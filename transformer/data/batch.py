@@ -64,6 +64,15 @@ class Batch:
         """Tokens of both sides with padding."""
         return self.source.numel() + self.target_output.numel()
 
+    def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
+        """Return the rows of pieces that stand for text, with eos and padding."""
+        return self.source, self.target_output
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """The first and the second half of the pairs, without padding that neither needs."""
+        middle = (self.size + 1) // 2
+        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
+
     def to(self, device: torch.device | str, **kwargs: Any) -> "Batch":
         """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
         return self._each(lambda tensor: tensor.to(device, **kwargs))
@@ -71,6 +80,17 @@ class Batch:
     def pin_memory(self) -> "Batch":
         """Return the batch in page-locked memory; the DataLoader calls this."""
         return self._each(Tensor.pin_memory)
+
+    def _rows(self, rows: slice) -> "Batch":
+        source = int((self.source[rows] != PAD).any(0).sum())
+        target = int((self.target_output[rows] != PAD).any(0).sum())
+        links = self.alignment
+        return Batch(
+            source=self.source[rows, :source],
+            target_input=self.target_input[rows, :target],
+            target_output=self.target_output[rows, :target],
+            alignment=None if links is None else links[rows, :target, :source],
+        )
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         return Batch(
@@ -116,6 +136,11 @@ class TaggedBatch:
     """A tag at the first piece of each word, UNTAGGED elsewhere."""
 
     @property
+    def size(self) -> int:
+        """Number of sentences."""
+        return self.source.shape[0]
+
+    @property
     def target_tokens(self) -> int:
         """Number of words: what the loss counts."""
         return int((self.tags != UNTAGGED).sum())
@@ -129,6 +154,19 @@ class TaggedBatch:
     def positions(self) -> int:
         """The same with padding."""
         return self.source.numel()
+
+    def text(self) -> tuple[Int[Tensor, "batch source"]]:
+        """Return the rows of pieces that stand for text, with eos and padding."""
+        return (self.source,)
+
+    def halves(self) -> tuple["TaggedBatch", "TaggedBatch"]:
+        """The first and the second half of the sentences, without padding that neither needs."""
+        middle = (self.size + 1) // 2
+        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
+
+    def _rows(self, rows: slice) -> "TaggedBatch":
+        length = int((self.source[rows] != PAD).any(0).sum())
+        return TaggedBatch(self.source[rows, :length], self.tags[rows, :length])
 
     def to(self, device: torch.device | str, **kwargs: Any) -> "TaggedBatch":
         """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""

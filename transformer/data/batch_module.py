@@ -4,25 +4,32 @@ Does not know what the datasets are made of: datamodule.py fills them with sente
 """
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
 from transformer.data.dataset import PlannedDataset
-from transformer.data.loader import BatchLoader
-from transformer.data.sampler import BatchPlan
+from transformer.data.loader import EpochLoader, Shares, UpdateLoader
+from transformer.data.rows import PlannedRow
+from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
 from transformer.data.tokenizer import Tokenizer
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Batches in their order: shuffled to train on, from where the trainer stands; or all."""
+    """Batches in their order: shuffled to train on, from where the trainer stands; or all.
+
+    Attributes:
+        accumulation: Micro-batches of an update on one rank; who trains sets it.
+    """
 
     def __init__(self, data: DataConfig) -> None:
         """Set out how to plan; nothing is read yet."""
         super().__init__()
         self._data = data
-        self._loader: BatchLoader[Any] | None = None
+        self.accumulation = 1
+        self._loader: UpdateLoader[Any] | None = None
 
     @property
     @abstractmethod
@@ -46,6 +53,21 @@ class BatchModule(LightningDataModule, ABC):
     @abstractmethod
     def _validation(self) -> PlannedDataset[Any]: ...
 
+    @cached_property
+    def row(self) -> BatchRow:
+        """All batches that training may ever take.
+
+        Raises:
+            InputError: no pair is left to train on, or one is longer than the budget.
+        """
+        return PlannedRow(
+            BatchPlan(
+                *self._training.lengths(),
+                batch_tokens=self._data.batch_tokens,
+                seed=self._data.seed,
+            )
+        )
+
     def setup(self, stage: str) -> None:
         """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
         if stage == "fit":
@@ -53,46 +75,51 @@ class BatchModule(LightningDataModule, ABC):
         if stage in ("fit", "validate"):
             _ = self._validation
 
-    def train_dataloader(self) -> BatchLoader[Any]:
-        """Return the training batches of this rank, from where the trainer stands."""
-        self._loader = BatchLoader(
+    def train_dataloader(self) -> UpdateLoader[Any]:
+        """Return the updates of this rank, from where the trainer stands."""
+        rank, ranks = self._place()
+        self._loader = UpdateLoader(
             self._training,
-            self._plan(self._training, shuffle=True),
+            self.row,
+            shares=Shares(ranks, self.accumulation),
+            rank=rank,
+            done=self._updates_done,
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
-            done=self._batches_done,
         )
         return self._loader
 
-    def val_dataloader(self) -> BatchLoader[Any]:
+    def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""
-        return BatchLoader(
-            self._validation,
-            self._plan(self._validation, shuffle=False),
-            workers=0,
-            pin_memory=self._on_gpu(),
+        rank, ranks = self._place()
+        plan = BatchPlan(
+            *self._validation.lengths(),
+            batch_tokens=self._data.batch_tokens,
+            shuffle=False,
+            multiple_of=ranks,
         )
+        batches = plan.epoch(0)
+        keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
+        return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
+
+    def largest_batch(self) -> Any:
+        """Return the training batch that needs the most memory, as planned."""
+        return self._training[self.row.largest()]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""
         if self._loader is not None:
             self._loader.close()
 
-    def _plan(self, dataset: PlannedDataset[Any], shuffle: bool) -> BatchPlan:
-        return BatchPlan(
-            *dataset.lengths(),
-            batch_tokens=self._data.batch_tokens,
-            seed=self._data.seed,
-            shuffle=shuffle,
-            rank=0 if self.trainer is None else self.trainer.global_rank,
-            world_size=1 if self.trainer is None else self.trainer.world_size,
+    def _place(self) -> tuple[int, int]:
+        """Return the rank of this process, and the number of ranks."""
+        return (
+            (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
         )
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
-    def _batches_done(self) -> int:
-        """Return how many batches the run has trained on, the runs it resumes included."""
-        if self.trainer is None or getattr(self.trainer, "overfit_batches", 0) > 0:
-            return 0
-        return self.trainer.fit_loop.epoch_loop.batch_progress.total.completed
+    def _updates_done(self) -> int:
+        """Return how many updates the run has made, those of the runs it resumes included."""
+        return 0 if self.trainer is None else self.trainer.global_step

@@ -1,107 +1,213 @@
-"""Hands batches to the trainer, and goes on from where a resumed run stopped.
+"""Hands updates to the trainer: the micro-batches of this rank, from where the run stands.
 
-Knows the sampler and how many batches are done; does not know texts or models.
+Knows the endless row of batches, who takes which of it, and how many updates are done; does not
+know texts or models.
 """
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, Sampler
 
 from transformer.data.dataset import PlannedDataset
-from transformer.data.sampler import BatchPlan, BatchSampler
-
-B = TypeVar("B")
+from transformer.data.sampler import BatchKey, BatchRow
 
 logger = logging.getLogger(__name__)
 
 
-class BatchLoader(Generic[B]):
-    """An iterable of batches over a DataLoader, which Lightning takes as it is.
+@runtime_checkable
+class Movable(Protocol):
+    """A batch of tensors."""
+
+    def to(self, device: torch.device | str, **kwargs: Any) -> Any:
+        """Return the batch on a device."""
+
+
+B = TypeVar("B", bound=Movable)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How the batches of a row are dealt out: each update takes the next few.
+
+    Update u, counted from where these shares began, takes ``ranks * accumulation`` batches, and
+    rank r every ``ranks``-th of them. What an update learns from depends on the product alone.
+    """
+
+    ranks: int = 1
+    accumulation: int = 1
+    """Micro-batches of a rank."""
+
+    @property
+    def batches(self) -> int:
+        """Batches of an update, over all ranks."""
+        return self.ranks * self.accumulation
+
+
+@dataclass(frozen=True)
+class Update(Generic[B]):
+    """The micro-batches of one update on one rank."""
+
+    batches: list[B]
+    numbers: list[int]
+    """Of each, in the endless row: what is drawn at random for it is drawn from this."""
+
+    def to(self, device: torch.device | str, **kwargs: Any) -> "Update[B]":
+        """Return the update on ``device``; Lightning calls this with ``non_blocking=True``."""
+        return replace(self, batches=[batch.to(device, **kwargs) for batch in self.batches])
+
+
+class _Keys(Sampler[BatchKey]):
+    """The batches of one rank, without an end."""
+
+    def __init__(self, row: BatchRow, numbers: range) -> None:
+        self._row, self._numbers = row, numbers
+
+    def __iter__(self) -> Iterator[BatchKey]:
+        for number in count(self._numbers.start, self._numbers.step):
+            yield self._row[number]
+
+
+class UpdateLoader(Generic[B]):
+    """An endless iterable of updates, which Lightning takes as it is.
 
     It is no DataLoader itself and shows no sampler: Lightning would replace it in a distributed
-    run, and with it the token budget. The number of batches done says where to begin. It is asked
-    when the first batch is, not when the iterator is made: only then has Lightning restored it.
-    (Lightning's own count of epochs is no help: it also counts one that `max_steps` broke off.)
+    run, and with it the token budget. Where to begin follows from the number of updates done, by
+    index, however many they are; it is asked when the first batch is, not when the loader is made:
+    only then has Lightning restored it.
     """
 
     def __init__(
         self,
         dataset: PlannedDataset[B],
-        plan: BatchPlan,
+        row: BatchRow,
         *,
+        shares: Shares,
+        rank: int,
+        done: Callable[[], int],
         workers: int,
         pin_memory: bool,
-        done: Callable[[], int] = lambda: 0,
     ) -> None:
-        """Load the batches of a plan.
+        """Load the batches of a row.
 
         Args:
             dataset: makes the batches.
-            plan: what is in them.
-            workers: processes that make them; 0 makes them as they are asked for.
+            row: what is in them.
+            shares: how they are dealt out.
+            rank: whose batches these are.
+            done: how many updates the run has made, those of the runs it resumes included.
+            workers: processes that make batches; 0 makes them as they are asked for.
             pin_memory: in page-locked memory, for a GPU to fetch.
-            done: how many batches this rank has had in all epochs; asked at each start.
         """
-        self.plan = plan
-        self._done = done
-        self._sampler = BatchSampler(plan)
-        self._make_loader = partial(
-            DataLoader,
-            dataset,
-            sampler=self._sampler,
+        self.row, self.dataset, self.shares = row, dataset, shares
+        self._rank, self._done = rank, done
+        self._loading = {"num_workers": workers, "pin_memory": pin_memory}
+        if workers:
+            self._loading["prefetch_factor"] = 4
+        self._before: dict[str, Any] | None = None
+        # The first batch of the row that these shares deal out, and the updates done before.
+        self._first = self._since = 0
+        self._batches: Iterator[B] | None = None
+
+    def __iter__(self) -> Iterator[Update[B]]:
+        """Yield the updates that are not done yet; no batch before them is made."""
+        self._first, self._since = self._start()
+        numbers = range(self._first + self._rank, 2**63, self.shares.ranks)
+        loader = DataLoader(
+            self.dataset,
+            sampler=_Keys(self.row, numbers),
             batch_size=None,
             collate_fn=_whole,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            prefetch_factor=4 if workers > 0 else None,
-            pin_memory=pin_memory,
+            **self._loading,  # type: ignore[arg-type]
         )
-        self._loader: DataLoader[B] | None = None
-
-    def __len__(self) -> int:
-        """Return the number of batches of a whole epoch on this rank."""
-        return len(self.plan)
-
-    def __iter__(self) -> Iterator[B]:
-        """Yield the batches of the epoch that are not done yet; none before them is made."""
-        # Every epoch has as many batches, so that their number alone tells where we are.
-        epoch, index = divmod(self._done(), len(self.plan))
-        self._sampler.set_epoch(epoch)
-        self._sampler.start_at(index)
-        if self._loader is None:
-            self._loader = self._make_loader()
-        complete = False
+        self._batches = iter(loader)
         try:
-            yield from self._loader
-            complete = True
+            for start in count(0, self.shares.accumulation):
+                those = numbers[start : start + self.shares.accumulation]
+                yield Update([next(self._batches) for _ in those], list(those))
         finally:
-            if not complete:
-                self.close()
+            self.close()
 
     def close(self) -> None:
-        """End the worker processes; an epoch broken off does so too, the next starts new ones.
+        """End the worker processes.
 
         Left to the garbage collector they would end late, perhaps within another run.
         """
-        self._loader = None
+        self._batches = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what decides the order; the position in it is the trainer's to keep."""
-        return self.plan.identity()
+        """Return where these shares began in the row; the updates since are the trainer's."""
+        return {
+            "identity": self.row.identity(),
+            "epoch_length": self.row.epoch_length,
+            "ranks": self.shares.ranks,
+            "accumulation": self.shares.accumulation,
+            "first": self._first,
+            "since": self._since,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Compare with the order of the run that is resumed, and warn when it is another."""
-        mine = self.state_dict()
-        changed = [name for name in mine if mine[name] != state.get(name)]
+        """Go on where another loader stood; says what has changed since.
+
+        With another number of ranks or another accumulation the row stays whole: no pair twice in
+        an epoch, none left out. With other batches the run goes on at the same part of its epoch.
+        """
+        self._before = state
+        mine, before = self.state_dict(), state
+        if self.shares != Shares(before["ranks"], before["accumulation"]):
+            logger.info(
+                "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
+                "the row of batches stays whole",
+                *(mine["ranks"], mine["accumulation"]),
+                *(before["ranks"], before["accumulation"]),
+            )
+        old, new = before["identity"], mine["identity"]
+        changed = [name for name in new if new[name] != old.get(name)]
         if changed:
             logger.warning(
                 "resuming with other batches than before (%s): the rest of this epoch may repeat "
                 "some pairs and miss others",
-                ", ".join(f"{name} {state.get(name)} -> {mine[name]}" for name in changed),
+                ", ".join(f"{name} {old.get(name)} -> {new[name]}" for name in changed),
             )
+
+    def _start(self) -> tuple[int, int]:
+        """Return the first batch that is not done, and how many updates are."""
+        done, before = self._done(), self._before
+        if before is None:
+            return done * self.shares.batches, done
+        shares = Shares(before["ranks"], before["accumulation"])
+        first = before["first"] + (done - before["since"]) * shares.batches
+        if before["identity"] != self.row.identity():
+            # The same part of the same epoch.
+            first = first * self.row.epoch_length // before["epoch_length"]
+        return first, done
+
+
+class EpochLoader(Generic[B]):
+    """The batches of one rank in one epoch of a plan, to validate on."""
+
+    def __init__(
+        self, dataset: PlannedDataset[B], keys: list[BatchKey], *, pin_memory: bool
+    ) -> None:
+        """Load the batches of the keys, in their order."""
+        self._keys = keys
+        self._loader = DataLoader(
+            dataset,
+            sampler=keys,  # type: ignore[arg-type]
+            batch_size=None,
+            collate_fn=_whole,
+            pin_memory=pin_memory,
+        )
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[B]:
+        return iter(self._loader)
 
 
 def _whole(batch: Any) -> Any:

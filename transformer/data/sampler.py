@@ -1,30 +1,34 @@
-"""Token-budget batches in an order that is a pure function of lengths, seed and epoch.
+"""Token-budget batches in one endless row, a pure function of lengths and seed.
 
-Knows lengths only, neither text nor tensors. Buckets by both lengths, as fairseq and Sockeye do.
+Knows lengths only, neither text nor tensors, nor how many ranks there are: who takes which batches
+of the row is loader.py's. Buckets by both lengths, as fairseq and Sockeye do.
 """
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
-from torch.utils.data import Sampler
 
 from transformer.errors import InputError
 
 
 @dataclass(frozen=True)
 class BatchKey:
-    """Names one batch: which pairs, and in which epoch (subword sampling depends on it)."""
+    """Names one batch: which pairs of which corpus, and in which epoch of that corpus.
+
+    Subword sampling depends on the epoch.
+    """
 
     epoch: int
     pairs: Int[np.ndarray, " batch"]
+    corpus: int = 0
 
 
 @dataclass(frozen=True)
 class EpochBatches:
-    """The batches of one rank in one epoch: batch k is ``pairs[bounds[k]:bounds[k + 1]]``."""
+    """The batches of one epoch: batch k is ``pairs[bounds[k]:bounds[k + 1]]``."""
 
     pairs: Int[np.ndarray, " pair"]
     bounds: Int[np.ndarray, " bound"]
@@ -36,11 +40,32 @@ class EpochBatches:
         return self.pairs[self.bounds[index] : self.bounds[index + 1]]
 
 
-class BatchPlan:
-    """Cuts a corpus into batches, shuffles them for an epoch, and deals them out to ranks.
+@runtime_checkable
+class BatchRow(Protocol):
+    """All batches that a run may ever train on, numbered from 0: a row without an end.
 
-    Every pair is in exactly one batch of an epoch, over all ranks together. All ranks have as
-    many batches, in every epoch the same number; the batches of one step are of like size. The
+    Ranks and accumulation only say how many of it an update takes, so that a run goes on in the
+    same row with others.
+    """
+
+    def __getitem__(self, number: int) -> BatchKey:
+        """Return a batch, at whatever number, without making those before it."""
+
+    def largest(self) -> BatchKey:
+        """Return a batch of the first epoch that needs the most memory."""
+
+    @property
+    def epoch_length(self) -> int:
+        """Number of batches that make an epoch."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what two rows have in common if and only if they give the same batches."""
+
+
+class BatchPlan:
+    """Cuts a corpus into batches, and shuffles them for an epoch.
+
+    Every pair is in exactly one batch of an epoch, and every epoch has as many batches. The
     padded tokens of the larger side, rows times the longest of either side with its eos, never
     exceed the budget.
     """
@@ -53,8 +78,7 @@ class BatchPlan:
         batch_tokens: int,
         seed: int = 0,
         shuffle: bool = True,
-        rank: int = 0,
-        world_size: int = 1,
+        multiple_of: int = 1,
     ) -> None:
         """Lay the pairs out by length; the work of an epoch is done in `epoch`.
 
@@ -64,17 +88,15 @@ class BatchPlan:
             batch_tokens: the budget.
             seed: of the order.
             shuffle: otherwise the order is the same in every epoch.
-            rank: whose batches `epoch` returns.
-            world_size: number of ranks.
+            multiple_of: the number of batches is one of this, so that ranks have equal shares of
+                one epoch; an endless row needs none.
 
         Raises:
-            InputError: no pairs, a pair longer than the budget, or fewer pairs than equal shares
-                need (no pair is repeated or left out).
+            InputError: no pairs, a pair longer than the budget, or fewer pairs than batches.
         """
         self._source = np.asarray(source_lengths, dtype=np.int64) + 1
         self._target = np.asarray(target_lengths, dtype=np.int64) + 1
         self._seed, self._shuffle = seed, shuffle
-        self._rank, self._world_size = rank, world_size
         longest = np.maximum(self._source, self._target)
         if not len(longest):
             raise InputError("no sentence pairs are left to train or validate on")
@@ -87,21 +109,22 @@ class BatchPlan:
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
         self._batch_tokens = batch_tokens
-        self._count, self._rotates = self._batch_count()
+        self._count, self._rotates = self._batch_count(multiple_of)
 
     def __len__(self) -> int:
-        """Return the number of batches of one rank, in any epoch."""
-        return self._count // self._world_size
+        """Return the number of batches of any epoch."""
+        return self._count
 
     def epoch(self, epoch: int) -> EpochBatches:
-        """Return this rank's batches of an epoch."""
+        """Return the batches of an epoch, in their order."""
         pairs, bounds = self._cut(epoch)
-        steps = self._dealt(bounds, pairs, epoch)
-        mine = steps[:, self._rank]
-        sizes = np.diff(bounds)[mine]
+        if not self._shuffle:
+            return EpochBatches(pairs, bounds)
+        order = self._random(epoch, 1).permutation(self._count)
+        sizes = np.diff(bounds)[order]
         ends = np.cumsum(sizes)
-        # The pairs of batch k lie at bounds[mine[k]] + 0, 1, 2, ...
-        index = np.repeat(bounds[mine] - (ends - sizes), sizes) + np.arange(ends[-1])
+        # The pairs of batch k lie at bounds[order[k]] + 0, 1, 2, ...
+        index = np.repeat(bounds[order] - (ends - sizes), sizes) + np.arange(ends[-1])
         return EpochBatches(pairs[index], np.concatenate([[0], ends]))
 
     def identity(self) -> dict[str, int]:
@@ -112,34 +135,35 @@ class BatchPlan:
             "lengths": zlib.crc32(lengths.tobytes()),
             "batch_tokens": self._batch_tokens,
             "seed": self._seed,
-            "world_size": self._world_size,
         }
 
-    def padding(self, epoch: int) -> float:
-        """Return the share of padding in all positions of both sides, over this rank's batches."""
-        batches = self.epoch(epoch)
-        starts, rows = batches.bounds[:-1], np.diff(batches.bounds)
-        real = padded = 0
-        for lengths in (self._source[batches.pairs], self._target[batches.pairs]):
-            real += int(lengths.sum())
-            padded += int((np.maximum.reduceat(lengths, starts) * rows).sum())
-        return 1 - real / padded
+    def positions(self, batches: EpochBatches) -> Int[np.ndarray, " batch"]:
+        """Return the tokens of both sides of each batch, padding and eos included."""
+        starts, pairs = batches.bounds[:-1], batches.pairs
+        source = np.maximum.reduceat(self._source[pairs], starts)
+        target = np.maximum.reduceat(self._target[pairs], starts)
+        return np.diff(batches.bounds) * (source + target)
 
-    def _batch_count(self) -> tuple[int, bool]:
-        """Return the number of batches over all ranks, and whether epochs start to cut anywhere.
+    def padding(self, epoch: int) -> float:
+        """Return the share of padding in all positions of both sides."""
+        real = int(self._source.sum() + self._target.sum())
+        return 1 - real / int(self.positions(self.epoch(epoch)).sum())
+
+    def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
+        """Return the number of batches, and whether epochs start to cut anywhere.
 
         Wherever a shuffled epoch starts to cut, it needs at most one batch more than from the
         start: the interval that holds the starting point becomes two.
         """
         least = len(_cut_greedily(self._longest, self._batch_tokens)) - 1
-        pairs, ranks = len(self._longest), self._world_size
+        pairs = len(self._longest)
         for extra in (1, 0) if self._shuffle else (0,):
-            count = -(-(least + extra) // ranks) * ranks
+            count = -(-(least + extra) // multiple_of) * multiple_of
             if count <= pairs:
                 return count, extra == 1
         raise InputError(
-            f"{pairs:,} pairs in {least:,} batches cannot be shared by {ranks} ranks without "
-            "repeating one; use fewer devices or a larger data.batch_tokens"
+            f"{pairs:,} pairs in {least:,} batches cannot be shared by {multiple_of} ranks without "
+            "repeating one; use fewer devices or more pairs"
         )
 
     def _random(self, epoch: int, stage: int) -> np.random.Generator:
@@ -163,47 +187,6 @@ class BatchPlan:
         new = (np.diff(source, prepend=0) != 0) | (np.diff(target, prepend=0) != 0)
         cell = np.cumsum(new)
         return self._layout[np.lexsort((random.random(len(cell)), cell))]
-
-    def _dealt(
-        self,
-        bounds: Int[np.ndarray, " bound"],
-        pairs: Int[np.ndarray, " pair"],
-        epoch: int,
-    ) -> Int[np.ndarray, "step rank"]:
-        """Put batches of like size into one step, and the steps in random order."""
-        tokens = np.add.reduceat((self._source + self._target)[pairs], bounds[:-1])
-        # batch -> step rank
-        steps = np.argsort(tokens, kind="stable").reshape(-1, self._world_size)
-        if not self._shuffle:
-            return steps
-        random = self._random(epoch, 1)
-        return random.permuted(random.permutation(steps), axis=1)
-
-
-class BatchSampler(Sampler[BatchKey]):
-    """Yields one key a batch for ``DataLoader(..., sampler=..., batch_size=None)``."""
-
-    def __init__(self, plan: BatchPlan) -> None:
-        """Follow a plan, from the first batch of epoch 0 on."""
-        self.plan = plan
-        self._epoch, self._start = 0, 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch."""
-        self._epoch = epoch
-
-    def start_at(self, index: int) -> None:
-        """Let the next iteration (that one only) begin at batch ``index``."""
-        self._start = index
-
-    def __iter__(self) -> Iterator[BatchKey]:
-        start, self._start = self._start, 0
-        batches = self.plan.epoch(self._epoch)
-        for index in range(start, len(batches)):
-            yield BatchKey(self._epoch, batches[index])
-
-    def __len__(self) -> int:
-        return len(self.plan)
 
 
 def _by_length(

@@ -157,15 +157,17 @@ class Tokenizer:
         config = self.config
         return SegmentationSampler(self._target, config.algorithm, config.sampling)
 
+    def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
+        """Join source pieces into texts, as `decode_target`."""
+        return _decoded(self._source, ids)
+
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join target pieces into texts; pad, bos and eos vanish.
 
         A text may hold any character but those that `normalize` removes, line ends included:
         bytes that make no UTF-8 become U+FFFD.
         """
-        rows = [[int(piece) for piece in row if piece not in (PAD, BOS, EOS)] for row in ids]
-        texts: list[str] = self._target.decode(rows)
-        return texts
+        return _decoded(self._target, ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the target pieces as they are spelt in the vocabulary, control symbols too."""
@@ -206,6 +208,14 @@ class Tokenizer:
             bytes(state["source"].numpy()),
             None if target is None else bytes(target.numpy()),
         )
+
+
+def _decoded(
+    model: sentencepiece.SentencePieceProcessor, ids: Iterable[Sequence[int]]
+) -> list[str]:
+    rows = [[int(piece) for piece in row if piece not in (PAD, BOS, EOS)] for row in ids]
+    texts: list[str] = model.decode(rows)
+    return texts
 
 
 def _drawn(

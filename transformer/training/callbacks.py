@@ -16,6 +16,7 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
 
+from transformer.data.loader import Update
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.training.checkpoint import Criterion, checkpoint_callbacks
@@ -109,13 +110,12 @@ class TranslateValidation(Callback):
 class Measure(Callback):
     """Logs loss, tokens per second, padding and learning rate over the updates since last time.
 
-    ``train/loss`` is the smoothed loss per target token, in nats. ``train/tokens_per_second``
-    counts real target tokens of this rank; waiting for data counts, validation does not.
-    ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
+    All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats.
+    ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
+    not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
     """
 
     def __init__(self) -> None:
-        self.update = 0
         self.since: float | None = None
         self._restart()
 
@@ -126,10 +126,9 @@ class Measure(Callback):
         self.seconds = 0.0
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: CountedBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Update[Any], batch_idx: int
     ) -> None:
         """Start the clock, if a validation has stopped it."""
-        self.update = trainer.global_step
         if self.since is None:
             self.since = time.perf_counter()
 
@@ -144,41 +143,46 @@ class Measure(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: CountedBatch,
+        batch: Update[CountedBatch],
         batch_idx: int,
     ) -> None:
-        """Count the batch; log when it is time to."""
-        self.loss = self.loss.to(pl_module.device) + outputs["summed_loss"]
+        """Count the update; log when it is time to."""
+        self.loss = self.loss.to(pl_module.device) + outputs["loss"]
         if "alignment" in outputs:
             self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
-        self.target += batch.target_tokens
-        self.real += batch.tokens
-        self.padded += batch.positions
-        if time_to_log(trainer, self.update) and self.since is not None:
+        self.target += outputs["tokens"]
+        self.real += sum(micro.tokens for micro in batch.batches)
+        self.padded += sum(micro.positions for micro in batch.batches)
+        if time_to_log(trainer) and self.since is not None:
             now = time.perf_counter()
             seconds, self.since = self.seconds + now - self.since, now
-            values = {
-                "train/loss": self.loss.item() / self.target,
-                "train/tokens_per_second": self.target / seconds,
-                "train/padding": 1 - self.real / self.padded,
-                "lr": trainer.optimizers[0].param_groups[0]["lr"],
-            }
-            summed, linked = self.alignment.tolist()
-            if linked:
-                values["train/alignment_loss"] = summed / linked
-            pl_module.log_dict(values)
+            pl_module.log_dict(self._values(trainer, seconds))
             self._restart()
+
+    def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
+        counted = torch.tensor([self.real, self.padded], dtype=torch.float64)
+        counted = counted.to(trainer.strategy.root_device)
+        real, padded = trainer.strategy.reduce(counted, reduce_op="sum").tolist()
+        values = {
+            "train/loss": self.loss.item() / self.target,
+            "train/tokens_per_second": self.target / seconds,
+            "train/padding": 1 - real / padded,
+            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+        }
+        summed, linked = self.alignment.tolist()
+        if linked:
+            values["train/alignment_loss"] = summed / linked
+        return values
 
 
 class GracefulStop(Callback):
     """Lets Ctrl-C finish the update, so that the checkpoint is of a whole update.
 
-    A second Ctrl-C stops at once.
+    A second Ctrl-C stops at once. All ranks stop after the same update.
     """
 
     def __init__(self) -> None:
         self.interrupted = False
-        self.update = 0
         self.previous: Any = None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -190,7 +194,6 @@ class GracefulStop(Callback):
             self.interrupted = True
             logger.warning("stopping after this update; press Ctrl-C again to stop at once")
 
-        self.update = trainer.global_step
         self.previous = signal.signal(signal.SIGINT, stop)
 
     def on_train_batch_end(
@@ -198,13 +201,12 @@ class GracefulStop(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: CountedBatch,
+        batch: Update[Any],
         batch_idx: int,
     ) -> None:
-        """Ask for the stop once an update is whole, all its micro-batches included."""
-        updated = trainer.global_step > self.update
-        self.update = trainer.global_step
-        if self.interrupted and updated:
+        """Ask for the stop, if any rank has been told to."""
+        if trainer.strategy.reduce_boolean_decision(self.interrupted, all=False):
+            self.interrupted = True
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -54,11 +54,18 @@ class AtomicCheckpointIO(CheckpointIO):
 class LastCheckpoint(Checkpoint):
     """Keeps ``last.ckpt``: after every validation, and wherever training stops.
 
+    A run that has none begins with one, so that there is a state to go back to.
+
     Lightning runs checkpoint callbacks after all others, so that it sees who has asked to stop.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "last.ckpt"
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save where a run begins, or has gone back with a lower learning rate."""
+        if not self.path.exists() or pl_module.judge.returned:
+            trainer.save_checkpoint(self.path)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -16,6 +16,7 @@ from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
 from transformer.training.optimizer import OptimizerConfig
+from transformer.training.recovery import RecoveryConfig
 from transformer.training.schedule import ScheduleConfig
 from transformer.training.typed import typed, typed_value
 
@@ -50,6 +51,7 @@ class RunConfig:
         loss: The loss.
         optimizer: The optimiser.
         schedule: The learning rate.
+        recovery: What to do about an update that would do harm.
         trainer: Arguments of ``pytorch_lightning.Trainer``.
         callbacks: Validation, averaging, stopping.
         logger: Where metrics go.
@@ -67,6 +69,7 @@ class RunConfig:
     loss: LossConfig
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
+    recovery: RecoveryConfig
     trainer: Mapping[str, Any]
     callbacks: CallbacksConfig
     logger: LoggerConfig
@@ -95,6 +98,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         loss=typed(LossConfig, resolved["loss"], "loss"),
         optimizer=typed(OptimizerConfig, resolved["optimizer"], "optimizer"),
         schedule=typed(ScheduleConfig, resolved["schedule"], "schedule"),
+        recovery=typed(RecoveryConfig, resolved["recovery"], "recovery"),
         trainer=dict(resolved["trainer"]),
         callbacks=typed(CallbacksConfig, resolved["callbacks"], "callbacks"),
         logger=typed(LoggerConfig, resolved["logger"], "logger"),

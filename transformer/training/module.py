@@ -47,24 +47,24 @@ class TranslationModule(UpdateModule):
         real = batch.target_output != self.model.config.pad
         return hidden[real], batch.target_output[real]
 
-    def training_step(self, batch: Batch, batch_index: int) -> dict[str, Tensor]:
-        """Sum of the loss over the target tokens of one micro-batch, and its parts to log.
+    def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+        """As in any task; with guided alignment its loss comes on top.
 
-        ``summed_loss`` is that of the translation alone; ``alignment`` is the sum of guided
+        ``loss`` is then still that of the translation alone; ``alignment`` is the sum of guided
         alignment and the number of target tokens that it counts.
         """
         if self.guided is None:
-            return super().training_step(batch, batch_index)
+            return super().micro_loss(batch)
         if batch.alignment is None:
             raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
         with watching(self.model, self.guided) as looked:
-            loss = self.summed_loss(batch)
-        parts = {"loss": loss, "summed_loss": loss.detach()}
+            loss, tokens, sums = super().micro_loss(batch)
+        sums["alignment"] = torch.zeros(2, device=loss.device)
         for weights in looked:
             summed, linked = alignment_loss(weights, batch.alignment)
-            parts["loss"] = loss + self.loss.alignment_weight * summed
-            parts["alignment"] = torch.stack([summed.detach(), linked])
-        return parts
+            loss = loss + self.loss.alignment_weight * summed
+            sums["alignment"] = torch.stack([summed.detach(), linked])
+        return loss, tokens, sums
 
 
 def _refuse_a_moving_layer(config: ModelConfig) -> None:

@@ -22,7 +22,6 @@ class ProgressBar(Callback):
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self.update = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where it belongs: at the update that comes next."""
@@ -42,12 +41,6 @@ class ProgressBar(Callback):
             "update", total=_updates(trainer), completed=trainer.global_step, shown=""
         )
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Note where the batch starts."""
-        self.update = trainer.global_step
-
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -55,7 +48,7 @@ class ProgressBar(Callback):
         shown = _shown(trainer)
         if self.progress is not None:
             self.progress.update(self.task, completed=trainer.global_step, shown=shown)
-        elif trainer.is_global_zero and time_to_log(trainer, self.update):
+        elif trainer.is_global_zero and time_to_log(trainer):
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -74,16 +67,10 @@ class ProgressBar(Callback):
             self.progress = None
 
 
-def time_to_log(trainer: Trainer, before: int) -> bool:
-    """Whether Lightning writes what is logged at the end of this batch.
-
-    Args:
-        trainer: The trainer.
-        before: Updates done when the batch started; a micro-batch that completes none is not
-            written.
-    """
+def time_to_log(trainer: Trainer) -> bool:
+    """Whether Lightning writes what is logged at the end of this update."""
     interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-    return trainer.global_step > before and trainer.global_step % interval == 0
+    return trainer.global_step % interval == 0
 
 
 def _updates(trainer: Trainer) -> int | None:

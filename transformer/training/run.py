@@ -4,6 +4,7 @@ It wires; what each part does is the part's own business.
 """
 
 import logging
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.loggers import build_loggers
 from transformer.training.memory import keep_freed_memory
+from transformer.training.processes import build_strategy
+from transformer.training.recovery import Diverged, text_of
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.translation import Translation
@@ -52,18 +55,64 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
     payload = None if resume is None else read_payload(resume)
     task = make_task(config, payload)
+    task.data.accumulation = config.trainer["accumulate_grad_batches"]
     task.data.prepare_data()
     task.data.setup("fit")
-    trainer = build_trainer(config, folder, task.callbacks(), task.criterion)
     _describe(task)
-    if trainer.is_global_zero:
-        set_aside_tuned(folder / "checkpoints")
-    trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
+    trainer = _fit(config, folder, task, resume)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
         metrics |= test(folder, task)
     return metrics
+
+
+def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None) -> Trainer:
+    """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
+
+    Raises:
+        InputError: It has gone back as often as it may.
+    """
+    while True:
+        trainer = build_trainer(config, folder, task.callbacks(), task.criterion)
+        _bound_by_epochs(trainer, config, task)
+        if trainer.is_global_zero:
+            set_aside_tuned(folder / "checkpoints")
+        try:
+            trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
+            return trainer
+        except Diverged as divergence:
+            judge, text = task.module.judge, _save_text(divergence, folder, trainer, task)
+            if judge.returned == config.recovery.returns:
+                raise InputError(
+                    f"training diverges: {divergence}, after {judge.returned} returns to the last "
+                    f"good checkpoint; look at the batch in {text}, lower optimizer.lr, "
+                    "or lengthen schedule.warmup"
+                ) from divergence
+            judge.returned += 1
+            resume = folder / "checkpoints" / "last.ckpt"
+            logger.warning(
+                "%s: going back to %s with the learning rate times %g",
+                *(divergence, resume, judge.lr_scale),
+            )
+
+
+def _save_text(divergence: Diverged, folder: Path, trainer: Trainer, task: Task) -> Path:
+    """Write what the batches said that training diverged with, those of this rank; says where."""
+    path = folder / f"diverged-at-{divergence.number}-rank-{trainer.global_rank}.txt"
+    path.write_text(text_of(divergence.update, task.data.tokenizer), encoding="utf-8")
+    return path
+
+
+def _bound_by_epochs(trainer: Trainer, config: RunConfig, task: Task) -> None:
+    """Turn the bound in epochs into one in updates: the row of batches has no end."""
+    epochs = config.trainer["max_epochs"]
+    if epochs is None or epochs < 0:
+        return
+    batches = trainer.world_size * task.data.accumulation
+    updates = math.ceil(epochs * task.data.row.epoch_length / batches)
+    if not 0 <= trainer.max_steps <= updates:
+        trainer.fit_loop.epoch_loop.max_steps = updates
 
 
 TASKS: dict[str, type[Task]] = {
@@ -90,6 +139,11 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
+_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
+"""Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
+update (update.py), and what it calls an epoch has no end (loader.py)."""
+
+
 def build_trainer(
     config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
 ) -> Trainer:
@@ -99,18 +153,15 @@ def build_trainer(
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
-    arguments = dict(config.trainer)
-    # Lightning counts micro-batches between validations, the config counts updates.
-    arguments["val_check_interval"] *= arguments["accumulate_grad_batches"]
+    arguments = {k: v for k, v in config.trainer.items() if k not in _OURS}
     _validate_at_least_once(arguments)
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    if config.model["layer_drop"] and several and arguments["strategy"] in ("auto", "ddp"):
-        # Each rank leaves out other layers, whose gradient the others must not wait for.
-        arguments["strategy"] = "ddp_find_unused_parameters_true"
+    arguments["strategy"] = build_strategy(arguments["strategy"], several=several)
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         return Trainer(
             **arguments,
+            max_epochs=-1,
             default_root_dir=folder,
             plugins=[AtomicCheckpointIO()],
             logger=build_loggers(config.logger, folder),
@@ -130,10 +181,10 @@ def build_trainer(
 
 def _validate_at_least_once(arguments: dict[str, Any]) -> None:
     """Let a run shorter than the interval of its validations end in one, which finds the best."""
-    batches = arguments["max_steps"] * arguments["accumulate_grad_batches"]
-    if 0 < batches < arguments["val_check_interval"]:
-        logger.info("trainer.max_steps=%d: one validation, at the end", arguments["max_steps"])
-        arguments["val_check_interval"] = batches
+    updates = arguments["max_steps"]
+    if 0 < updates < arguments["val_check_interval"]:
+        logger.info("trainer.max_steps=%d: one validation, at the end", updates)
+        arguments["val_check_interval"] = updates
 
 
 def test(folder: Path, task: Task) -> dict[str, float]:

@@ -89,6 +89,9 @@ def update_settings(config: RunConfig, model: ModelConfig, tokenizer: Tokenizer)
         "loss": config.loss,
         "optimizer": config.optimizer,
         "schedule": config.schedule,
+        "recovery": config.recovery,
+        "clip": config.trainer["gradient_clip_val"],
+        "seed": config.seed,
         "portable": portable_part(model, tokenizer.to_state(), dict(config.resolved)),
     }
 

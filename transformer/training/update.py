@@ -3,6 +3,7 @@
 It does not know what a batch holds: a task's module says which hidden states shall predict what.
 """
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -11,27 +12,36 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
+from transformer.data.loader import Update
 from transformer.model.checkpoint import PORTABLE
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
+from transformer.training.gradients import Accumulator, Totals, sum_over_ranks
 from transformer.training.loss import LossConfig, cross_entropy, loss_function
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.recovery import Judge, RecoveryConfig
 from transformer.training.schedule import ScheduleConfig, build_schedule
+from transformer.training.seeding import seed_for
 
 
 class UpdateModule(LightningModule, ABC):
     """Trains a model whose hidden states, projected, predict the right tokens.
 
-    The loss of an update is a sum over its predictions divided by their number, counted over all
-    accumulated micro-batches and all ranks. ``training_step`` therefore returns the sum, and the
-    gradient is divided once, before it is clipped.
+    What Lightning takes for a batch is a whole update: the micro-batches of a rank. The loss of an
+    update is a sum over its predictions divided by their number, counted over all micro-batches
+    and all ranks. So each micro-batch gives the gradient of a sum, and their total is divided
+    once, before it is clipped.
 
     Args:
         model: The model to train.
         loss: How the loss is computed.
         optimizer: How the weights are updated.
         schedule: How the learning rate moves.
+        recovery: What to do about an update that would do harm.
+        clip: Largest norm of the gradient; None does not clip.
+        seed: Of what is drawn at random in training.
         portable: What every checkpoint says besides the weights (``checkpoint.portable_part``).
     """
 
@@ -42,31 +52,66 @@ class UpdateModule(LightningModule, ABC):
         loss: LossConfig,
         optimizer: OptimizerConfig,
         schedule: ScheduleConfig,
+        recovery: RecoveryConfig,
+        clip: float | None,
+        seed: int,
         portable: dict[str, Any],
     ) -> None:
         super().__init__()
+        self.automatic_optimization = False
         self.model = model
         self.loss = loss
         self.optimizer = optimizer
         self.schedule = schedule
+        self.clip = clip
+        self.seed = seed
         self.portable = portable
-        self.update_tokens = 0
+        self.judge = Judge(recovery)
+        self.accumulate = Accumulator(self._backward, self.zero_grad)
 
     @abstractmethod
     def predictions(self, batch: Any) -> tuple[Tensor, Tensor]:
         """Hidden states that predict, ``token width``, and what is right, ``token``."""
 
-    def summed_loss(self, batch: Any) -> Tensor:
-        """Sum of the smoothed loss over the predictions of one micro-batch, which are counted."""
+    def micro_loss(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
+        """Sum of the loss over the predictions of a micro-batch, their number, and what to log.
+
+        What is logged holds ``loss``, which all normalise by that number.
+        """
         hidden, right = self.predictions(batch)
         loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, right)
-        self.update_tokens += len(right)
-        return loss
+        return loss, len(right), {"loss": loss.detach()}
 
-    def training_step(self, batch: Any, batch_index: int) -> dict[str, Tensor]:
-        """The loss to learn from, and ``summed_loss`` to log: here the same."""
-        loss = self.summed_loss(batch)
-        return {"loss": loss, "summed_loss": loss.detach()}
+    def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
+        """Update the weights once, unless that would do harm.
+
+        Returns:
+            The sums over all ranks of what ``micro_loss`` gives to log, and of its ``tokens``.
+
+        Raises:
+            Diverged: Too many updates in a row would have done harm.
+        """
+        totals = self._over_all_ranks(self.accumulate(update))
+        norm = self._normalised(totals.tokens)
+        number = self.global_step + 1
+        if self.judge.is_good(float(totals.sums["loss"]) / totals.tokens, float(norm), number):
+            self._stepping().step()
+            self.log("train/grad_norm", norm)
+        else:
+            self._count_as_done()
+            self.judge.raise_if_diverged(update, number)
+        self._schedule().step()
+        self.zero_grad()
+        return totals.sums | {"tokens": totals.tokens}
+
+    def rehearse(self, batch: Any) -> None:
+        """Compute the gradient of a batch and forget it, to know that memory suffices.
+
+        Raises:
+            InputError: It does not suffice for one row.
+        """
+        self.accumulate(Update([batch], [0]))
+        self.zero_grad()
 
     def validation_step(self, batch: Any, batch_index: int) -> None:
         """Log the negative log-likelihood per prediction, in nats."""
@@ -77,28 +122,6 @@ class UpdateModule(LightningModule, ABC):
         _, nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
         self.log("val/loss", nll / len(right), batch_size=len(right), sync_dist=True)
 
-    def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Turn the gradient of the sum into the gradient of the mean over the whole update."""
-        tokens = torch.tensor(float(self.update_tokens), device=self.device)
-        if self.trainer.world_size > 1:
-            torch.distributed.all_reduce(tokens)
-        # Lightning has divided by the number of micro-batches, and averaged over the ranks.
-        averaged = self.trainer.accumulate_grad_batches * self.trainer.world_size
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        torch._foreach_mul_(gradients, averaged / tokens)
-        self.update_tokens = 0
-
-    def configure_gradient_clipping(
-        self,
-        optimizer: Optimizer,
-        gradient_clip_val: float | None = None,
-        gradient_clip_algorithm: str | None = None,
-    ) -> None:
-        """Clip by the norm over all weights, and log that norm."""
-        limit = gradient_clip_val or float("inf")
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        self.log("train/grad_norm", norm)
-
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule stepped once an update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
@@ -108,6 +131,63 @@ class UpdateModule(LightningModule, ABC):
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
 
+    def on_train_start(self) -> None:
+        """Let the config have the last word on what a checkpoint has brought back."""
+        lr = self.optimizer.lr * self.judge.lr_scale
+        schedule = self._schedule()
+        schedule.base_lrs = [lr for _ in schedule.base_lrs]
+        groups = self._stepping().param_groups
+        for group, decay in zip(groups, (self.optimizer.weight_decay, 0.0), strict=True):
+            group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
+            group |= {"weight_decay": decay, "initial_lr": lr}
+            group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)  # type: ignore[attr-defined]
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the file complete: it needs no other."""
         checkpoint[PORTABLE] = self.portable
+        checkpoint["recovery"] = self.judge.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Judge on as the run before did."""
+        self.judge.load_state_dict(checkpoint["recovery"])
+
+    def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
+        seed_for(self.seed, *path)
+        loss, tokens, sums = self.micro_loss(batch)
+        self.manual_backward(loss)
+        return tokens, sums
+
+    def _over_all_ranks(self, totals: Totals) -> Totals:
+        """Sum the gradients, and what is counted, over the ranks."""
+        if self.trainer.world_size == 1:
+            return totals
+        sum_over_ranks(self.model.parameters())
+        names = sorted(totals.sums)
+        counted = [torch.tensor([float(totals.tokens)], device=self.device, dtype=torch.float64)]
+        flat = torch.cat(counted + [totals.sums[name].double().flatten() for name in names])
+        torch.distributed.all_reduce(flat)
+        tokens, *values = flat.split([1, *(totals.sums[name].numel() for name in names)])
+        shaped = (v.view(totals.sums[n].shape) for n, v in zip(names, values, strict=True))
+        return Totals(int(tokens.item()), dict(zip(names, shaped, strict=True)))
+
+    def _normalised(self, tokens: int) -> Tensor:
+        """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        torch._foreach_mul_(gradients, 1 / tokens)
+        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf)
+
+    def _count_as_done(self) -> None:
+        """Let the update have its number: which batches come next follows from it."""
+        done = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
+        done.increment_ready()
+        done.increment_completed()
+
+    def _stepping(self) -> Optimizer:
+        optimizer = self.optimizers()
+        assert not isinstance(optimizer, list)
+        return optimizer
+
+    def _schedule(self) -> LambdaLR:
+        schedule = self.lr_schedulers()
+        assert isinstance(schedule, LambdaLR)
+        return schedule

@@ -1,0 +1,175 @@
+"""The gradient of an update: micro-batch after micro-batch, then summed over the ranks once.
+
+No rank waits for another before all its micro-batches are done. One that runs out of memory on
+the way therefore splits the micro-batch and repeats its own part, and the others notice nothing.
+It does not know what a batch holds, nor what the gradient is for.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from transformer.data.loader import Update
+from transformer.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+_BUCKET = 2**24
+"""Gradients sent at once: 64 MB of float32."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A batch that can be halved."""
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+
+    @property
+    def positions(self) -> int:
+        """Tokens with padding: what memory grows with."""
+
+    def halves(self) -> tuple["Divisible", "Divisible"]:
+        """The first and the second half of the rows."""
+
+
+@dataclass
+class Totals:
+    """Sums over the micro-batches of an update.
+
+    Attributes:
+        tokens: What the loss counts.
+        sums: Losses and what else is logged, each of any shape, without gradient.
+    """
+
+    tokens: int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+
+    def add(self, tokens: int, parts: dict[str, Tensor]) -> None:
+        """Count a micro-batch."""
+        self.tokens += tokens
+        for name, value in parts.items():
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A micro-batch or a part of one, and what its random numbers are drawn from."""
+
+    batch: Any
+    path: tuple[int, ...]
+
+    def halved(self) -> list["_Piece"]:
+        return [_Piece(half, (*self.path, place)) for place, half in enumerate(self.batch.halves())]
+
+
+class Accumulator:
+    """Adds up the gradients of the micro-batches of an update.
+
+    Args:
+        backward: Adds the gradient of one micro-batch, drawing at random by the path, and returns
+            what it counts and what to log.
+        clear: Forgets all gradients.
+    """
+
+    def __init__(
+        self,
+        backward: Callable[[Any, tuple[int, ...]], tuple[int, dict[str, Tensor]]],
+        clear: Callable[[], None],
+    ) -> None:
+        self.backward, self.clear = backward, clear
+        self.most_positions = float("inf")
+
+    def __call__(self, update: Update[Any]) -> Totals:
+        """Leave the gradient of the whole update.
+
+        Where memory does not suffice for a micro-batch the update begins again with that one
+        halved, and from then on none of as many positions is tried whole: the sum of the
+        gradients of the halves is its gradient.
+
+        Raises:
+            InputError: Memory does not suffice for a single row.
+        """
+        pieces = [
+            part
+            for batch, number in zip(update.batches, update.numbers, strict=True)
+            for part in self._that_fit(_Piece(batch, (number,)))
+        ]
+        while True:
+            self.clear()
+            totals, failed = self._pass(pieces)
+            if failed is None:
+                return totals
+            self._make_room(pieces[failed].batch)
+            pieces[failed : failed + 1] = pieces[failed].halved()
+
+    def _pass(self, pieces: Sequence[_Piece]) -> tuple[Totals, int | None]:
+        """The totals, and the place of the piece that memory did not suffice for."""
+        totals = Totals()
+        for place, piece in enumerate(pieces):
+            try:
+                totals.add(*self.backward(piece.batch, piece.path))
+            except (torch.OutOfMemoryError, MemoryError):
+                # The traceback holds the activations: it must be gone before the next attempt.
+                return totals, place
+        return totals, None
+
+    def _that_fit(self, piece: _Piece) -> Iterator[_Piece]:
+        if piece.batch.positions <= self.most_positions or piece.batch.size == 1:
+            yield piece
+            return
+        for half in piece.halved():
+            yield from self._that_fit(half)
+
+    def _make_room(self, batch: Divisible) -> None:
+        self.clear()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if batch.size == 1:
+            raise InputError(
+                f"the device runs out of memory with a single sentence pair of {batch.positions} "
+                "tokens; set data.max_length lower, gradient_checkpointing=true, or a smaller model"
+            )
+        self.most_positions = batch.positions - 1
+        logger.warning(
+            "out of memory with %d sentence pairs, %s tokens with padding: such batches are halved "
+            "from now on, with the same gradient; a lower data.batch_tokens spares the time",
+            batch.size,
+            f"{batch.positions:,}",
+        )
+
+
+def sum_over_ranks(parameters: Iterable[nn.Parameter]) -> None:
+    """Replace each gradient by the sum over all ranks; one that no rank has stays None."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    has = torch.tensor([float(p.grad is not None) for p in learning], device=learning[0].device)
+    dist.all_reduce(has)
+    shared = [p for p, ranks in zip(learning, has.tolist(), strict=True) if ranks]
+    for parameter in shared:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    for bucket in _buckets([p.grad for p in shared if p.grad is not None]):
+        flat = _flatten_dense_tensors(bucket)
+        dist.all_reduce(flat)
+        for gradient, total in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
+            gradient.copy_(total)
+
+
+def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for gradient in gradients:
+        if bucket and sum(g.numel() for g in bucket) + gradient.numel() > _BUCKET:
+            yield bucket
+            bucket = []
+        bucket.append(gradient)
+    if bucket:
+        yield bucket
