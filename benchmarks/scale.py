@@ -16,7 +16,7 @@ import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.made_up_text import write_text
 from benchmarks.process_memory import Measurement, measure
@@ -58,14 +58,18 @@ def go_through_batches(folder: Path, tokens: int) -> None:
     loader = data.train_dataloader()
     print("mark planned", flush=True)
     seen = batches = quarters = 0
-    for batch in loader:
-        seen, batches = seen + batch.target_tokens, batches + 1
+    for update in loader:
+        batches += len(update.batches)
+        seen += sum(batch.target_tokens for batch in update.batches)
         while seen * 4 >= tokens * (quarters + 1) and quarters < 4:
             quarters += 1
             print(f"mark quarter {quarters}: {batches} batches", flush=True)
         if quarters == 4:
             break
     data.teardown("fit")
+    assert data.row.epoch_length is not None
+    _ = data.row[data.row.epoch_length]
+    print("mark next epoch laid out", flush=True)
 
 
 def _data(folder: Path) -> "DataModule":
@@ -75,7 +79,8 @@ def _data(folder: Path) -> "DataModule":
     from transformer.data.datamodule import DataModule
     from transformer.training.config import run_config
 
-    config = run_config(OmegaConf.to_container(compose_config("train", overrides(folder))))
+    composed = OmegaConf.to_container(compose_config("train", overrides(folder)))
+    config = run_config(cast("dict[str, Any]", composed))
     return DataModule(config.data, config.tokenizer)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
-from transformer.data.dataset import PlannedDataset
+from transformer.data.dataset import KeyedDataset, PlannedDataset
 from transformer.data.loader import EpochLoader, Shares, UpdateLoader
 from transformer.data.rows import PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
@@ -47,7 +47,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> PlannedDataset[Any]: ...
+    def _training(self) -> KeyedDataset[Any]: ...
 
     @property
     @abstractmethod
@@ -60,9 +60,11 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
+        training = self._training
+        assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
         return PlannedRow(
             BatchPlan(
-                *self._training.lengths(),
+                *training.lengths(),
                 batch_tokens=self._data.batch_tokens,
                 seed=self._data.seed,
             )

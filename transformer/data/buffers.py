@@ -6,7 +6,7 @@ buffer ends where an epoch does. Does not know batches.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -36,7 +36,7 @@ class Position:
     """Which buffer of the epoch it is."""
     shard: int = 0
     """Which shard of the epoch's order it begins in."""
-    place: Place = Place()
+    place: Place = field(default_factory=Place)
     """Where in that shard."""
 
 
@@ -128,7 +128,10 @@ class BufferReader:
                 pairs[start : start + _CHUNK], self._tokenizer, selection
             )
         ]
-        pieces = {"source": joined([row[1] for row in rows]), "target": joined([r[2] for r in rows])}
+        pieces = {
+            "source": joined([row[1] for row in rows]),
+            "target": joined([r[2] for r in rows]),
+        }
         texts = None
         if self._tokenizer.config.sampling > 0:
             texts = {side: [pairs[row[0]][i] for row in rows] for i, side in enumerate(pieces)}

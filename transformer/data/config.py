@@ -6,6 +6,8 @@ Does not read files, and holds no defaults: these stand in conf/data/.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transformer.errors import InputError
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -20,7 +22,9 @@ class DataConfig:
     root: str | None
     """multi30k: a folder that has the files already; None fetches them."""
     train: str | Sequence[str] | None
-    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz."""
+    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz. With
+    ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
+    Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None
     """files: as ``train``; None holds ``validation_size`` pairs of the training text out."""
     test: str | Sequence[str] | None
@@ -37,12 +41,17 @@ class DataConfig:
     max_ratio: float | None
     """Training pairs with more tokens of one side for one of the other are left out."""
     deduplicate: bool
-    """Keep only the first of equal training pairs."""
+    """Keep only the first of equal training pairs; with ``streaming``, of those in one buffer."""
+    streaming: bool
+    """Read the training text again in each epoch, and keep nothing of it: no copy on the disk."""
+    buffer: int
+    """streaming: pairs that are read, shuffled and cut into batches together."""
     prepare_workers: int | None
     """Processes that cut a large training text into pieces; None: one for each core, 0: none but
     the training process. What they make is the same for any number."""
     workers: int
-    """Processes that make batches beside the training process; 0 makes them in it."""
+    """Processes that make batches beside the training process; 0 makes them in it. With
+    ``streaming``, any but 0 also let a process more read the next buffer meanwhile."""
     seed: int
     """Of the order of the batches, the drawn segmentations and the held-out pairs."""
     cache: str
@@ -51,3 +60,16 @@ class DataConfig:
     """files, multi30k: word links of the training text, a line such as "0-0 1-2" for each pair
     (source-target, words counted from 0, parted by spaces); what is held out takes its lines
     along. The pocket corpus has its own."""
+
+
+def refuse_streaming(data: DataConfig, task: str) -> None:
+    """Refuse what only translation can do.
+
+    Raises:
+        InputError: the text is to be streamed.
+    """
+    if data.streaming:
+        raise InputError(
+            f"data.streaming=true is for task=translation, not task={task}; set "
+            "data.streaming=false"
+        )

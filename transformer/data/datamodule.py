@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.data.batch import Batch
 from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked, remembered
 from transformer.data.config import DataConfig
-from transformer.data.dataset import BatchDataset, EncodedCorpus
+from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset
 from transformer.data.filters import Filters
 from transformer.data.lines import is_large
 from transformer.data.preparation import encode_corpus
@@ -164,7 +165,7 @@ class DataModule(BatchModule):
         return folder
 
     @cached_property
-    def _training(self) -> BatchDataset:
+    def _training(self) -> KeyedDataset[Batch]:
         data = self._data
         corpus = EncodedCorpus(self._encoded_path("train"))
         if self.tokenizer.config.sampling > 0:
@@ -177,7 +178,7 @@ class DataModule(BatchModule):
                 linked=self._links,
             )
         linked_by = self.tokenizer if self._links else None
-        return BatchDataset(corpus, np.arange(len(corpus)), linked_by)
+        return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
 
     @cached_property
     def _validation(self) -> BatchDataset:

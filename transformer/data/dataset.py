@@ -89,11 +89,15 @@ class EncodedCorpus:
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
 
-class PlannedDataset(Dataset[B], ABC):
-    """Gives lengths to plan batches with, and makes the batch of a key, whole."""
+class KeyedDataset(Dataset[B], ABC):
+    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
 
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
+
+
+class PlannedDataset(KeyedDataset[B]):
+    """Gives lengths to plan batches with, too."""
 
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
@@ -101,7 +105,7 @@ class PlannedDataset(Dataset[B], ABC):
 
 
 class BatchDataset(PlannedDataset[Batch]):
-    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
+    """Makes batches of an encoded corpus."""
 
     def __init__(
         self,

@@ -79,9 +79,10 @@ class MixedRow:
         return max((row.largest() for row in self._rows), key=lambda key: len(key.pairs))
 
     @property
-    def epoch_length(self) -> int:
+    def epoch_length(self) -> int | None:
         """Number of batches of one epoch of every row together."""
-        return sum(row.epoch_length for row in self._rows)
+        known = [length for row in self._rows if (length := row.epoch_length) is not None]
+        return sum(known) if len(known) == len(self._rows) else None
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""

@@ -11,8 +11,8 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, BinaryIO
+from itertools import chain, islice
+from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -70,7 +70,9 @@ class Shard:
                 else:
                     yield from self._plain(files, place)
 
-    def _plain(self, files: Sequence[BinaryIO], place: Place) -> Iterator[tuple[Pair, Place]]:
+    def _plain(
+        self, files: Sequence[io.BufferedReader], place: Place
+    ) -> Iterator[tuple[Pair, Place]]:
         offsets = list(place.offsets or [0] * len(files))
 
         def counted(index: int) -> Iterator[bytes]:
@@ -80,13 +82,13 @@ class Shard:
                 yield line
 
         start = place.row + 1
-        lines = [
-            decoded_lines(counted(index), url, start) for index, url in enumerate(self.urls)
-        ]
+        lines = [decoded_lines(counted(index), url, start) for index, url in enumerate(self.urls)]
         for row, pair in enumerate(self._parsed(lines, start), start):
             yield pair, Place(row, tuple(offsets))
 
-    def _packed(self, files: Sequence[BinaryIO], before: int) -> Iterator[tuple[Pair, Place]]:
+    def _packed(
+        self, files: Sequence[io.BufferedReader], before: int
+    ) -> Iterator[tuple[Pair, Place]]:
         """Read on from the start: nothing else can be done with gzip."""
         lines = [
             unpacked_lines(file, url) if url.endswith(".gz") else decoded_lines(file, url)
@@ -98,13 +100,13 @@ class Shard:
 
     def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
         if len(lines) == 2:
-            return plain_pairs(*lines, self.urls, start)
+            return plain_pairs(lines[0], lines[1], self.urls, start)
         (url,) = self.urls
         if _kind(url) == "tsv":
             return tsv_pairs(lines[0], url, start)
         return jsonl_pairs(lines[0], url, self.sides, start)
 
-    def _rows(self, file: BinaryIO, before: int) -> Iterator[tuple[Pair, Place]]:
+    def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, Place]]:
         table, (url,) = pq.ParquetFile(file), self.urls
         for name, side in zip(self.sides, ("source", "target"), strict=True):
             if name not in table.schema_arrow.names:
@@ -147,7 +149,7 @@ def find_shards(given: str | Sequence[str] | None, sides: tuple[str, str]) -> li
         raise InputError("data.streaming=true reads shards; set data.train=[SHARDS]")
     plain = [_kind(urls[0]) == "plain" for urls in found]
     if not any(plain):
-        return [Shard((url,), sides) for url in dict.fromkeys(sum(found, []))]
+        return [Shard((url,), sides) for url in dict.fromkeys(chain.from_iterable(found))]
     if plain != [True, True] or len(found[0]) != len(found[1]):
         listed = ", ".join(f"{name} ({len(urls)})" for name, urls in zip(names, found, strict=True))
         raise InputError(
@@ -194,12 +196,15 @@ def _kind(url: str) -> str:
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[BinaryIO]:
+def _opened(url: str) -> Iterator[io.BufferedReader]:
     with _explained(url):
         file = fsspec.open(url, "rb").open()
     try:
-        remote = not isinstance(getattr(file, "f", file), io.BufferedReader | io.BytesIO)
-        yield io.BufferedReader(file, _READ_AHEAD) if remote else file
+        local = getattr(file, "f", None)
+        if isinstance(local, io.BufferedReader):
+            yield local
+        else:
+            yield io.BufferedReader(file, _READ_AHEAD)
     finally:
         file.close()
 

@@ -204,6 +204,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
             "or data.train=FILE.tsv or FILE.jsonl"
         )
     given = {"train": config.train, "validation": config.validation, "test": config.test}
+    if config.streaming:
+        del given["train"]  # shards.py finds it
     splits = {
         name: Split(
             Corpus.of(paths, config.source, config.target),
@@ -212,11 +214,13 @@ def _files(config: DataConfig) -> dict[str, Split]:
         for name, paths in given.items()
         if paths is not None
     }
-    if config.validation is None and config.validation_size < 1:
+    if config.validation is None and (config.streaming or config.validation_size < 1):
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
-            "or data.validation_size=N to hold N pairs out"
+            "or data.validation_size=N to hold N pairs out (not of a stream)"
         )
+    if config.streaming:
+        return splits
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     return _held_out(splits, missing, config) if missing else splits

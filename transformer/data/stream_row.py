@@ -8,6 +8,7 @@ where a run was stopped. Does not know shards or texts.
 import logging
 from bisect import bisect_right
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,16 +77,9 @@ class StreamRow:
         return self._key(buffer, self._starts[self._place][1], self._plan[int(np.argmax(sizes))])
 
     @property
-    def epoch_length(self) -> int:
-        """Not known.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(
-            "how many batches an epoch of a stream has is known when it is over; set "
-            "trainer.max_steps or trainer.max_time in place of trainer.max_epochs"
-        )
+    def epoch_length(self) -> None:
+        """Not known before an epoch is over."""
+        return None
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
@@ -103,12 +97,18 @@ class StreamRow:
     def state_dict(self, number: int) -> dict[str, Any]:
         """Return where the buffer begins that holds a batch, of those that were asked for."""
         first, position = self._starts[self._known(number)]
-        return {"first": first, "position": asdict(position)}
+        return {"first": first, "position": asdict(position), "shards": self._shards}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Know where a buffer begins: a batch in it, or after it, costs nothing of those before."""
-        place = Place(**{key: _plain(value) for key, value in state["position"]["place"].items()})
-        position = Position(**(state["position"] | {"place": place}))
+        """Know where a buffer begins: a batch in it, or after it, costs nothing of those before.
+
+        In other shards that is the start of the same epoch.
+        """
+        position = Position(state["position"]["epoch"])
+        if state["shards"] == self._shards:
+            place = state["position"]["place"]
+            place = Place(place["row"], tuple(place["offsets"]))
+            position = Position(**(state["position"] | {"place": place}))
         self._starts = [(state["first"], position)]
         self._place, self._buffer = -1, None
 
@@ -135,10 +135,8 @@ class StreamRow:
             end = first + len(self._plan)
             if number < end:
                 return self._buffer
-            if place + 1 < len(self._starts):  # known, but of no batch: the next one is meant
-                raise AssertionError("buffers are known in order")
             self._refuse_empty_epoch(position, end)
-            self._starts.append((end, self._buffer.next))
+            self._starts[place + 1 :] = [(end, self._buffer.next)]
 
     def _open(self, place: int) -> None:
         """Fill a buffer, or take it where that is done, and lay its batches out."""
@@ -158,9 +156,15 @@ class StreamRow:
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:
             return self._reader.fill(position)
-        if self._coming is not None and self._coming[0] == position:
+        if self._coming is None or self._coming[0] != position:
+            self._coming = position, self._submitted(position)
+        try:
             return self._coming[1].result()
-        return self._submitted(position).result()
+        except BrokenProcessPool as error:
+            raise InputError(
+                "the process that reads the stream was killed, perhaps for want of memory; set "
+                "data.buffer lower"
+            ) from error
 
     def _submitted(self, position: Position) -> Future[Buffer]:
         if self._pool is None:
@@ -169,7 +173,10 @@ class StreamRow:
 
     def _refuse_empty_epoch(self, position: Position, end: int) -> None:
         assert self._buffer is not None
-        if self._buffer.next.epoch > position.epoch and (end, Position(position.epoch)) in self._starts:
+        if (
+            self._buffer.next.epoch > position.epoch
+            and (end, Position(position.epoch)) in self._starts
+        ):
             raise InputError(
                 f"no pair of the {len(self._config.shards)} shards is kept "
                 f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
@@ -181,10 +188,6 @@ class StreamRow:
         if texts is not None:
             texts = {side: [texts[side][pair] for pair in pairs.tolist()] for side in texts}
         return StreamedKey(position.epoch, buffer.numbers[pairs], rows=rows, texts=texts)
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 _reader: BufferReader

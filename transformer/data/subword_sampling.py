@@ -36,7 +36,8 @@ class SamplingDataset(BatchDataset):
 
         ``linked`` batches carry the word links of the corpus.
         """
-        super().__init__(corpus, np.arange(len(corpus)), tokenizer if linked else None)
+        pairs = np.arange(len(corpus), dtype=np.int32)
+        super().__init__(corpus, pairs, tokenizer if linked else None)
         self._state = tokenizer.to_state()
         self._tokenizer: Tokenizer | None = tokenizer
         self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length

@@ -34,6 +34,8 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "max_length": 50,
         "max_ratio": None,
         "deduplicate": True,
+        "streaming": False,
+        "buffer": 100,
         "prepare_workers": 0,
         "workers": 0,
         "seed": 3,
