@@ -3,10 +3,8 @@
 It does not know when the gradients are summed: update.py does it, once an update.
 """
 
-from typing import Any
-
+import torch
 from pytorch_lightning.strategies import DDPStrategy, Strategy
-from torch.distributed.utils import _sync_module_states
 
 _DDP = {
     "auto": "popen",
@@ -27,14 +25,8 @@ class ReplicatedStrategy(DDPStrategy):
     def configure_ddp(self) -> None:
         """Give every rank the weights of rank 0."""
         assert self.model is not None
-        everything = {"params_and_buffers_to_ignore": set()}
-        _sync_module_states(self.model, _default_group(), 2**28, src=0, **everything)
-
-
-def _default_group() -> Any:
-    from torch.distributed.distributed_c10d import _get_default_group
-
-    return _get_default_group()
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            torch.distributed.broadcast(tensor.detach(), src=0)
 
 
 def build_strategy(name: str, *, several: bool) -> Strategy | str:
