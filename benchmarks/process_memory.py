@@ -3,6 +3,7 @@
 It does not know what the command does.
 """
 
+import os
 import subprocess
 import threading
 import time
@@ -40,6 +41,19 @@ def memory_of(process: int) -> Memory:
     return Memory(*(total[name] / 1024 for name in _FIELDS))
 
 
+def cpu_seconds_of(process: int) -> float:
+    """What a process, all below it, and those of them that have ended have computed so far."""
+    ticks = 0
+    for number in _family(process):
+        try:
+            # The name, in brackets, may hold spaces.
+            fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _family(process: int) -> list[int]:
     found = [process]
     for number in found:
@@ -51,15 +65,27 @@ def _family(process: int) -> list[int]:
     return found
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line that a command printed, and what it had taken until then."""
+
+    text: str
+    seconds: float
+    cpu_seconds: float
+    memory: Memory
+
+
 @dataclass
 class Measurement:
     """What a command took."""
 
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """Over all processes; what the seconds would be on one core that nobody else uses."""
     peak: Memory = Memory()
     """The largest of each figure, not necessarily at one moment."""
-    lines: list[tuple[float, Memory, str]] = field(default_factory=list)
-    """Each line that it printed, when (in seconds), and the memory at that moment."""
+    lines: list["Line"] = field(default_factory=list)
+    """Each line that it printed."""
 
     def note(self, memory: Memory) -> None:
         """Keep the largest figures."""
@@ -85,6 +111,7 @@ def measure(command: Sequence[str], folder: Path, interval: float = 0.5) -> Meas
     def watch() -> None:
         while not ended.wait(interval):
             found.note(memory_of(process.pid))
+            found.cpu_seconds = max(found.cpu_seconds, cpu_seconds_of(process.pid))
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -92,12 +119,13 @@ def measure(command: Sequence[str], folder: Path, interval: float = 0.5) -> Meas
     for line in process.stdout:
         seconds, memory = time.monotonic() - begin, memory_of(process.pid)
         found.note(memory)
-        found.lines.append((seconds, memory, line.rstrip("\n")))
+        cpu = cpu_seconds_of(process.pid)
+        found.lines.append(Line(line.rstrip("\n"), seconds, cpu, memory))
     code = process.wait()
     ended.set()
     watcher.join()
     found.seconds = time.monotonic() - begin
     if code:
-        printed = "\n".join(line for *_, line in found.lines)
+        printed = "\n".join(line.text for line in found.lines)
         raise SystemExit(f"{' '.join(command)} ended with {code}:\n{printed}")
     return found

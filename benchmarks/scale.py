@@ -1,12 +1,12 @@
 """Prepare and train on so many made-up pairs, and see what time and memory each stage takes.
 
-    python benchmarks/scale.py [--pairs 10_000_000] [--folder runs/scale] [--tokens 36_000_000]
+    python benchmarks/scale.py [--pairs 10_000_000] [--folder runs/scale] [--only STAGE…] [KEY=VALUE…]
 
 Each stage is a process of its own: *generate* writes the text (and says nothing of the framework);
 *prepare* learns the vocabulary and encodes the text; *train* is ``train.py``, which finds both in
 its cache, for some updates of the tiny model; *batches* goes through ``--tokens`` target tokens
 (an hour of training at 10,000 a second) without the model, in one loader worker, and then begins
-the next epoch. A table, and as the last line the same as JSON.
+the next epoch. ``KEY=VALUE`` go to the run. A table, and as the last line the same as JSON, with the figures at each mark.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import logging
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -29,13 +30,14 @@ STAGES = ("generate", "prepare", "train", "batches")
 UPDATES = 20
 
 
-def overrides(folder: Path) -> list[str]:
-    """The run: everything but the text is the default."""
+def overrides(folder: Path, extra: Sequence[str]) -> list[str]:
+    """The run: everything but the text is the default, or what the caller says."""
     return [
         *("data=files", f"data.train={folder}/train.tsv", f"data.validation={folder}/val.tsv"),
         *("data.test_size=0", f"data.cache={folder}/cache", "data.workers=1"),
         *(f"trainer.max_steps={UPDATES}", "trainer.log_every_n_steps=1", "decoding=greedy"),
         "logger.tensorboard=false",
+        *extra,
     ]
 
 
@@ -45,14 +47,14 @@ def generate(folder: Path, pairs: int) -> None:
     write_text(folder / "val.tsv", 20, seed=2)
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, extra: Sequence[str]) -> None:
     """Fill the cache, as a run does before it trains."""
-    _data(folder).prepare_data()
+    _data(folder, extra).prepare_data()
 
 
-def go_through_batches(folder: Path, tokens: int) -> None:
+def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
     """Load batches until their target tokens are so many, then the first of the next epoch."""
-    data = _data(folder)
+    data = _data(folder, extra)
     data.prepare_data()
     data.setup("fit")
     loader = data.train_dataloader()
@@ -72,14 +74,14 @@ def go_through_batches(folder: Path, tokens: int) -> None:
     print("mark next epoch laid out", flush=True)
 
 
-def _data(folder: Path) -> "DataModule":
+def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
     from omegaconf import OmegaConf
 
     from transformer.cli.compose import compose_config
     from transformer.data.datamodule import DataModule
     from transformer.training.config import run_config
 
-    composed = OmegaConf.to_container(compose_config("train", overrides(folder)))
+    composed = OmegaConf.to_container(compose_config("train", overrides(folder, extra)))
     config = run_config(cast("dict[str, Any]", composed))
     return DataModule(config.data, config.tokenizer)
 
@@ -88,18 +90,26 @@ def row(stage: str, taken: Measurement) -> str:
     """A line of the table."""
     peak = taken.peak
     return (
-        f"| {stage} | {taken.seconds:,.0f} | {peak.rss:,.0f} | {peak.pss:,.0f} "
-        f"| {peak.private:,.0f} |"
+        f"| {stage} | {taken.seconds:,.0f} | {taken.cpu_seconds:,.0f} | {peak.rss:,.0f} "
+        f"| {peak.pss:,.0f} | {peak.private:,.0f} |"
     )
 
 
-def marks(taken: Measurement) -> list[dict[str, object]]:
+def marks(taken: Measurement) -> list[dict[str, Any]]:
     """When the stage came how far, and its memory then."""
     return [
-        {"what": line.partition("mark ")[2] or "first update", "seconds": seconds} | asdict(memory)
-        for seconds, memory, line in taken.lines
-        if line.startswith("mark ") or "update 1/" in line
+        {"what": line.text.partition("mark ")[2] or "first update", "seconds": line.seconds}
+        | {"cpu_seconds": line.cpu_seconds}
+        | asdict(line.memory)
+        for line in taken.lines
+        if line.text.startswith("mark ") or "update 1/" in line.text
     ]
+
+
+def describe(stage: str, taken: Measurement) -> dict[str, Any]:
+    """All figures of a stage."""
+    figures = {"seconds": taken.seconds, "cpu_seconds": taken.cpu_seconds} | asdict(taken.peak)
+    return figures | {"marks": marks(taken)}
 
 
 def main() -> None:
@@ -108,45 +118,48 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=200_000)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "scale")
     parser.add_argument("--tokens", type=int, default=36_000_000)
+    parser.add_argument("--only", nargs="*", choices=STAGES, default=STAGES, metavar="STAGE")
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments, extra = parser.parse_known_args()
     folder = arguments.folder.resolve()
     if arguments.stage is not None:
         logging.basicConfig(level=logging.INFO, format="%(message)s")
-        work(arguments.stage, folder, arguments.pairs, arguments.tokens)
+        work(arguments, folder, extra)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.rmtree(folder / "cache", ignore_errors=True)
-    print("| stage | seconds | RSS, MiB | PSS, MiB | without files, MiB |")
-    print("| --- | --- | --- | --- | --- |", flush=True)
+    if "prepare" in arguments.only:
+        shutil.rmtree(folder / "cache", ignore_errors=True)
+    print("| stage | seconds | CPU seconds | RSS, MiB | PSS, MiB | without files, MiB |")
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
     found = {}
-    for stage in STAGES:
-        taken = measure(command(stage, arguments), ROOT)
+    for stage in arguments.only:
+        taken = measure(command(stage, arguments, extra), ROOT)
         print(row(stage, taken), flush=True)
-        for seconds, _, line in taken.lines:
-            print(f"{stage} {seconds:7.1f} {line}", file=sys.stderr)
-        found[stage] = {"seconds": taken.seconds} | asdict(taken.peak) | {"marks": marks(taken)}
+        for line in taken.lines:
+            print(f"{stage} {line.seconds:7.1f} {line.text}", file=sys.stderr)
+        found[stage] = describe(stage, taken)
     print(json.dumps({"pairs": arguments.pairs, "tokens": arguments.tokens, "stages": found}))
 
 
-def command(stage: str, arguments: argparse.Namespace) -> list[str]:
+def command(stage: str, arguments: argparse.Namespace, extra: Sequence[str]) -> list[str]:
     """What runs a stage."""
     folder = arguments.folder.resolve()
     if stage == "train":
-        return [sys.executable, "train.py", *overrides(folder), f"hydra.run.dir={folder}/run"]
+        where = f"hydra.run.dir={folder}/run"
+        return [sys.executable, "train.py", *overrides(folder, extra), where]
     sizes = ["--pairs", str(arguments.pairs), "--tokens", str(arguments.tokens)]
     this = [sys.executable, "-m", "benchmarks.scale", "--stage", stage]
-    return [*this, *sizes, "--folder", str(folder)]
+    return [*this, *sizes, "--folder", str(folder), *extra]
 
 
-def work(stage: str, folder: Path, pairs: int, tokens: int) -> None:
+def work(arguments: argparse.Namespace, folder: Path, extra: Sequence[str]) -> None:
     """Do the work of a stage."""
-    if stage == "generate":
-        generate(folder, pairs)
-    elif stage == "prepare":
-        prepare(folder)
+    if arguments.stage == "generate":
+        generate(folder, arguments.pairs)
+    elif arguments.stage == "prepare":
+        prepare(folder, extra)
     else:
-        go_through_batches(folder, tokens)
+        go_through_batches(folder, arguments.tokens, extra)
 
 
 if __name__ == "__main__":

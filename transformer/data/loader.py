@@ -152,10 +152,10 @@ class UpdateLoader(Generic[B]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where these shares began in the row; the updates since are the trainer's."""
-        placed = isinstance(self.row, Placed)
+        row: Any = self.row
         return {
             "identity": self.row.identity(),
-            "row": self.row.state_dict(self._next()) if placed else None,
+            "row": row.state_dict(self._next()) if isinstance(row, Placed) else None,
             "epoch_length": self.row.epoch_length,
             "ranks": self.shares.ranks,
             "accumulation": self.shares.accumulation,
