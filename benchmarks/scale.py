@@ -6,7 +6,8 @@ Each stage is a process of its own: *generate* writes the text (and says nothing
 *prepare* learns the vocabulary and encodes the text; *train* is ``train.py``, which finds both in
 its cache, for some updates of the tiny model; *batches* goes through ``--tokens`` target tokens
 (an hour of training at 10,000 a second) without the model, in one loader worker, and then begins
-the next epoch. ``KEY=VALUE`` go to the run. A table, and as the last line the same as JSON, with the figures at each mark.
+the next epoch. ``KEY=VALUE`` go to the run. A table, and as the last line the same as JSON, with
+the figures at each mark.
 """
 
 import argparse

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int
 
 from transformer.data.corpus import Pair, read_lines
 from transformer.data.segmentation import WORD_START
-from transformer.data.tokenizer import normalize
+from transformer.data.normalization import normalize
 from transformer.errors import InputError
 
 Link = tuple[int, int]

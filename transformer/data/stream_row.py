@@ -136,7 +136,7 @@ class StreamRow:
             if number < end:
                 return self._buffer
             self._refuse_empty_epoch(position, end)
-            self._starts[place + 1 :] = [(end, self._buffer.next)]
+            self._starts.insert(place + 1, (end, self._buffer.next))
 
     def _open(self, place: int) -> None:
         """Fill a buffer, or take it where that is done, and lay its batches out."""

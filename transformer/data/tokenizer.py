@@ -5,7 +5,6 @@ Home of the control symbols. Does not know files, batches or models.
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,8 @@ import torch
 from sentencepiece import SentencePieceProcessor
 
 from transformer.data.cache import written_whole
-from transformer.data.segmentation import WORD_START, SegmentationSampler
+from transformer.data.normalization import normalize
+from transformer.data.segmentation import SegmentationSampler
 from transformer.data.vocabulary import learn_vocabulary
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -44,20 +44,6 @@ class TokenizerConfig:
     """Share of the characters of the training text that get a piece; the rest is spelt in bytes."""
     max_sentences: int
     """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
-
-
-def normalize(text: str) -> str:
-    """Return what the tokenizer keeps of a text: everything but the way of writing it.
-
-    Characters are composed (NFC), runs of spaces become one space, spaces at the ends go, and
-    U+2581, which SentencePiece uses for the space, is a space. Half of a surrogate pair, which no
-    UTF-8 file can hold, becomes a question mark. Nothing else changes: compatibility forms (NFKC)
-    would alter the target text.
-    """
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
-    return " ".join(word for word in text.split(" ") if word)
 
 
 class Tokenizer:

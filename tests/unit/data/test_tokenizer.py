@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config
-from transformer.data.tokenizer import PAD, UNK, Tokenizer, normalize
+from transformer.data.normalization import normalize
+from transformer.data.tokenizer import PAD, UNK, Tokenizer
 from transformer.errors import InputError
 
 ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
