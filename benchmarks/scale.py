@@ -1,6 +1,6 @@
 """Prepare and train on so many made-up pairs, and see what time and memory each stage takes.
 
-    python benchmarks/scale.py [--pairs 10_000_000] [--folder runs/scale] [--only STAGE…] [KEY=VALUE…]
+    python benchmarks/scale.py [--pairs N] [--folder runs/scale] [--only STAGE…] [KEY=VALUE…]
 
 Each stage is a process of its own: *generate* writes the text (and says nothing of the framework);
 *prepare* learns the vocabulary and encodes the text; *train* is ``train.py``, which finds both in

@@ -57,4 +57,4 @@ def tokenizer_of(
     wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
     folder = Path(cache).expanduser()
     with locked(folder):
-        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint())
+        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint(folder))

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from transformer.data.corpus import Pair, read_lines
-from transformer.data.segmentation import WORD_START
 from transformer.data.normalization import normalize
+from transformer.data.segmentation import WORD_START
 from transformer.errors import InputError
 
 Link = tuple[int, int]

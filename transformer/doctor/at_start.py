@@ -44,7 +44,7 @@ def log_faults(config: DataConfig) -> list[str]:
     """
     splits = find_splits(config)
     cache = Path(config.cache).expanduser()
-    texts = [f"{name} {split.fingerprint()}" for name, split in splits.items()]
+    texts = [f"{name} {split.fingerprint(cache)}" for name, split in splits.items()]
     key = hashlib.sha256(f"{_VERSION} {texts}".encode()).hexdigest()[:24]
     path = cache / f"doctor-{key}.json"
     with locked(cache):
