@@ -41,16 +41,18 @@ def log_faults(config: DataConfig) -> list[str]:
         config: of the run.
 
     Returns:
-        The lines.
+        The lines; none of a stream, which nobody has seen whole.
 
     Raises:
         InputError: a text cannot be read, or the cache not be written to.
     """
+    if config.streaming:
+        return []
     if config.corpora:
         return [line for one in configs_of(config).values() for line in log_faults(one)]
     splits = splits_of_one(config)
     cache = Path(config.cache).expanduser()
-    texts = [f"{name} {split.fingerprint()}" for name, split in splits.items()]
+    texts = [f"{name} {split.fingerprint(cache)}" for name, split in splits.items()]
     key = hashlib.sha256(f"{_VERSION} {texts}".encode()).hexdigest()[:24]
     path = cache / f"doctor-{key}.json"
     with locked(cache):
