@@ -163,7 +163,7 @@ class DataModule(BatchModule):
 
     def _encoded_path(self, name: str) -> Path:
         """Return the encoded shards of a split of one corpus, made if they are not in the cache."""
-        split, training = self._part(name), name in self._parts("train")
+        split, training = self._part(name), name == "train" or name.startswith("train_")
         tokenizer = self.tokenizer.tagged(split.tags)
         texts = training and tokenizer.config.sampling > 0
         filters = links = None

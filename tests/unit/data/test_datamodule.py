@@ -50,7 +50,7 @@ def test_a_second_run_reads_only_the_cache(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = batches(data_module(folder))
-    monkeypatch.setattr("transformer.data.tokenizer.learn_vocabulary", None)
+    monkeypatch.setattr("transformer.data.vocabularies.learn_vocabulary", None)
     monkeypatch.setattr("transformer.data.datamodule.encode_corpus", None)
     second = batches(data_module(folder))
     assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]

@@ -66,10 +66,14 @@ def documents_module(folder: Path, **changes: Any) -> DataModule:
     return DataModule(config, tokenizer_config(vocab_size=267))
 
 
-def texts_of(module: DataModule, split: str) -> list[tuple[str, str]]:
-    corpus = EncodedCorpus(module._encoded_path(split))
-    places = range(len(corpus))
-    sides = (corpus.texts(side, np.array(places)) for side in ("source", "target"))
+def texts_of(module: DataModule, split: str) -> list[tuple[str, ...]]:
+    """What the pieces of each pair spell, a line a sentence."""
+    corpus, tokenizer = EncodedCorpus(module._encoded_path(split)), module.tokenizer
+    sides = []
+    for side, subwords in (("source", tokenizer._source), ("target", tokenizer._target)):
+        rows = corpus.ids(side, np.arange(len(corpus)))
+        decode = subwords.processor.decode
+        sides.append(["\n".join(map(decode, subwords.sentences(row.tolist()))) for row in rows])
     return list(zip(*sides, strict=True))
 
 

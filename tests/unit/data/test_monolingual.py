@@ -51,7 +51,7 @@ def trained_on(data: MonolingualData) -> list[Batch]:
 def test_only_the_target_is_read(tmp_path: Path, kind: str, source: str) -> None:
     text = written(tmp_path, kind)
     data = module(tmp_path, train=text, validation=text, source=source)
-    assert data.texts("validation") == (TARGETS, TARGETS)
+    assert data.texts("validation")[:2] == (TARGETS, TARGETS)
     kept = tiny_tokenizer().encode_target(TARGETS[:3])  # the fourth says what the third says
     assert data.training_targets(9) == kept
     for batch in trained_on(data):
