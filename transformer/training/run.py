@@ -26,8 +26,10 @@ from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.loggers import build_loggers
 from transformer.training.memory import keep_freed_memory
-from transformer.training.processes import build_strategy
+from transformer.training.launcher import Ranks
+from transformer.training.processes import build_strategy, placed
 from transformer.training.recovery import Diverged, text_of
+from transformer.training.rendezvous import failing_together
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.translation import Translation
@@ -35,12 +37,16 @@ from transformer.training.translation import Translation
 logger = logging.getLogger(__name__)
 
 
-def train(config: RunConfig, folder: Path) -> dict[str, float]:
+def train(
+    config: RunConfig, folder: Path, *, rank_command: Sequence[str] | None = None
+) -> dict[str, float]:
     """Train, then test the best checkpoint once.
 
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
+        rank_command: What starts another rank of this run on this machine; None: what started
+            this process.
 
     Returns:
         The last value of every logged metric, and the scores of the test.
@@ -48,6 +54,7 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     Raises:
         InputError: The config or the data is wrong.
         Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        AnotherRankFailed: Which has said why.
     """
     if config.keep_memory:
         keep_freed_memory()
@@ -59,7 +66,8 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     task.data.prepare_data()
     task.data.setup("fit")
     _describe(task)
-    trainer = _fit(config, folder, task, resume)
+    with failing_together(), Ranks(rank_command) as ranks:
+        trainer = _fit(config, folder, task, resume, ranks)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
@@ -67,14 +75,16 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     return metrics
 
 
-def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None) -> Trainer:
+def _fit(
+    config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks: Ranks
+) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:
         InputError: It has gone back as often as it may.
     """
     while True:
-        trainer = build_trainer(config, folder, task.callbacks(), task.criterion)
+        trainer = build_trainer(config, folder, task.callbacks(), task.criterion, ranks)
         _bound_by_epochs(trainer, config, task)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")
@@ -145,7 +155,11 @@ update (update.py), and what it calls an epoch has no end (loader.py)."""
 
 
 def build_trainer(
-    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
+    config: RunConfig,
+    folder: Path,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    ranks: Ranks | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
@@ -153,10 +167,12 @@ def build_trainer(
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
-    arguments = {k: v for k, v in config.trainer.items() if k not in _OURS}
+    arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
     _validate_at_least_once(arguments)
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    arguments["strategy"] = build_strategy(arguments["strategy"], several=several)
+    arguments["strategy"] = build_strategy(
+        arguments["strategy"], several=several, ranks=ranks or Ranks()
+    )
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         return Trainer(
