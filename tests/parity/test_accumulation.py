@@ -1,62 +1,56 @@
 """One big batch, the same sentences in four micro-batches, or these on two ranks: one gradient."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning import Trainer
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
+from tests.helpers.updates import module_settings, quiet_trainer
 from transformer.data.batch import Batch, collate
+from transformer.data.loader import Update
 from transformer.training.module import TranslationModule
-from transformer.training.optimizer import OptimizerConfig
-from transformer.training.schedule import ScheduleConfig
+from transformer.training.processes import build_strategy
 
 # Of very different lengths, so that a mean of means would be another number.
 SENTENCES = [([5, 6], [7]), ([8], [9, 10, 11, 12, 13, 14, 15]), ([4], [5, 6]), ([7, 8, 9], [10])]
+
+
+class OneUpdate:
+    """The micro-batches of this rank, once."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.update = Update(batches, list(range(len(batches))))
+
+    def __iter__(self) -> Iterator[Update[Batch]]:
+        yield self.update
 
 
 class Probe(TranslationModule):
     """Keeps the gradient that the optimiser is about to see."""
 
     def __init__(self, batches: list[Batch], file: Path, chunk: int) -> None:
-        super().__init__(
-            tiny_transformer(norm_order="post"),
-            loss=loss_config(chunk=chunk),
-            optimizer=OptimizerConfig("adam", 1e-3, (0.9, 0.98), 1e-9, 0.0),
-            schedule=ScheduleConfig("constant", 0),
-            portable={},
-        )
+        settings = module_settings(loss=loss_config(chunk=chunk))
+        super().__init__(tiny_transformer(norm_order="post"), **settings)
         self.batches = batches
         self.file = file
 
-    def train_dataloader(self) -> DataLoader[Batch]:
-        share = self.batches[self.trainer.global_rank :: self.trainer.world_size]
-        return DataLoader(share, batch_size=None)  # type: ignore[arg-type]
+    def train_dataloader(self) -> OneUpdate:
+        return OneUpdate(self.batches[self.trainer.global_rank :: self.trainer.world_size])
 
-    def configure_gradient_clipping(self, *arguments: Any, **keywords: Any) -> None:
+    def _normalised(self, tokens: int) -> Tensor:
+        norm = super()._normalised(tokens)
         if self.trainer.is_global_zero:
             torch.save({n: p.grad for n, p in self.model.named_parameters()}, self.file)
-        super().configure_gradient_clipping(*arguments, **keywords)
+        return norm
 
 
 def gradient(batches: list[Batch], file: Path, chunk: int = 0, ranks: int = 1) -> dict[str, Tensor]:
-    trainer = Trainer(
-        accelerator="cpu",
-        devices=ranks,
-        strategy="auto" if ranks == 1 else "ddp_fork",
-        max_steps=1,
-        accumulate_grad_batches=len(batches) // ranks,
-        use_distributed_sampler=False,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
+    strategy = build_strategy("ddp_fork" if ranks > 1 else "auto", several=ranks > 1)
+    trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=1)
     trainer.fit(Probe(batches, file, chunk))
     gradients: dict[str, Tensor] = torch.load(file, weights_only=True)
     return gradients

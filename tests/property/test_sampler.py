@@ -1,60 +1,46 @@
-"""Any corpus, any budget, any number of ranks: every pair once, within the budget."""
+"""Any corpus, any budget: every pair once an epoch, within the budget, and a jump is a walk."""
+
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
+from transformer.data.rows import MixedRow, PlannedRow
+from transformer.data.sampler import BatchPlan, BatchRow
 from transformer.errors import InputError
 
 LONGEST = 24
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> list[BatchPlan]:
-    """One plan a rank, over a corpus drawn at random."""
+def plans(draw: st.DrawFn) -> BatchPlan:
+    """A plan over a corpus drawn at random."""
     seed, count = draw(st.integers(0, 1000)), draw(st.integers(1, 400))
-    ranks = draw(st.sampled_from([1, 2, 3, 8]))
     random = np.random.default_rng(seed)
     lengths = random.integers(1, draw(st.integers(2, LONGEST)), (2, count))
     budget = draw(st.integers(LONGEST, 40 * LONGEST))
-    shuffle = draw(st.booleans())
-    try:
-        return [
-            BatchPlan(
-                *lengths,
-                batch_tokens=budget,
-                seed=seed,
-                shuffle=shuffle,
-                rank=rank,
-                world_size=ranks,
-            )
-            for rank in range(ranks)
-        ]
-    except InputError:
-        # Not enough pairs to give each rank a batch of its own.
-        assume(False)
-        raise
+    return BatchPlan(*lengths, batch_tokens=budget, seed=seed, shuffle=draw(st.booleans()))
 
 
-def all_batches(plans: list[BatchPlan], epoch: int) -> list[list[np.ndarray]]:
-    epochs = [plan.epoch(epoch) for plan in plans]
-    return [[batches[index] for batches in epochs] for index in range(len(plans[0]))]
+def pairs_of(row: BatchRow, numbers: Iterable[int]) -> list[int]:
+    return [pair for number in numbers for pair in row[number].pairs.tolist()]
 
 
 @settings(deadline=None)
 @given(plans(), st.integers(0, 5))
-def test_every_pair_once_an_epoch_at_any_world_size(plans: list[BatchPlan], epoch: int) -> None:
-    pairs = [pair for step in all_batches(plans, epoch) for batch in step for pair in batch]
-    assert sorted(pairs) == list(range(plans[0].identity()["pairs"]))
+def test_every_pair_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
+    row, length = PlannedRow(plan), len(plan)
+    pairs = pairs_of(row, range(epoch * length, (epoch + 1) * length))
+    assert sorted(pairs) == list(range(plan.identity()["pairs"]))
+    assert {row[number].epoch for number in (epoch * length, (epoch + 1) * length - 1)} == {epoch}
 
 
 @settings(deadline=None)
 @given(plans(), st.integers(0, 5))
-def test_ranks_and_epochs_have_as_many_batches(plans: list[BatchPlan], epoch: int) -> None:
-    assert {len(plan) for plan in plans} == {len(plan.epoch(epoch)) for plan in plans}
-    assert len({len(plan) for plan in plans}) == 1
+def test_all_epochs_have_as_many_batches(plan: BatchPlan, epoch: int) -> None:
+    assert len(plan) == len(plan.epoch(epoch))
 
 
 @settings(deadline=None)
@@ -70,18 +56,44 @@ def test_no_batch_exceeds_the_budget(seed: int, count: int, budget: int, epoch: 
 
 
 @settings(deadline=None)
-@given(plans(), st.integers(0, 3), st.data())
-def test_starting_at_an_index_equals_skipping(
-    plans: list[BatchPlan], epoch: int, data: st.DataObject
+@given(plans(), st.lists(st.integers(0, 2000), min_size=1, max_size=8))
+def test_a_batch_is_the_same_however_one_comes_to_it(plan: BatchPlan, numbers: list[int]) -> None:
+    jumping = {number: PlannedRow(plan)[number] for number in numbers}
+    walking = PlannedRow(plan)
+    for number in range(max(numbers) + 1):
+        key = walking[number]
+        if number in jumping:
+            assert jumping[number].epoch == key.epoch
+            assert jumping[number].pairs.tolist() == key.pairs.tolist()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(0.01, 1), min_size=1, max_size=5),
+    st.lists(st.integers(1, 60), min_size=5, max_size=5),
+    st.integers(0, 100),
+    st.integers(0, 5000),
+)
+def test_a_mixture_keeps_shares_and_epochs(
+    shares: list[float], sizes: list[int], seed: int, start: int
 ) -> None:
-    index = data.draw(st.integers(0, len(plans[0])))
-    sampler = BatchSampler(plans[0])
-    sampler.set_epoch(epoch)
-    whole = list(sampler)
-    sampler.start_at(index)
-    rest = list(sampler)
-    assert [key.pairs.tolist() for key in rest] == [key.pairs.tolist() for key in whole[index:]]
-    assert len(list(sampler)) == len(whole)  # the start holds for one iteration only
+    rows = [
+        PlannedRow(BatchPlan(np.full(size, 5), np.full(size, 5), batch_tokens=12, seed=seed), place)
+        for place, (size, _) in enumerate(zip(sizes, shares, strict=False))
+    ]
+    mixture = MixedRow(rows, shares, seed)
+    keys = [mixture[number] for number in range(2000)]
+    for place, share in enumerate(shares):
+        mine = [key for key in keys if key.corpus == place]
+        # Rounded to a thousandth, after a batch in a thousand for each.
+        assert abs(len(mine) / 2000 - share / sum(shares)) < 0.001 * (len(shares) + 1)
+        expected = [rows[place][number] for number in range(len(mine))]
+        assert [(k.epoch, k.pairs.tolist()) for k in mine] == [
+            (k.epoch, k.pairs.tolist()) for k in expected
+        ]
+    later = MixedRow(rows, shares, seed)[start]
+    assert later.pairs.tolist() == mixture[start].pairs.tolist()
+    assert later.corpus == mixture[start].corpus
 
 
 def lengths_like_captions(count: int) -> np.ndarray:
@@ -131,38 +143,53 @@ def test_long_and_short_batches_come_in_random_order() -> None:
     assert abs(np.corrcoef(longest, position)[0, 1]) < 0.2
 
 
-def test_ranks_get_batches_of_like_size_in_one_step() -> None:
-    lengths = lengths_like_captions(20_000)
-    plans = [
-        BatchPlan(*lengths, batch_tokens=2048, seed=1, rank=rank, world_size=4) for rank in range(4)
-    ]
-    steps = all_batches(plans, 0)
-    tokens = np.array([[(lengths[:, batch] + 1).sum() for batch in step] for step in steps])
-    spread = (tokens.max(axis=1) - tokens.min(axis=1)) / tokens.max(axis=1)
-    assert np.mean(spread) < 0.02
-
-
 def test_without_shuffling_every_epoch_is_the_same() -> None:
     plan = BatchPlan(*lengths_like_captions(500), batch_tokens=512, seed=1, shuffle=False)
     assert plan.epoch(0).pairs.tolist() == plan.epoch(7).pairs.tolist()
 
 
 def test_a_pair_longer_than_the_budget_is_an_input_error() -> None:
-    with pytest.raises(InputError, match=r"pair 1 has 31 tokens.*data\.batch_tokens=31"):
+    with pytest.raises(InputError, match="31 tokens, eos included, and data.batch_tokens is 30"):
         BatchPlan(np.array([3, 30]), np.array([3, 3]), batch_tokens=30)
 
 
-def test_fewer_pairs_than_ranks_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="cannot be shared by 4 ranks"):
-        BatchPlan(np.array([3, 3, 3]), np.array([3, 3, 3]), batch_tokens=30, world_size=4)
+@pytest.mark.parametrize("ranks", [1, 2, 3, 7])
+def test_ranks_that_validate_get_as_many_batches(ranks: int) -> None:
+    lengths = lengths_like_captions(500)
+    plan = BatchPlan(*lengths, batch_tokens=512, shuffle=False, multiple_of=ranks)
+    assert len(plan) % ranks == 0
+    assert sorted(plan.epoch(0).pairs.tolist()) == list(range(500))
 
 
-def test_no_pairs_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="no sentence pairs"):
+def test_too_few_pairs_to_share_are_an_input_error() -> None:
+    with pytest.raises(InputError, match="3 pairs in 1 batches cannot be shared by 4 ranks"):
+        BatchPlan(
+            np.array([3, 3, 3]),
+            np.array([3, 3, 3]),
+            batch_tokens=30,
+            shuffle=False,
+            multiple_of=4,
+        )
+
+
+def test_no_pairs_are_an_input_error() -> None:
+    with pytest.raises(InputError, match="no sentence pairs are left"):
         BatchPlan(np.zeros(0, dtype=int), np.zeros(0, dtype=int), batch_tokens=30)
 
 
-def test_a_key_carries_its_epoch() -> None:
-    sampler = BatchSampler(BatchPlan(np.array([3, 4]), np.array([3, 4]), batch_tokens=5))
-    sampler.set_epoch(6)
-    assert [(type(key), key.epoch) for key in sampler] == [(BatchKey, 6)] * 2
+def test_the_largest_batch_is_named() -> None:
+    plan = BatchPlan(*lengths_like_captions(3000), batch_tokens=1024, seed=1)
+    row = PlannedRow(plan)
+    assert row.epoch_length == len(plan)
+    positions = plan.positions(plan.epoch(0))
+    assert row.largest().pairs.tolist() == row[int(positions.argmax())].pairs.tolist()
+    assert positions.max() > positions.mean()
+
+
+def test_the_millionth_batch_comes_as_fast_as_the_first() -> None:
+    plan = BatchPlan(*lengths_like_captions(2000), batch_tokens=512, seed=1)
+    laid_out = []
+    plan.epoch = lambda epoch, made=plan.epoch: laid_out.append(epoch) or made(epoch)  # type: ignore[func-returns-value,method-assign]
+    key = PlannedRow(plan)[1_000_000]
+    assert key.epoch == 1_000_000 // len(plan)
+    assert laid_out == [key.epoch]

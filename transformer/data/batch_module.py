@@ -60,13 +60,16 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        return PlannedRow(
-            BatchPlan(
-                *self._training.lengths(),
-                batch_tokens=self._data.batch_tokens,
-                seed=self._data.seed,
-            )
-        )
+        return PlannedRow(self.plan(self._data.batch_tokens))
+
+    def plan(self, batch_tokens: int) -> BatchPlan:
+        """Return how training would be cut into batches of some budget.
+
+        Raises:
+            InputError: no pair is left to train on, or one is longer than the budget.
+        """
+        lengths = self._training.lengths()
+        return BatchPlan(*lengths, batch_tokens=batch_tokens, seed=self._data.seed)
 
     def setup(self, stage: str) -> None:
         """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
@@ -102,9 +105,9 @@ class BatchModule(LightningDataModule, ABC):
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
-    def largest_batch(self) -> Any:
-        """Return the training batch that needs the most memory, as planned."""
-        return self._training[self.row.largest()]
+    def largest_batch(self, row: BatchRow | None = None) -> Any:
+        """Return the batch that needs the most memory, of the run's row or another of its text."""
+        return self._training[(self.row if row is None else row).largest()]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

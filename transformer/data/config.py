@@ -30,7 +30,8 @@ class DataConfig:
     test_size: int
     """Pairs held out, drawn with ``seed``, where there is no test file; 0 goes without."""
     batch_tokens: int
-    """Budget of a batch on one device: rows times the longest side, padding and eos included."""
+    """Budget of a batch on one device: rows times the longest side, padding and eos included;
+    "auto" in conf/ stands for the largest that the memory of a GPU allows."""
     max_length: int
     """Training pairs with a side of more tokens (bos and eos apart) are left out. So they are of
     the validation loss, but never of the validation or test text."""

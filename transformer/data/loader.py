@@ -105,9 +105,7 @@ class UpdateLoader(Generic[B]):
         """
         self.row, self.dataset, self.shares = row, dataset, shares
         self._rank, self._done = rank, done
-        self._loading = {"num_workers": workers, "pin_memory": pin_memory}
-        if workers:
-            self._loading["prefetch_factor"] = 4
+        self._workers, self._pin_memory = workers, pin_memory
         self._before: dict[str, Any] | None = None
         # The first batch of the row that these shares deal out, and the updates done before.
         self._first = self._since = 0
@@ -122,7 +120,9 @@ class UpdateLoader(Generic[B]):
             sampler=_Keys(self.row, numbers),
             batch_size=None,
             collate_fn=_whole,
-            **self._loading,  # type: ignore[arg-type]
+            num_workers=self._workers,
+            prefetch_factor=4 if self._workers else None,
+            pin_memory=self._pin_memory,
         )
         self._batches = iter(loader)
         try:
@@ -197,7 +197,7 @@ class EpochLoader(Generic[B]):
         self._keys = keys
         self._loader = DataLoader(
             dataset,
-            sampler=keys,  # type: ignore[arg-type]
+            sampler=keys,
             batch_size=None,
             collate_fn=_whole,
             pin_memory=pin_memory,

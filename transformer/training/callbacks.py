@@ -143,7 +143,7 @@ class Measure(Callback):
         trainer: Trainer,
         pl_module: LightningModule,
         outputs: Any,
-        batch: Update[CountedBatch],
+        batch: Update[Any],
         batch_idx: int,
     ) -> None:
         """Count the update; log when it is time to."""
@@ -151,8 +151,9 @@ class Measure(Callback):
         if "alignment" in outputs:
             self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
         self.target += outputs["tokens"]
-        self.real += sum(micro.tokens for micro in batch.batches)
-        self.padded += sum(micro.positions for micro in batch.batches)
+        micro_batches: list[CountedBatch] = batch.batches
+        self.real += sum(micro.tokens for micro in micro_batches)
+        self.padded += sum(micro.positions for micro in micro_batches)
         if time_to_log(trainer) and self.since is not None:
             now = time.perf_counter()
             seconds, self.since = self.seconds + now - self.since, now

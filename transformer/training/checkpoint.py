@@ -14,6 +14,7 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.model.checkpoint import TUNED, read_payload, write_payload
+from transformer.training.recovery import Judge
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save where a run begins, or has gone back with a lower learning rate."""
-        if not self.path.exists() or pl_module.judge.returned:
+        judge: Judge = pl_module.judge  # type: ignore[assignment]
+        if not self.path.exists() or judge.returned:
             trainer.save_checkpoint(self.path)
 
     def on_train_batch_end(

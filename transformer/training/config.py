@@ -20,6 +20,9 @@ from transformer.training.recovery import RecoveryConfig
 from transformer.training.schedule import ScheduleConfig
 from transformer.training.typed import typed, typed_value
 
+BUDGET_STEP = 1024
+"""Automatic budgets are multiples of this: cards of one kind then come to the same one."""
+
 TaskName = Literal["translation", "tagging", "language_modelling"]
 
 
@@ -52,7 +55,9 @@ class RunConfig:
         optimizer: The optimiser.
         schedule: The learning rate.
         recovery: What to do about an update that would do harm.
-        trainer: Arguments of ``pytorch_lightning.Trainer``.
+        automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured (budget.py);
+            until then ``data`` has the smallest budget there is.
+        trainer: As the arguments of ``pytorch_lightning.Trainer``.
         callbacks: Validation, averaging, stopping.
         logger: Where metrics go.
         decoding: The search that validates and tests a translator.
@@ -64,6 +69,7 @@ class RunConfig:
     checkpoint: Path | None
     keep_memory: bool
     data: DataConfig
+    automatic_budget: bool
     tokenizer: TokenizerConfig
     model: Mapping[str, Any]
     loss: LossConfig
@@ -87,12 +93,16 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     checkpoint = resolved["checkpoint"]
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
+    data = dict(resolved["data"])
+    if automatic := data["batch_tokens"] == "auto":
+        data["batch_tokens"] = least_budget(typed_value(data["max_length"], int, "data.max_length"))
     return RunConfig(
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
-        data=typed(DataConfig, resolved["data"], "data"),
+        data=typed(DataConfig, data, "data"),
+        automatic_budget=automatic,
         tokenizer=typed(TokenizerConfig, resolved["tokenizer"], "tokenizer"),
         model=dict(resolved["model"]),
         loss=typed(LossConfig, resolved["loss"], "loss"),
@@ -105,6 +115,11 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         decoding=_kept_search(resolved["decoding"]),
         resolved=resolved,
     )
+
+
+def least_budget(max_length: int) -> int:
+    """The smallest automatic budget that holds a pair of that many tokens."""
+    return -(-(max_length + 1) // BUDGET_STEP) * BUDGET_STEP
 
 
 def _kept_search(decoding: Mapping[str, Any]) -> SearchConfig:

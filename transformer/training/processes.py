@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy, Strategy
-from torch.distributed.utils import _sync_module_states
 
 from transformer.errors import InputError
 from transformer.training.launcher import RankLauncher, Ranks
@@ -46,14 +46,8 @@ class ReplicatedStrategy(DDPStrategy):
     def configure_ddp(self) -> None:
         """Give every rank the weights of rank 0."""
         assert self.model is not None
-        everything = {"params_and_buffers_to_ignore": set()}
-        _sync_module_states(self.model, _default_group(), 2**28, src=0, **everything)
-
-
-def _default_group() -> Any:
-    from torch.distributed.distributed_c10d import _get_default_group
-
-    return _get_default_group()
+        for tensor in (*self.model.parameters(), *self.model.buffers()):
+            torch.distributed.broadcast(tensor.detach(), src=0)
 
 
 def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,34 +4,32 @@ It wires; what each part does is the part's own business.
 """
 
 import logging
-import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning import Trainer, seed_everything
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError, Interrupted
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
-from transformer.training.callbacks import GracefulStop, build_callbacks
-from transformer.training.checkpoint import AtomicCheckpointIO, Criterion, set_aside_tuned
+from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
+from transformer.training.callbacks import GracefulStop
+from transformer.training.checkpoint import set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
-from transformer.training.loggers import build_loggers
 from transformer.training.memory import keep_freed_memory
 from transformer.training.launcher import Ranks
-from transformer.training.processes import build_strategy, placed
 from transformer.training.recovery import Diverged, text_of
+from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
+from transformer.training.trainer import bound_by_epochs, build_trainer
 from transformer.training.translation import Translation
 
 logger = logging.getLogger(__name__)
@@ -61,6 +59,8 @@ def train(
     seed_everything(config.seed, workers=True, verbose=False)
     resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
     payload = None if resume is None else read_payload(resume)
+    if config.automatic_budget:
+        config = _with_measured_budget(config, payload)
     task = make_task(config, payload)
     task.data.accumulation = config.trainer["accumulate_grad_batches"]
     task.data.prepare_data()
@@ -75,6 +75,18 @@ def train(
     return metrics
 
 
+def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
+    """The run with the largest budget of a batch that its device has the memory for."""
+    device = device_of(config.trainer)
+    task = make_task(config, payload)
+    task.data.prepare_data()
+    task.data.setup("fit")
+    attempt = Attempt(task, device, str(config.trainer["precision"]))
+    budget = largest_fitting(attempt, config.data.batch_tokens)
+    logger.info("data.batch_tokens=%d fits %s", budget, device)
+    return with_budget(config, budget)
+
+
 def _fit(
     config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks: Ranks
 ) -> Trainer:
@@ -84,8 +96,9 @@ def _fit(
         InputError: It has gone back as often as it may.
     """
     while True:
-        trainer = build_trainer(config, folder, task.callbacks(), task.criterion, ranks)
-        _bound_by_epochs(trainer, config, task)
+        watching = [Rehearsal(task.data), *task.callbacks()]
+        trainer = build_trainer(config, folder, watching, task.criterion, ranks)
+        bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")
         try:
@@ -114,17 +127,6 @@ def _save_text(divergence: Diverged, folder: Path, trainer: Trainer, task: Task)
     return path
 
 
-def _bound_by_epochs(trainer: Trainer, config: RunConfig, task: Task) -> None:
-    """Turn the bound in epochs into one in updates: the row of batches has no end."""
-    epochs = config.trainer["max_epochs"]
-    if epochs is None or epochs < 0:
-        return
-    batches = trainer.world_size * task.data.accumulation
-    updates = math.ceil(epochs * task.data.row.epoch_length / batches)
-    if not 0 <= trainer.max_steps <= updates:
-        trainer.fit_loop.epoch_loop.max_steps = updates
-
-
 TASKS: dict[str, type[Task]] = {
     "translation": Translation,
     "tagging": Tagging,
@@ -147,60 +149,6 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
             f"go on with task={config.task}"
         )
     return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
-
-
-_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
-"""Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
-update (update.py), and what it calls an epoch has no end (loader.py)."""
-
-
-def build_trainer(
-    config: RunConfig,
-    folder: Path,
-    validation: Sequence[Callback],
-    criterion: Criterion,
-    ranks: Ranks | None = None,
-) -> Trainer:
-    """Lightning's trainer with the user's arguments and our callbacks.
-
-    Raises:
-        InputError: Lightning refuses an argument.
-    """
-    _quieten_lightning()
-    arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
-    _validate_at_least_once(arguments)
-    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    arguments["strategy"] = build_strategy(
-        arguments["strategy"], several=several, ranks=ranks or Ranks()
-    )
-    callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
-    try:
-        return Trainer(
-            **arguments,
-            max_epochs=-1,
-            default_root_dir=folder,
-            plugins=[AtomicCheckpointIO()],
-            logger=build_loggers(config.logger, folder),
-            callbacks=list(callbacks),
-            check_val_every_n_epoch=None,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-    except (MisconfigurationException, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        if "No supported gpu backend" in reason:
-            reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
-        raise InputError(f"trainer: {reason}") from error
-
-
-def _validate_at_least_once(arguments: dict[str, Any]) -> None:
-    """Let a run shorter than the interval of its validations end in one, which finds the best."""
-    updates = arguments["max_steps"]
-    if 0 < updates < arguments["val_check_interval"]:
-        logger.info("trainer.max_steps=%d: one validation, at the end", updates)
-        arguments["val_check_interval"] = updates
 
 
 def test(folder: Path, task: Task) -> dict[str, float]:
@@ -257,21 +205,6 @@ def evaluate_again(
             f"{', '.join(task.data.splits)}"
         )
     return report(split, task.evaluator(file, device)(split), output)
-
-
-def _quieten_lightning() -> None:
-    """Keep its advertisements, and its warnings about what is meant so, out of the log."""
-    for name in ("pytorch_lightning", "lightning_fabric"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for message in (
-        ".*does not have many workers.*",
-        ".*smaller than the logging interval.*",
-        ".*LeafSpec.*",
-        "Experiment logs directory.*",
-        "Checkpoint directory.*exists and is not empty.*",
-        ".*in eval mode at the start of training.*",
-    ):
-        warnings.filterwarnings("ignore", message=message)
 
 
 def _describe(task: Task) -> None:

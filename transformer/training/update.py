@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.loader import Update
@@ -140,7 +140,7 @@ class UpdateModule(LightningModule, ABC):
         for group, decay in zip(groups, (self.optimizer.weight_decay, 0.0), strict=True):
             group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
             group |= {"weight_decay": decay, "initial_lr": lr}
-            group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)  # type: ignore[attr-defined]
+            group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the file complete: it needs no other."""
@@ -182,9 +182,9 @@ class UpdateModule(LightningModule, ABC):
         done.increment_ready()
         done.increment_completed()
 
-    def _stepping(self) -> Optimizer:
+    def _stepping(self) -> LightningOptimizer:
         optimizer = self.optimizers()
-        assert not isinstance(optimizer, list)
+        assert isinstance(optimizer, LightningOptimizer)
         return optimizer
 
     def _schedule(self) -> LambdaLR:

@@ -15,7 +15,8 @@ from transformer.data.dataset import BatchDataset, EncodedCorpus
 from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.links import WordLinks, read_links
-from transformer.data.sampler import BatchKey, BatchPlan, BatchSampler
+from transformer.data.rows import PlannedRow
+from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
@@ -90,7 +91,8 @@ def test_drawn_batches_say_the_same_and_keep_to_the_budget(
     drawn = sampled(corpus, tokenizer)
     plan = BatchPlan(*drawn.lengths(), batch_tokens=128, seed=1)
     longer = 0
-    for key in BatchSampler(plan):
+    row = PlannedRow(plan)
+    for key in (row[number] for number in range(len(plan))):
         batch = drawn[key]
         assert batch.size * max(batch.source.shape[1], batch.target_output.shape[1]) <= 128
         texts = tokenizer.decode_target(batch.source.tolist())

@@ -5,6 +5,7 @@ from unittest.mock import Mock
 
 import torch
 from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.strategies import Strategy
 
 
 def fake_trainer(**changes: Any) -> Mock:
@@ -19,8 +20,17 @@ def fake_trainer(**changes: Any) -> Mock:
         "estimated_stepping_batches": 40,
         "callback_metrics": {},
         "optimizers": [Mock(param_groups=[{"lr": 0.125}])],
+        "strategy": one_process(),
     }
     return Mock(spec=Trainer, **(fields | changes))
+
+
+def one_process() -> Mock:
+    """A strategy that has nobody to ask but itself."""
+    strategy = Mock(spec=Strategy, root_device=torch.device("cpu"))
+    strategy.reduce = lambda tensor, reduce_op: tensor
+    strategy.reduce_boolean_decision = lambda decision, all: decision
+    return strategy
 
 
 def fake_module() -> Mock:

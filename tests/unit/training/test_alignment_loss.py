@@ -10,6 +10,7 @@ import torch
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
+from tests.helpers.updates import translation_module
 from transformer.data.batch import Batch, collate
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.attention import attention_maps
@@ -19,8 +20,6 @@ from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, watching
 from transformer.training.module import TranslationModule
-from transformer.training.optimizer import OptimizerConfig
-from transformer.training.schedule import ScheduleConfig
 
 LINKED = [np.array([[1, 0], [0, 1], [0, 0]], dtype=bool), np.array([[1]], dtype=bool)]
 BATCH = collate([[5, 6], [7]], [[8, 9, 10], [11]], LINKED)
@@ -28,13 +27,7 @@ UNLINKED = Batch(BATCH.source, BATCH.target_input, BATCH.target_output)
 
 
 def module(model: Transformer | None = None, **changes: Any) -> TranslationModule:
-    return TranslationModule(
-        model or tiny_transformer(),
-        loss=loss_config(**changes),
-        optimizer=OptimizerConfig("adam", lr=0.01, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0),
-        schedule=ScheduleConfig("constant", warmup=1),
-        portable={},
-    )
+    return translation_module(model, loss=loss_config(**changes))
 
 
 def test_the_formula() -> None:
@@ -121,15 +114,17 @@ def test_a_layer_that_was_dropped_was_not_watched() -> None:
 
 def test_the_step_adds_the_weighted_loss_and_learns_from_it() -> None:
     plain, guided = module(), module(alignment_weight=0.5)
-    without, together = plain.training_step(UNLINKED, 0), guided.training_step(BATCH, 0)
+    alone, tokens, _ = plain.micro_loss(UNLINKED)
+    together, same, sums = guided.micro_loss(BATCH)
     maps = attention_maps(plain.model, BATCH.source, BATCH.target_input).cross
     assert BATCH.alignment is not None
     expected, linked = alignment_loss(maps[0][:, 0], BATCH.alignment)
-    assert_close(together["loss"], without["loss"] + 0.5 * expected)
-    assert_close(together["summed_loss"], without["loss"])
-    assert_close(together["alignment"], torch.stack([expected, linked]))
-    together["loss"].backward()
-    without["loss"].backward()
+    assert same == tokens == 6
+    assert_close(together, alone + 0.5 * expected)
+    assert_close(sums["loss"], alone)
+    assert_close(sums["alignment"], torch.stack([expected, linked]))
+    together.backward()
+    alone.backward()
     ours = guided.model.decoder.layers[0].cross_attention.query.weight.grad
     theirs = plain.model.decoder.layers[0].cross_attention.query.weight.grad
     assert not torch.allclose(ours, theirs)
@@ -137,10 +132,10 @@ def test_the_step_adds_the_weighted_loss_and_learns_from_it() -> None:
 
 def test_without_weight_nothing_changes() -> None:
     """Not even the last bit, whether or not the batch carries links."""
-    plain, linked = (module().training_step(batch, 0)["loss"] for batch in (UNLINKED, BATCH))
+    plain, linked = (module().micro_loss(batch)[0] for batch in (UNLINKED, BATCH))
     assert torch.equal(plain, linked)
 
 
 def test_a_batch_without_links_is_a_bug() -> None:
     with pytest.raises(ValueError, match=r"DataModule\(links=True\)"):
-        module(alignment_weight=0.5).training_step(UNLINKED, 0)
+        module(alignment_weight=0.5).micro_loss(UNLINKED)

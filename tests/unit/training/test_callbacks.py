@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from transformer.data.batch import collate
+from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
@@ -44,23 +45,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 # Rows of 3 and 2 source and of 2 and 4 target tokens, end of sentence included.
-BATCH = collate([[5, 6], [7]], [[5], [6, 7, 8]])
+UPDATE = Update([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
 
 
-def run_batch(
-    measure: Measure, trainer: Any, module: Any, loss: float, *, updates: bool = True
-) -> None:
-    measure.on_train_batch_start(trainer, module, BATCH, 0)
-    trainer.global_step += updates
-    outputs = {"summed_loss": torch.tensor(loss)}
-    measure.on_train_batch_end(trainer, module, outputs, BATCH, 0)
+def run_update(measure: Measure, trainer: Any, module: Any, loss: float, **parts: Any) -> None:
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    trainer.global_step += 1
+    outputs = {"loss": torch.tensor(loss), "tokens": 6} | parts
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
 
 
 def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for loss in (12.0, 18.0):
         clock.now += 1
-        run_batch(measure, trainer, module, loss)
+        run_update(measure, trainer, module, loss)
     assert len(logged(module)) == 1
     values = logged(module)[0]
     assert values["train/loss"] == (12 + 18) / (2 * 6)
@@ -69,7 +68,7 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     assert values["lr"] == 0.125
     for _ in range(2):
         clock.now += 3
-        run_batch(measure, trainer, module, 6.0)
+        run_update(measure, trainer, module, 6.0)
     assert [v["train/loss"] for v in logged(module)] == [2.5, 1.0]
     # The clock starts with the first batch, and goes on from one log to the next.
     assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 6]
@@ -79,16 +78,10 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
         clock.now += 1
-        measure.on_train_batch_start(trainer, module, BATCH, 0)
-        trainer.global_step += 1
-        outputs = {
-            "summed_loss": torch.tensor(1.0),
-            "alignment": torch.tensor([summed, linked]),
-        }
-        measure.on_train_batch_end(trainer, module, outputs, BATCH, 0)
+        run_update(measure, trainer, module, 1.0, alignment=torch.tensor([summed, linked]))
     for _ in range(2):
         clock.now += 1
-        run_batch(measure, trainer, module, 1.0)
+        run_update(measure, trainer, module, 1.0)
     with_links, without = logged(module)
     assert with_links["train/alignment_loss"] == (6 + 3) / (2 + 4)
     assert "train/alignment_loss" not in without
@@ -96,26 +89,35 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    measure.on_train_batch_start(trainer, module, BATCH, 0)
+    outputs = {"loss": torch.tensor(1.0), "tokens": 6}
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
     clock.now += 2
     trainer.global_step = 1
-    measure.on_train_batch_end(trainer, module, {"summed_loss": torch.tensor(1.0)}, BATCH, 0)
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
     measure.on_validation_start(trainer, module)
     clock.now += 1000
-    measure.on_train_batch_start(trainer, module, BATCH, 1)
+    measure.on_train_batch_start(trainer, module, UPDATE, 1)
     clock.now += 1
     trainer.global_step = 2
-    measure.on_train_batch_end(trainer, module, {"summed_loss": torch.tensor(1.0)}, BATCH, 1)
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 1)
     assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
 
 
-def test_measure_logs_whole_updates_not_micro_batches(clock: Clock) -> None:
-    measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    for micro_batch in range(1, 13):  # three micro-batches an update, a log every two updates
-        clock.now += 1
-        run_batch(measure, trainer, module, micro_batch, updates=micro_batch % 3 == 0)
-    means = [sum(range(1, 7)) / 36, sum(range(7, 13)) / 36]
-    assert [values["train/loss"] for values in logged(module)] == pytest.approx(means)
+def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
+    measure, module = Measure(), fake_module()
+    trainer = fake_trainer(log_every_n_steps=1)
+    # Another rank has had a batch without padding, of 30 tokens.
+    other = torch.tensor([30.0, 30.0], dtype=torch.float64)
+    trainer.strategy.reduce = lambda counted, reduce_op: counted + other
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    trainer.global_step, clock.now = 1, clock.now + 2
+    twice = Update(UPDATE.batches * 2, [0, 2])
+    outputs = {"loss": torch.tensor(54.0), "tokens": 27}
+    measure.on_train_batch_end(trainer, module, outputs, twice, 0)
+    (values,) = logged(module)
+    assert values["train/loss"] == 2.0
+    assert values["train/tokens_per_second"] == 27 / 2
+    assert values["train/padding"] == pytest.approx(1 - (2 * 11 + 30) / (2 * 14 + 30))
 
 
 @pytest.fixture
@@ -135,10 +137,8 @@ def test_ctrl_c_waits_for_the_update(interrupt: Any, caplog: pytest.LogCaptureFi
     press_ctrl_c()
     assert stop.interrupted
     assert "press Ctrl-C again" in caplog.text
-    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 0)
-    assert not trainer.should_stop  # a micro-batch that completes no update
-    trainer.global_step = 11
-    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 1)
+    assert not trainer.should_stop
+    stop.on_train_batch_end(trainer, fake_module(), None, UPDATE, 0)
     assert trainer.should_stop
     stop.on_train_end(trainer, fake_module())
     assert signal.getsignal(signal.SIGINT) is interrupt
@@ -148,7 +148,7 @@ def test_without_ctrl_c_nothing_stops(interrupt: Any) -> None:
     stop, trainer = GracefulStop(), fake_trainer()
     stop.on_train_start(trainer, fake_module())
     trainer.global_step = 1
-    stop.on_train_batch_end(trainer, fake_module(), None, BATCH, 0)
+    stop.on_train_batch_end(trainer, fake_module(), None, UPDATE, 0)
     assert not trainer.should_stop
 
 

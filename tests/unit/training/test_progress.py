@@ -25,11 +25,10 @@ class Terminal(io.StringIO):
 
 
 def run(trainer: Any, steps: list[int]) -> None:
-    """Batches after which the trainer has done so many updates."""
+    """After each, the trainer has done so many updates."""
     bar, module = ProgressBar(), fake_module()
     bar.on_train_start(trainer, module)
     for step in steps:
-        bar.on_train_batch_start(trainer, module, None, 0)
         trainer.global_step = step
         bar.on_train_batch_end(trainer, module, None, None, 0)
     bar.on_train_end(trainer, module)
@@ -45,10 +44,10 @@ def test_no_terminal_no_bar(
     assert caplog.messages == [f"update 2/40: {shown}", f"update 4/40: {shown}"]
 
 
-def test_a_line_an_update_not_a_micro_batch(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
     trainer = fake_trainer(callback_metrics={}, estimated_stepping_batches=float("inf"))
     with caplog.at_level(logging.INFO):
-        run(trainer, [0, 0, 1, 1, 1, 2, 2, 2, 3])
+        run(trainer, [1, 2, 3])
     assert caplog.messages == ["update 2/?: "]
 
 

@@ -1,0 +1,53 @@
+"""Tries the largest batch before the first update: what will not fit is known now, not at night.
+
+It also sees that all ranks are about to train on the same row of batches. It does not know what
+is done where memory does not suffice (gradients.py).
+"""
+
+import hashlib
+import logging
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from transformer.data.batch_module import BatchModule
+from transformer.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+class Rehearsal(Callback):
+    """Computes the gradient of the largest planned batch once, and forgets it."""
+
+    def __init__(self, data: BatchModule) -> None:
+        self.data = data
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Compare the plans of the ranks, and try.
+
+        Raises:
+            InputError: The ranks plan different batches, or memory does not suffice for one row.
+        """
+        self._compare(trainer)
+        batch: Any = self.data.largest_batch()
+        logger.info(
+            "trying the largest batch: %s sentence pairs, %s tokens with padding",
+            f"{batch.size:,}",
+            f"{batch.positions:,}",
+        )
+        rehearse: Any = pl_module.rehearse
+        with trainer.precision_plugin.train_step_context():
+            rehearse(batch.to(trainer.strategy.root_device))
+
+    def _compare(self, trainer: Trainer) -> None:
+        if trainer.world_size == 1:
+            return
+        mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
+        all_of_them = [mine] * trainer.world_size
+        torch.distributed.all_gather_object(all_of_them, mine)
+        if len(set(all_of_them)) > 1:
+            raise InputError(
+                "the processes plan different batches: the text, or what it was cut into, is not "
+                "the same on all machines; give all of them the same files and the same config"
+            )

@@ -1,0 +1,103 @@
+"""Lightning's trainer for a run: the user's arguments, our callbacks, and no surprises.
+
+It does not know what is trained.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+from transformer.data.batch_module import BatchModule
+from transformer.errors import InputError
+from transformer.training.callbacks import build_callbacks
+from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
+from transformer.training.config import RunConfig
+from transformer.training.loggers import build_loggers
+from transformer.training.launcher import Ranks
+from transformer.training.processes import build_strategy, placed
+
+logger = logging.getLogger(__name__)
+
+_OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
+"""Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
+update (update.py), and what it calls an epoch has no end (loader.py)."""
+
+
+def build_trainer(
+    config: RunConfig,
+    folder: Path,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    ranks: Ranks | None = None,
+) -> Trainer:
+    """Lightning's trainer with the user's arguments and our callbacks.
+
+    Raises:
+        InputError: Lightning refuses an argument.
+    """
+    _quieten_lightning()
+    arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
+    _validate_at_least_once(arguments)
+    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
+    arguments["strategy"] = build_strategy(
+        arguments["strategy"], several=several, ranks=ranks or Ranks()
+    )
+    callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
+    try:
+        return Trainer(
+            **arguments,
+            max_epochs=-1,
+            default_root_dir=folder,
+            plugins=[AtomicCheckpointIO()],
+            logger=build_loggers(config.logger, folder),
+            callbacks=list(callbacks),
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        if "No supported gpu backend" in reason:
+            reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
+        raise InputError(f"trainer: {reason}") from error
+
+
+def _validate_at_least_once(arguments: dict[str, Any]) -> None:
+    """Let a run shorter than the interval of its validations end in one, which finds the best."""
+    updates = arguments["max_steps"]
+    if 0 < updates < arguments["val_check_interval"]:
+        logger.info("trainer.max_steps=%d: one validation, at the end", updates)
+        arguments["val_check_interval"] = updates
+
+
+def bound_by_epochs(trainer: Trainer, epochs: int | None, data: BatchModule) -> None:
+    """Turn the bound in epochs into one in updates: the row of batches has no end."""
+    if epochs is None or epochs < 0:
+        return
+    batches = trainer.world_size * data.accumulation
+    updates = math.ceil(epochs * data.row.epoch_length / batches)
+    if not 0 <= trainer.max_steps <= updates:
+        trainer.fit_loop.epoch_loop.max_steps = updates
+
+
+def _quieten_lightning() -> None:
+    """Keep its advertisements, and its warnings about what is meant so, out of the log."""
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in (
+        ".*does not have many workers.*",
+        ".*smaller than the logging interval.*",
+        ".*LeafSpec.*",
+        "Experiment logs directory.*",
+        "Checkpoint directory.*exists and is not empty.*",
+        ".*in eval mode at the start of training.*",
+    ):
+        warnings.filterwarnings("ignore", message=message)
