@@ -47,6 +47,8 @@ class RunConfig:
         task: What is learnt (``TASKS`` in run.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
+        gradient_checkpointing: Compute each layer again in the backward pass
+            (``recomputation.py``).
         keep_memory: Tell the allocator to keep freed memory (``memory.py``).
         data: Text and batches.
         tokenizer: Subwords.
@@ -67,6 +69,7 @@ class RunConfig:
     task: TaskName
     seed: int
     checkpoint: Path | None
+    gradient_checkpointing: bool
     keep_memory: bool
     data: DataConfig
     automatic_budget: bool
@@ -100,6 +103,9 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        gradient_checkpointing=typed_value(
+            resolved["gradient_checkpointing"], bool, "gradient_checkpointing"
+        ),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
         data=typed(DataConfig, data, "data"),
         automatic_budget=automatic,

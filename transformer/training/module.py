@@ -17,6 +17,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, watching
 from transformer.training.loss import LossConfig
+from transformer.training.recomputation import recompute_layers
 from transformer.training.update import UpdateModule
 
 
@@ -46,6 +47,11 @@ class TranslationModule(UpdateModule):
         hidden = self.model(batch.source, batch.target_input)
         real = batch.target_output != self.model.config.pad
         return hidden[real], batch.target_output[real]
+
+    def recompute_layers(self) -> None:
+        """Likewise, but for the layers whose attention guided alignment looks at."""
+        layer = None if self.guided is None else self.model.decoder.layers[self.guided.layer]
+        recompute_layers(self.model, None if layer is None else layer.cross_attention)
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """As in any task; with guided alignment its loss comes on top.

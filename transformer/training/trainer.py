@@ -99,5 +99,7 @@ def _quieten_lightning() -> None:
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",
         ".*in eval mode at the start of training.*",
+        # What is logged is alike on all ranks.
+        ".*sync_dist=True.*",
     ):
         warnings.filterwarnings("ignore", message=message)

@@ -20,7 +20,9 @@ from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.gradients import Accumulator, Totals, sum_over_ranks
 from transformer.training.loss import LossConfig, cross_entropy, loss_function
+from transformer.training.means import Means
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.recomputation import recompute_layers
 from transformer.training.recovery import Judge, RecoveryConfig
 from transformer.training.schedule import ScheduleConfig, build_schedule
 from transformer.training.seeding import seed_for
@@ -67,6 +69,7 @@ class UpdateModule(LightningModule, ABC):
         self.seed = seed
         self.portable = portable
         self.judge = Judge(recovery)
+        self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
 
     @abstractmethod
@@ -81,6 +84,10 @@ class UpdateModule(LightningModule, ABC):
         hidden, right = self.predictions(batch)
         loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, right)
         return loss, len(right), {"loss": loss.detach()}
+
+    def recompute_layers(self) -> None:
+        """Keep no activations of a layer for the backward pass, but compute them again there."""
+        recompute_layers(self.model)
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
         """Update the weights once, unless that would do harm.
@@ -113,14 +120,23 @@ class UpdateModule(LightningModule, ABC):
         self.accumulate(Update([batch], [0]))
         self.zero_grad()
 
-    def validation_step(self, batch: Any, batch_index: int) -> None:
-        """Log the negative log-likelihood per prediction, in nats."""
-        self.log_likelihood(*self.predictions(batch))
+    def validation_step(self, batch: Any | None, batch_index: int) -> None:
+        """Count a batch; there may be none for this rank."""
+        if batch is not None:
+            self.validate(*self.predictions(batch))
 
-    def log_likelihood(self, hidden: Tensor, right: Tensor) -> None:
-        """Log ``val/loss`` of one batch; Lightning takes the mean over all predictions."""
+    def validate(self, hidden: Tensor, right: Tensor) -> None:
+        """Count for ``val/loss`` the negative log-likelihood of the predictions, in nats."""
         _, nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
-        self.log("val/loss", nll / len(right), batch_size=len(right), sync_dist=True)
+        self.means.add("val/loss", nll, len(right))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the means over the predictions of all ranks."""
+        self.log_dict(self.validated(self.means.over_all_ranks()))
+
+    def validated(self, means: dict[str, float]) -> dict[str, float]:
+        """What to log of a validation, given the means over all its predictions."""
+        return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule stepped once an update."""
