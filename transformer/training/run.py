@@ -22,11 +22,12 @@ from transformer.training.callbacks import GracefulStop
 from transformer.training.checkpoint import set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
-from transformer.training.memory import keep_freed_memory
 from transformer.training.launcher import Ranks
+from transformer.training.memory import keep_freed_memory
 from transformer.training.recovery import Diverged, text_of
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
+from transformer.training.sharding import consolidate
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.trainer import bound_by_epochs, build_trainer
@@ -71,6 +72,7 @@ def train(
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
+        consolidate(folder / "checkpoints")
         metrics |= test(folder, task)
     return metrics
 
@@ -87,9 +89,7 @@ def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> 
     return with_budget(config, budget)
 
 
-def _fit(
-    config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks: Ranks
-) -> Trainer:
+def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks: Ranks) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:

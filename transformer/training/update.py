@@ -12,6 +12,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.loader import Update
@@ -26,6 +27,7 @@ from transformer.training.recomputation import recompute_layers
 from transformer.training.recovery import Judge, RecoveryConfig
 from transformer.training.schedule import ScheduleConfig, build_schedule
 from transformer.training.seeding import seed_for
+from transformer.training.sharding import whole
 
 
 class UpdateModule(LightningModule, ABC):
@@ -84,6 +86,11 @@ class UpdateModule(LightningModule, ABC):
         hidden, right = self.predictions(batch)
         loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, right)
         return loss, len(right), {"loss": loss.detach()}
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the ranks share out the weights, and sum gradients as they come."""
+        return isinstance(self.model, FSDPModule)
 
     def recompute_layers(self) -> None:
         """Keep no activations of a layer for the backward pass, but compute them again there."""
@@ -150,6 +157,7 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Let the config have the last word on what a checkpoint has brought back."""
         lr = self.optimizer.lr * self.judge.lr_scale
+        self.accumulate.alone = not self.sharded
         schedule = self._schedule()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
         groups = self._stepping().param_groups
@@ -177,7 +185,8 @@ class UpdateModule(LightningModule, ABC):
         """Sum the gradients, and what is counted, over the ranks."""
         if self.trainer.world_size == 1:
             return totals
-        sum_over_ranks(self.model.parameters())
+        if not self.sharded:
+            sum_over_ranks(self.model.parameters())
         names = sorted(totals.sums)
         counted = [torch.tensor([float(totals.tokens)], device=self.device, dtype=torch.float64)]
         flat = torch.cat(counted + [totals.sums[name].double().flatten() for name in names])
@@ -190,7 +199,7 @@ class UpdateModule(LightningModule, ABC):
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, 1 / tokens)
-        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf)
+        return whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf))
 
     def _count_as_done(self) -> None:
         """Let the update have its number: which batches come next follows from it."""

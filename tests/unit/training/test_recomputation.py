@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tests.helpers.models import tiny_config, tiny_transformer
+from transformer.model.heads import HeadName
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import watching
-from transformer.model.heads import HeadName
 from transformer.training.recomputation import recompute_layers
 
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
