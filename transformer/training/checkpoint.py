@@ -77,8 +77,9 @@ class LastCheckpoint(Checkpoint):
             trainer.save_checkpoint(self.path)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save after a validation inside training."""
-        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+        """Save after a validation inside training, unless the run may have to go back from here."""
+        judge: Judge = pl_module.judge  # type: ignore[assignment]
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and not judge.in_a_row:
             trainer.save_checkpoint(self.path)
 
 
