@@ -133,5 +133,7 @@ def _quieten_lightning() -> None:
         ".*in eval mode at the start of training.*",
         # What is logged is alike on all ranks.
         ".*sync_dist=True.*",
+        # Nothing of ours changes it in place.
+        ".*FSDP2-wrapped module.*view.*",
     ):
         warnings.filterwarnings("ignore", message=message)
