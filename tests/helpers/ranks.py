@@ -23,10 +23,7 @@ def started(
     return subprocess.Popen(
         [sys.executable, *arguments],
         cwd=folder,
-        env=os.environ
-        | {"OMP_NUM_THREADS": "1"}
-        | (environment or {})
-        | {"PYTHONPATH": paths},
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {}) | {"PYTHONPATH": paths},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -90,7 +90,9 @@ def test_shared_out_weights_train_as_whole_ones_do_and_become_one_file(home: Pat
     assert one.keys() == sharded.keys()
     for name, tensor in one["state_dict"].items():
         torch.testing.assert_close(sharded["state_dict"][name], tensor, rtol=0, atol=1e-4)
-    sizes = [os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")]
+    sizes = [
+        os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")
+    ]
     assert sizes[1] < 1.05 * sizes[0]
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.exit import exit_code_of
-from transformer.cli.train import train_as_rank
+from transformer.cli.train import CONFIG, train_as_rank
 
 
 def main(folder: Path) -> int:
     """Train; returns the exit code."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    config = OmegaConf.load(folder / "config.yaml")
+    config = OmegaConf.load(folder / CONFIG)
     assert isinstance(config, DictConfig)
     return exit_code_of(lambda: train_as_rank(int(os.environ["LOCAL_RANK"]), config, folder))
 

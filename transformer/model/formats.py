@@ -56,7 +56,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
 
 ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
     2: {"task": "translation"},
-    5: {"gradient_checkpointing": False},
+    5: {"objective": None, "gradient_checkpointing": False},
 }
 """Likewise, the keys outside of the groups."""
 

@@ -24,6 +24,7 @@ from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
+from transformer.training.objective import Objective
 from transformer.training.recovery import Diverged, text_of
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
@@ -37,7 +38,11 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    config: RunConfig, folder: Path, *, rank_command: Sequence[str] | None = None
+    config: RunConfig,
+    folder: Path,
+    *,
+    rank_command: Sequence[str] | None = None,
+    objective: Objective | None = None,
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once.
 
@@ -46,6 +51,7 @@ def train(
         folder: The run directory; checkpoints, logs and test results go there.
         rank_command: What starts another rank of this run on this machine; None: what started
             this process.
+        objective: What to watch in a trial of a sweep, which tests nothing.
 
     Returns:
         The last value of every logged metric, and the scores of the test.
@@ -68,12 +74,13 @@ def train(
     task.data.setup("fit")
     _describe(task)
     with failing_together(), Ranks(rank_command) as ranks:
-        trainer = _fit(config, folder, task, resume, ranks)
+        trainer = _fit(config, folder, task, resume, ranks, objective)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
     if trainer.is_global_zero:
         consolidate(folder / "checkpoints")
-        metrics |= test(folder, task)
+        if objective is None:
+            metrics |= test(folder, task)
     return metrics
 
 
@@ -89,7 +96,14 @@ def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> 
     return with_budget(config, budget)
 
 
-def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks: Ranks) -> Trainer:
+def _fit(
+    config: RunConfig,
+    folder: Path,
+    task: Task,
+    resume: Path | None,
+    ranks: Ranks,
+    objective: Objective | None,
+) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:
@@ -97,6 +111,8 @@ def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None, ranks
     """
     while True:
         watching = [Rehearsal(task.data), *task.callbacks()]
+        if objective is not None:
+            watching.append(objective)
         trainer = build_trainer(config, folder, watching, task.criterion, ranks)
         bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
         if trainer.is_global_zero:
