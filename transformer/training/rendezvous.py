@@ -65,14 +65,21 @@ _KEPT: list[object] = []
 
 
 def external_place() -> Place | None:
-    """The place of this process among those that torchrun or SLURM has started; None: alone."""
+    """The place of this process among those that torchrun or SLURM has started; None: alone.
+
+    Raises:
+        InputError: SLURM has been called with options that contradict each other.
+    """
     if "TORCHELASTIC_RUN_ID" not in os.environ and "SLURM_NTASKS" not in os.environ:
         return None
     from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
     for kind in (TorchElasticEnvironment, SLURMEnvironment):
         if kind.detect():
-            found = kind()
+            try:
+                found = kind()
+            except RuntimeError as error:
+                raise InputError(" ".join(str(error).split())) from error
             if found.world_size() > 1:
                 place = found.global_rank(), found.world_size()
                 return Place(*place, found.main_address, found.main_port)
