@@ -1,5 +1,6 @@
 """A run that meets losses which are no numbers: it leaves them out, goes back, or says why not."""
 
+import csv
 import math
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,9 @@ def test_single_bad_updates_are_left_out_and_the_run_goes_on(
     assert last["recovery"]["skipped"] == 3
     assert last["recovery"]["returned"] == 0
     assert "update 7 is left out: its loss is nan (2 in a row, 2 in all)" in caplog.text
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        counted = [row["train/skipped"] for row in csv.DictReader(file) if row["train/skipped"]]
+    assert list(map(float, counted)) == [0, 0, 0, 0, 0, 1, 2, 2, 2, 3, 3, 3]
     # As many updates of Adam as were good.
     assert {state["step"].item() for state in last["optimizer_states"][0]["state"].values()} == {9}
     assert all(weight.isfinite().all() for weight in last["state_dict"].values())

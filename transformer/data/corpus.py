@@ -174,8 +174,9 @@ def _read_jsonl(path: Path, source: str, target: str) -> Iterator[Pair]:
         where = f"{path}:{number}"
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = getattr(error, "msg", "nested too deep")
+        except (ValueError, RecursionError) as error:
+            # Python reads no number of more than 4,300 digits, and nothing nested too deep.
+            reason = getattr(error, "msg", "a number too long, or nested too deep")
             raise InputError(f"{where}: not a JSON object ({reason}); mend the line") from error
         if not isinstance(row, dict):
             raise InputError(f"{where}: not a JSON object; write {{{source!r}: ..., ...}}")

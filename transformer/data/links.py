@@ -23,7 +23,8 @@ Link = tuple[int, int]
 """(source word, target word), counted from 0."""
 Links = frozenset[Link]
 
-_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+# No sentence has more words than nine digits can say.
+_LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
 # Bytes a model can spell that part words: the translator makes a space of a line end.
 _SPACES = ("<0x20>", "<0x0A>")
 

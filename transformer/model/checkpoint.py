@@ -7,6 +7,7 @@ several) nor what the tokenizer's state means; both hand in plain values. It is 
 
 import os
 import tempfile
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,7 @@ def read_payload(path: Path) -> dict[str, Any]:
             program.
     """
     try:
+        _check_sums(path)
         payload = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
@@ -97,12 +99,10 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
             "values and tensors; use another"
         ) from error
-    if not isinstance(payload, dict) or not {PORTABLE, "state_dict"} <= payload.keys():
+    if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
     payload = joined(payload, path.parent)
     portable = payload[PORTABLE]
-    if not isinstance(portable, dict) or "format" not in portable:
-        raise InputError(f"{path} is not a checkpoint of this framework")
     if portable["format"] > FORMAT:
         raise InputError(
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
@@ -111,6 +111,31 @@ def read_payload(path: Path) -> dict[str, Any]:
     portable = upgraded(portable)
     refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
+
+
+def _check_sums(path: Path) -> None:
+    """Raise an exception where bytes have changed since they were written: torch does not look."""
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(f"{damaged} is damaged")
+
+
+def _is_ours(payload: Any) -> bool:
+    """Whether plain values are laid out as a checkpoint is, whatever they say."""
+    if not isinstance(payload, dict):
+        return False
+    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
+    if not isinstance(portable, dict) or not isinstance(weights, dict):
+        return False
+    parts = [portable.get(part, {}) for part in ("model", "tokenizer", "config")]
+    return (
+        type(portable.get("format")) is int
+        and portable["format"] >= 1
+        and all(isinstance(part, dict) for part in parts)
+        and isinstance(parts[-1].get("decoding", {}), dict)
+        and all(isinstance(name, str) for name in weights)
+    )
 
 
 def refuse_program(config: dict[str, Any], path: Path) -> None:
@@ -148,7 +173,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: It was not trained to translate.
     """
-    task = task_of(payload)
+    task = payload[PORTABLE].get("config", {}).get("task")
     if task != "translation":
         raise InputError(
             f"{file} was trained for task={task} and does not translate; "
@@ -164,7 +189,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     """
     try:
         model.load_state_dict(model_weights(payload))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
     model.eval()
@@ -180,9 +205,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     payload = read_payload(file)
     require_translation(payload, file)
     portable = payload[PORTABLE]
-    model = build_transformer(ModelConfig(**portable["model"]))
+    try:
+        tokenizer, config = portable["tokenizer"], portable["config"]
+        model = build_transformer(ModelConfig(**portable["model"]))
+    except InputError:
+        raise
+    except Exception as error:
+        # Values of a wrong type fail in any place that uses them.
+        raise InputError(f"{file} describes no model that this framework has") from error
     load_weights(model, payload, file)
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    return Checkpoint(model, tokenizer, config, file)
 
 
 def write_payload(payload: Any, path: Path) -> None:

@@ -73,7 +73,7 @@ def train(
     task.data.prepare_data()
     task.data.setup("fit")
     _describe(task)
-    with failing_together(), Ranks(rank_command) as ranks:
+    with Ranks(rank_command) as ranks, failing_together():
         trainer = _fit(config, folder, task, resume, ranks, objective)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
