@@ -49,8 +49,7 @@ def train(
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
-        rank_command: What starts another rank of this run on this machine; None: what started
-            this process.
+        rank_command: What starts another rank on this machine; None: what started this process.
         objective: What to watch in a trial of a sweep, which tests nothing.
 
     Returns:
@@ -68,10 +67,7 @@ def train(
     payload = None if resume is None else read_payload(resume)
     if config.automatic_budget:
         config = _with_measured_budget(config, payload)
-    task = make_task(config, payload)
-    task.data.accumulation = config.trainer["accumulate_grad_batches"]
-    task.data.prepare_data()
-    task.data.setup("fit")
+    task = _prepared_task(config, payload)
     _describe(task)
     with Ranks(rank_command) as ranks, failing_together():
         trainer = _fit(config, folder, task, resume, ranks, objective)
@@ -84,12 +80,19 @@ def train(
     return metrics
 
 
+def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
+    """The task, with its text encoded."""
+    task = make_task(config, payload)
+    task.data.accumulation = config.trainer["accumulate_grad_batches"]
+    task.data.prepare_data()
+    task.data.setup("fit")
+    return task
+
+
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
     device = device_of(config.trainer)
-    task = make_task(config, payload)
-    task.data.prepare_data()
-    task.data.setup("fit")
+    task = _prepared_task(config, payload)
     attempt = Attempt(task, device, str(config.trainer["precision"]))
     budget = largest_fitting(attempt, config.data.batch_tokens)
     logger.info("data.batch_tokens=%d fits %s", budget, device)
