@@ -142,3 +142,27 @@ def test_validation_is_not_refused_for_fewer_pairs_than_ranks(home: Path) -> Non
     assert code == 0, stderr
     assert ("val/loss", 1) in curve(home / "few")
     assert json.loads((home / "few" / "test.json").read_text())
+
+
+@pytest.mark.slow
+def test_processes_that_slurm_starts_find_each_other(home: Path) -> None:
+    job = str(10_000 + free_port() % 10_000)
+    slurm = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NODELIST": "127.0.0.1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": job,
+        "SLURM_JOBID": job,
+    }
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2"]
+    before = set((home / "runs" / "files").glob("*"))
+    ranks = [
+        started(call, home, slurm | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank})
+        for rank in ("0", "1")
+    ]
+    for code, stderr in [ended(rank) for rank in ranks]:
+        assert code == 0, stderr
+    (folder,) = set((home / "runs" / "files").glob("*")) - before
+    assert distance(curve(folder), curve(home / "one")) < 1e-4

@@ -1,5 +1,6 @@
 """``train``: compose a config, or take that of the run to go on with, and hand it over."""
 
+import json
 import logging
 import os
 import shutil
@@ -36,20 +37,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def _launch(arguments: list[str]) -> None:
     place = external_place()
-    rank = 0 if place is None else place.rank
+    if place is not None and place.rank > 0:
+        # Rank 0 knows what the call means, and its directory may have the time in its name.
+        folder, values = json.loads(place.agreed(""))
+        train_as_rank(place.rank, OmegaConf.create(values), Path(folder))
+        return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_as_rank(rank, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
+        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
     # Hydra's flags (--multirun, --help, --cfg) start with a dash and are its own to check.
     if not any(argument.startswith("-") for argument in arguments):
-        config = compose_config("train", arguments)
+        compose_config("train", arguments)
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
-    if place is not None and rank > 0:
-        # Where the time is part of the name, each would make a run directory of its own.
-        train_as_rank(rank, config, Path(place.agreed("")))
-        return
     sys.argv[1:] = arguments
     if {"-m", "--multirun"} & set(arguments):
         # Otherwise Hydra would print a traceback of what a trial raises.
@@ -66,7 +67,7 @@ def _task(config: DictConfig) -> float | None:
     folder = Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job.sweeper.get("direction"))
-    code = exit_code_of(lambda: _first_rank(config, folder))
+    code = exit_code_of(lambda: train_as_rank(0, config, folder))
     if code:
         sys.exit(code)
     return None
@@ -89,13 +90,6 @@ def _trial(config: DictConfig, folder: Path, direction: object) -> float:
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
     return objective.best
-
-
-def _first_rank(config: DictConfig, folder: Path) -> None:
-    place = external_place()
-    if place is not None:
-        place.agreed(str(folder))
-    train_as_rank(0, config, folder)
 
 
 def train_as_rank(
@@ -130,12 +124,20 @@ def train_as_rank(
             raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
         if rank == 0:
             OmegaConf.save(config, folder / CONFIG)
+            _tell_others(config, folder)
         logging.getLogger(__name__).info("run directory %s", folder)
         train(typed, folder, rank_command=[*RANK, str(folder)], objective=objective)
     except InputError:
         if new and {path.name for path in folder.iterdir()} <= {LOG, CONFIG}:
             shutil.rmtree(folder)
         raise
+
+
+def _tell_others(config: DictConfig, folder: Path) -> None:
+    """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
+    place = external_place()
+    if place is not None:
+        place.agreed(json.dumps([str(folder.absolute()), OmegaConf.to_container(config)]))
 
 
 def _log_to(file: Path, rank: int) -> None:

@@ -42,7 +42,7 @@ class Place:
         # torchrun may keep the store itself. Otherwise rank 0 does, and keeps it on: where
         # training begins on the same port, it takes the one that is there.
         hosts = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        key = f"transformer/folder/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+        key = f"transformer/run/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
         try:
             store = TCPStore(
                 *(self.address, self.port, self.ranks, hosts, _PATIENCE),
