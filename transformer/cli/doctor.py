@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _doctor(config: DictConfig) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
-    from transformer.data.splits import find_splits
+    from transformer.data.splits import splits_of_one
     from transformer.doctor.config import ExaminationConfig, Thresholds
     from transformer.doctor.examination import examine
     from transformer.doctor.report import to_json, too_many
@@ -40,7 +40,7 @@ def _doctor(config: DictConfig) -> None:
         max_length=data.max_length,
         languages=(data.source, data.target),
     )
-    splits = find_splits(data)
+    splits = splits_of_one(data)
     tokenizer = tokenizer_of(config, splits, data.cache)
     begun = time.perf_counter()
     examination = examine(splits, examination_config, tokenizer)

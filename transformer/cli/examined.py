@@ -21,13 +21,19 @@ def data_config(config: DictConfig) -> "DataConfig":
     """The corpus.
 
     Raises:
-        InputError: A value has the wrong type.
+        InputError: A value has the wrong type, or there are several corpora.
     """
     from transformer.data.config import DataConfig
     from transformer.training.typed import typed
 
     values: Any = OmegaConf.to_container(config.data)
-    return typed(DataConfig, values, "data")
+    data = typed(DataConfig, values, "data")
+    if data.corpora:
+        raise InputError(
+            "one corpus at a time is examined; in place of data.corpora give each as "
+            "data=files data.train=… data.source=… data.target=…"
+        )
+    return data
 
 
 def tokenizer_of(

@@ -3,6 +3,7 @@
 Does not know what the datasets are made of: datamodule.py fills them with sentence pairs.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
@@ -12,9 +13,12 @@ from pytorch_lightning import LightningDataModule
 from transformer.data.config import DataConfig
 from transformer.data.dataset import PlannedDataset
 from transformer.data.loader import EpochLoader, Shares, UpdateLoader
-from transformer.data.rows import PlannedRow
+from transformer.data.mixture import format_shares, shares_of
+from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
 from transformer.data.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
@@ -60,16 +64,24 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        return PlannedRow(self.plan(self._data.batch_tokens))
+        return self.row_of(self._data.batch_tokens)
 
-    def plan(self, batch_tokens: int) -> BatchPlan:
-        """Return how training would be cut into batches of some budget.
+    def row_of(self, batch_tokens: int) -> BatchRow:
+        """Return the row that training would have with batches of some budget.
 
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        lengths = self._training.lengths()
-        return BatchPlan(*lengths, batch_tokens=batch_tokens, seed=self._data.seed)
+        data = self._data
+        rows = [
+            PlannedRow(BatchPlan(*part.lengths(), batch_tokens=batch_tokens, seed=data.seed), place)
+            for place, part in enumerate(self._training.parts)
+        ]
+        if data.corpora is None:
+            return rows[0]
+        shares = shares_of(data, [row.epoch_length for row in rows])
+        logger.info("shares of the batches: %s", format_shares(shares))
+        return MixedRow(rows, list(shares.values()), data.seed)
 
     def setup(self, stage: str) -> None:
         """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""

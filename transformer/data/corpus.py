@@ -33,13 +33,22 @@ class Corpus:
     """The JSONL key of the source side (``data.source``)."""
     target: str
     """The JSONL key of the target side (``data.target``)."""
+    document_key: str | None = None
+    """A JSONL key whose value changes where another document begins: a blank pair is put there."""
 
     @classmethod
-    def of(cls, paths: str | Path | Sequence[str | Path], source: str, target: str) -> "Corpus":
+    def of(
+        cls,
+        paths: str | Path | Sequence[str | Path],
+        source: str,
+        target: str,
+        document_key: str | None = None,
+    ) -> "Corpus":
         """Name a corpus as a user does; relative paths start where the command was started.
 
         Raises:
-            InputError: there are not one or two paths, or one that is neither TSV nor JSONL.
+            InputError: there are not one or two paths, one that is neither TSV nor JSONL, or a
+                document key for a file that has none.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(Path(name).expanduser() for name in names)
@@ -53,7 +62,12 @@ class Corpus:
                 f"{found[0]}: one file holds both sides only as .tsv or .jsonl (or these .gz); "
                 "give two plain files as [SOURCE,TARGET]; a treebank is for task=tagging"
             )
-        return cls(found, source, target)
+        if document_key is not None and (len(found) != 1 or _format(found[0]) != "jsonl"):
+            raise InputError(
+                f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
+                "that is blank on both sides parts documents"
+            )
+        return cls(found, source, target, document_key)
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line.
@@ -66,7 +80,7 @@ class Corpus:
         (path,) = self.paths
         if _format(path) == "tsv":
             return _read_tsv(path)
-        return _read_jsonl(path, self.source, self.target)
+        return _read_jsonl(path, self.source, self.target, self.document_key)
 
     def fingerprint(self) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
@@ -74,7 +88,8 @@ class Corpus:
         Raises:
             InputError: a file is missing or cannot be read.
         """
-        digest = hashlib.sha256(repr((self.source, self.target)).encode())
+        keys = (self.source, self.target, *filter(None, [self.document_key]))
+        digest = hashlib.sha256(repr(keys).encode())
         for path in self.paths:
             digest.update(f"{_format(path)} {path.suffix == '.gz'} ".encode())
             with _opened(path) as file:
@@ -169,7 +184,8 @@ def _read_tsv(path: Path) -> Iterator[Pair]:
         yield fields[0], fields[1]
 
 
-def _read_jsonl(path: Path, source: str, target: str) -> Iterator[Pair]:
+def _read_jsonl(path: Path, source: str, target: str, document_key: str | None) -> Iterator[Pair]:
+    document: object = None
     for number, line in enumerate(read_lines(path), start=1):
         where = f"{path}:{number}"
         try:
@@ -180,6 +196,12 @@ def _read_jsonl(path: Path, source: str, target: str) -> Iterator[Pair]:
             raise InputError(f"{where}: not a JSON object ({reason}); mend the line") from error
         if not isinstance(row, dict):
             raise InputError(f"{where}: not a JSON object; write {{{source!r}: ..., ...}}")
+        if document_key is not None:
+            if document_key not in row:
+                raise InputError(f"{where}: no key {document_key!r}; set data.document_key to one")
+            if number > 1 and row[document_key] != document:
+                yield "", ""
+            document = row[document_key]
         yield _field(row, source, where, "source"), _field(row, target, where, "target")
 
 

@@ -5,18 +5,24 @@ Does not know models, losses or scores.
 
 import hashlib
 import logging
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
-from transformer.data.dataset import BatchDataset, EncodedCorpus
+from transformer.data.corpus import Pair
+from transformer.data.dataset import BatchDataset, EncodedCorpus, MixedDataset
+from transformer.data.documents import joined_pairs
 from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
-from transformer.data.splits import Split, find_splits
+from transformer.data.mixture import AnySplit, BalancedText, JoinedSplit, tags_of_config
+from transformer.data.split import Split
+from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
@@ -27,6 +33,16 @@ logger = logging.getLogger(__name__)
 
 # Of the encoded files; to be raised when their columns change.
 _LAYOUT = 1
+
+
+class Texts(NamedTuple):
+    """An evaluation split, line for line."""
+
+    sources: list[str]
+    """Each with its tags."""
+    references: list[str]
+    ranges: dict[str, range]
+    """Of several corpora, which lines are of which."""
 
 
 class DataModule(BatchModule):
@@ -62,44 +78,56 @@ class DataModule(BatchModule):
         Raises:
             InputError: the text cannot be read, or does not suit the vocabulary size.
         """
+        tags = tags_of_config(self._data)
         if self._initial_tokenizer is not None:
+            tags.refuse_unlike(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
-        train = self._split("train")
+        split = self._split("train")
+        text: Split | BalancedText = (
+            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+        )
         with locked(self._cache):
-            return Tokenizer.train(
-                self._tokenizer_config, train.__iter__, self._cache, train.fingerprint()
+            learnt = Tokenizer.train(
+                self._tokenizer_config, text.__iter__, self._cache, text.fingerprint()
             )
+        return learnt.with_tags(tags)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are: "validation", "test", and what the corpus adds."""
-        return tuple(name for name in self._splits if name != "train")
+        """The evaluation splits there are: "validation", "test", and what the corpus adds.
 
-    def texts(self, split: str) -> tuple[list[str], list[str]]:
+        Of several corpora: the validation text of all together, the test text of each alone.
+        """
+        parts = ("train", "validation_") if self._data.corpora else ("train",)
+        return tuple(name for name in self._splits if not name.startswith(parts))
+
+    def texts(self, split: str) -> Texts:
         """Return all sources and all references of an evaluation split, line for line.
 
         Raises:
             InputError: there is no such split, or its text cannot be read or has no line.
         """
         corpus = self._split(split)
-        pairs = list(corpus)
+        pairs, ranges = list(corpus), {}
+        if isinstance(corpus, JoinedSplit):
+            ranges = corpus.ranges([sum(1 for _ in part) for part in corpus.parts.values()])
         if not pairs:
             raise InputError(
-                f"{corpus.corpus.paths[0]}: the {split} text has no line; fill the file, or give "
+                f"{corpus.place}: the {split} text has no line; fill the file, or give "
                 f"another as data.{split}"
             )
-        return [source for source, _ in pairs], [reference for _, reference in pairs]
+        return Texts([source for source, _ in pairs], [target for _, target in pairs], ranges)
 
     def training_targets(self, most: int) -> list[list[int]]:
         """Return the target pieces of the first pairs that training uses, in one segmentation.
 
         Args:
-            most: as many pairs, if there are.
+            most: as many pairs, if there are, of the first corpus.
 
         Raises:
             InputError: the text cannot be read.
         """
-        corpus = EncodedCorpus(self._encoded_path("train"))
+        corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
         rows = corpus.ids("target", np.arange(min(most, len(corpus))))
         return [row.tolist() for row in rows]
 
@@ -111,28 +139,52 @@ class DataModule(BatchModule):
                 size.
         """
         # What is missing or malformed is known before the hard work, not when it is over.
+        training = self._parts("train")
         if self._links:
-            self._split("train").links_fingerprint()
+            for name in training:
+                self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        self._encoded_path("train")
-        self._encoded_path("validation")
+        for name in (*training, *self._parts("validation")):
+            self._encoded_path(name)
 
     @cached_property
-    def _splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, AnySplit]:
         return find_splits(self._data)
 
-    def _split(self, name: str) -> Split:
+    def _parts(self, name: str) -> list[str]:
+        """Return the splits that a split is made of: of one corpus itself."""
+        split = self._split(name)
+        if isinstance(split, Split):
+            return [name]
+        return [f"{name}_{part}" for part in split.parts]
+
+    def _part(self, name: str) -> Split:
+        split = self._split(name)
+        assert isinstance(split, Split)
+        return split
+
+    def _split(self, name: str) -> AnySplit:
         if name not in self._splits:
             raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
-        """Return the Arrow file of a split, made if it is not in the cache."""
-        split, tokenizer = self._split(name), self.tokenizer
+        """Return the Arrow file of a split of one corpus, made if it is not in the cache."""
+        split = self._part(name)
+        tokenizer = self.tokenizer.tagged(split.tags)
         filters = links = None
-        decides = f"{split.fingerprint()} {tokenizer.fingerprint}"
-        if name == "train":
+        pairs: Callable[[], Iterable[Pair]] = split.__iter__
+        decides = f"{split.fingerprint()} {tokenizer.cut_fingerprint}"
+        if split.sentences > 1:
+            if self._links:
+                raise InputError(
+                    "guided alignment learns from single sentences; set data.documents=null or "
+                    "loss.alignment_weight=0"
+                )
+            pairs = partial(joined_pairs, split, tokenizer, split.sentences)
+            decides += f" {split.sentences} {tokenizer.tags.pieces}"
+        if name in self._parts("train"):
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
             if self._links:
@@ -143,17 +195,23 @@ class DataModule(BatchModule):
         path = self._cache / f"{name}-{key}.arrow"
         with locked(self._cache):
             if not path.exists():
-                encode_corpus(name, split.__iter__, tokenizer, filters, path, links=links)
+                encode_corpus(name, pairs, tokenizer, filters, path, links=links)
         return path
 
     @cached_property
-    def _training(self) -> BatchDataset:
+    def _training(self) -> BatchDataset | MixedDataset:
+        if self._data.corpora is None:
+            return self._training_of("train")
+        return MixedDataset([self._training_of(name) for name in self._parts("train")])
+
+    def _training_of(self, name: str) -> BatchDataset:
+        """Return the pairs of one corpus."""
         data = self._data
-        corpus = EncodedCorpus(self._encoded_path("train"))
+        corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
             return SamplingDataset(
                 corpus,
-                self.tokenizer,
+                self.tokenizer.tagged(self._part(name).tags),
                 seed=data.seed,
                 batch_tokens=data.batch_tokens,
                 max_length=data.max_length,
@@ -169,13 +227,13 @@ class DataModule(BatchModule):
         Raises:
             InputError: it can be computed on none.
         """
-        corpus = EncodedCorpus(self._encoded_path("validation"))
+        corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         source, target = corpus.lengths("source"), corpus.lengths("target")
         limit = min(self._data.max_length, self._data.batch_tokens - 1)
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').corpus.paths[0]}: every validation pair is empty or "
+                f"{self._split('validation').place}: every validation pair is empty or "
                 f"longer than {limit} tokens; give other text, or raise data.max_length and "
                 "data.batch_tokens"
             )

@@ -22,22 +22,25 @@ B = TypeVar("B")
 
 
 class EncodedCorpus:
-    """An Arrow file of `encode_corpus`, read through a memory map: workers share its pages."""
+    """Arrow files of `encode_corpus`, read through a memory map: workers share its pages."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the file; nothing but the lengths is read yet."""
+    def __init__(self, *paths: Path) -> None:
+        """Open a file, or several as one; nothing but the lengths is read yet."""
         from datasets import Dataset as ArrowDataset
 
-        self._path = path
-        self._table = ArrowDataset.from_file(str(path)).data
-        names = [name for name in ("source", "target", "links") if name in self._table.column_names]
-        self._columns = {name: _flat(self._table.column(name)) for name in names}
-        chunks = self._table.column("source").chunks
-        self._starts = np.cumsum([0, *map(len, chunks)])
+        self._paths = paths
+        self._tables = [ArrowDataset.from_file(str(path)).data for path in paths]
+        names = [
+            name
+            for name in ("source", "target", "links")
+            if all(name in table.column_names for table in self._tables)
+        ]
+        self._columns = {name: _flat(self._chunks(name)) for name in names}
+        self._starts = np.cumsum([0, *map(len, self._chunks("source"))])
 
-    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path]]:
-        """Travel to a spawned worker as a path."""
-        return type(self), (self._path,)
+    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path, ...]]:
+        """Travel to a spawned worker as paths."""
+        return type(self), self._paths
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -61,8 +64,11 @@ class EncodedCorpus:
 
     def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
         """Return the raw texts of some pairs on a side."""
-        chunks = self._table.column(f"{side}_text").chunks
+        chunks = self._chunks(f"{side}_text")
         return [chunks[chunk][row].as_py() for chunk, row in self._places(pairs)]
+
+    def _chunks(self, name: str) -> list[Any]:
+        return [chunk for table in self._tables for chunk in table.column(name).chunks]
 
     def _rows(self, name: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         column, found = self._columns[name], []
@@ -82,9 +88,35 @@ class PlannedDataset(Dataset[B], ABC):
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
 
+    @property
+    def parts(self) -> Sequence["PlannedDataset[B]"]:
+        """The corpora, in the order in which keys count them; of one itself."""
+        return (self,)
+
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
         """Return the lengths of source and target that batches are to be planned with."""
+
+
+class MixedDataset(PlannedDataset[Batch]):
+    """Several corpora; a key says which of them its batch is of."""
+
+    def __init__(self, parts: Sequence[PlannedDataset[Batch]]) -> None:
+        """Serve these corpora, in the order in which keys count them."""
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> Sequence[PlannedDataset[Batch]]:
+        """The corpora."""
+        return self._parts
+
+    def __getitem__(self, key: BatchKey) -> Batch:
+        return self.parts[key.corpus][key]
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the lengths of all, corpus after corpus."""
+        sources, targets = zip(*(part.lengths() for part in self.parts), strict=True)
+        return np.concatenate(sources), np.concatenate(targets)
 
 
 class BatchDataset(PlannedDataset[Batch]):
@@ -136,7 +168,7 @@ class BatchDataset(PlannedDataset[Batch]):
 
 
 def _flat(
-    column: Any,
+    chunks: Sequence[Any],
 ) -> list[tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]]:
     """Return (values, offsets) of each record batch, without copying the values."""
-    return [(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks]
+    return [(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in chunks]

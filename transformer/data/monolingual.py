@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair, is_plain
 from transformer.data.datamodule import DataModule
+from transformer.data.mixture import AnySplit
 from transformer.data.overlong import refuse_overlong
 from transformer.data.splits import Split, find_splits
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -58,11 +59,14 @@ class MonolingualData(DataModule):
             return
         for name in self.splits:
             rows = self.tokenizer.encode_target(self.texts(name)[1])
-            refuse_overlong(map(len, rows), self._positions, partial(_line, self._split(name)))
+            refuse_overlong(map(len, rows), self._positions, partial(_line, self._part(name)))
 
     @cached_property
-    def _splits(self) -> dict[str, Split]:
-        return {name: _target_of(split) for name, split in find_splits(_found(self._data)).items()}
+    def _splits(self) -> dict[str, AnySplit]:
+        found = find_splits(_found(self._data))
+        return {
+            name: _target_of(split) for name, split in found.items() if isinstance(split, Split)
+        }
 
 
 def _target_of(split: Split) -> TargetSplit:

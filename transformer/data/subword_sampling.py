@@ -36,7 +36,7 @@ class SamplingDataset(BatchDataset):
         ``linked`` batches carry the word links of the corpus.
         """
         super().__init__(corpus, np.arange(len(corpus)), tokenizer if linked else None)
-        self._state = tokenizer.to_state()
+        self._state, self._tags = tokenizer.to_state(), tokenizer.source_tags
         self._tokenizer: Tokenizer | None = tokenizer
         self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length
 
@@ -70,7 +70,7 @@ class SamplingDataset(BatchDataset):
 
     def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
         if self._tokenizer is None:
-            self._tokenizer = Tokenizer.from_state(self._state)
+            self._tokenizer = Tokenizer.from_state(self._state).tagged(self._tags)
         sample = getattr(self._tokenizer, f"sample_{side}")
         seeds = _seeds(self._seed, epoch, pairs, side == "target")
         drawn: list[list[int]] = sample(self._corpus.texts(side, pairs), seeds)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from transformer.data.cache import locked, written_whole
 from transformer.data.config import DataConfig
-from transformer.data.splits import Split, find_splits
+from transformer.data.mixture import configs_of
+from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.config import ExaminationConfig
 from transformer.doctor.examination import examine
 from transformer.doctor.pair import place_of
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the corpus of a run, unless the cache knows it, and log a line a finding.
+    """Examine each corpus of a run, unless the cache knows it, and log a line a finding.
 
     Args:
         config: of the run.
@@ -42,7 +43,9 @@ def log_faults(config: DataConfig) -> list[str]:
     Raises:
         InputError: a text cannot be read, or the cache not be written to.
     """
-    splits = find_splits(config)
+    if config.corpora:
+        return [line for one in configs_of(config).values() for line in log_faults(one)]
+    splits = splits_of_one(config)
     cache = Path(config.cache).expanduser()
     texts = [f"{name} {split.fingerprint()}" for name, split in splits.items()]
     key = hashlib.sha256(f"{_VERSION} {texts}".encode()).hexdigest()[:24]

@@ -16,7 +16,7 @@ from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.links import read_links
-from transformer.data.splits import Split, find_splits
+from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
@@ -65,7 +65,7 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
         InputError: there is no training text, or the corpus cannot be found.
     """
     if data.corpus != "files":
-        return find_splits(data)
+        return splits_of_one(data)
     given = {"train": data.train, "validation": data.validation, "test": data.test}
     if data.train is None:
         raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")

@@ -56,9 +56,14 @@ def _visible(character: str) -> str:
 
 
 def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
-    """Yield (line, pair) of a split, in the order of its corpus, lines counted from 1."""
+    """Yield (line, pair) of a split, in the order of its corpus, lines counted from 1.
+
+    The blank pairs that part documents are none.
+    """
     for line, pair in enumerate(split.corpus, start=1):
         if (line - 1 in split.lines) is not split.inverted:
+            if split.sentences > 1 and not any(pair):
+                continue
             yield line, pair
 
 

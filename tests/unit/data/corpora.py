@@ -40,6 +40,11 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "seed": 3,
         "cache": str(folder / "cache"),
         "alignment": None,
+        "corpora": None,
+        "temperature": None,
+        "target_tag": False,
+        "documents": None,
+        "document_key": None,
     }
     return DataConfig(**(fields | changes))
 

@@ -143,7 +143,7 @@ def test_validation_is_the_same_in_every_epoch_and_is_not_sampled(folder: Path) 
 def test_splits_and_their_texts(folder: Path) -> None:
     module = data_module(folder, test_size=4)
     assert module.splits == ("validation", "test")
-    sources, references = module.texts("test")
+    sources, references, _ = module.texts("test")
     assert [source[::-1] for source in sources] == references
     with pytest.raises(InputError, match="no split 'dev'; it has train, validation, test"):
         module.texts("dev")

@@ -20,10 +20,10 @@ from transformer.training.callbacks import (
     CallbacksConfig,
     GracefulStop,
     Measure,
-    TranslateValidation,
     build_callbacks,
 )
 from transformer.training.checkpoint import Criterion
+from transformer.training.translated_validation import TranslateValidation
 
 from .fakes import fake_module, fake_trainer, logged
 
