@@ -60,7 +60,7 @@ def train(
     Raises:
         InputError: The config or the data is wrong.
         Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
-        AnotherRankFailed: Which has said why.
+        AnotherRankFailed: It has said why.
     """
     if config.keep_memory:
         keep_freed_memory()
@@ -75,11 +75,10 @@ def train(
         trainer = _fit(config, folder, task, resume, ranks, objective)
     _raise_if_interrupted(trainer, folder)
     metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    if trainer.is_global_zero:
-        consolidate(folder / "checkpoints")
-        if objective is None:
-            metrics |= test(folder, task)
-    return metrics
+    if not trainer.is_global_zero:
+        return metrics
+    consolidate(folder / "checkpoints")
+    return metrics if objective else metrics | test(folder, task)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
