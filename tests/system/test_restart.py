@@ -6,10 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.ranks import curve, ended, free_port, started, torchrun
+from tests.helpers.ranks import curve, ended, started
 from tests.helpers.runs import SMALL, corpus_overrides
 
 TRAIN = ("-m", "transformer", "train")
+
+# With a static rendezvous torchrun hands the addresses of the killed processes to the new ones.
+RESTARTING = (
+    "-m",
+    "torch.distributed.run",
+    "--standalone",
+    "--nproc-per-node=2",
+    "--max-restarts=1",
+)
 
 KILLED_ONCE = """
 import os, pathlib, signal
@@ -38,7 +47,7 @@ def test_a_killed_worker_costs_the_updates_since_the_last_checkpoint(tmp_path: P
     for folder in ("killed", "whole"):
         more = [f"checkpoint={folder}", "trainer.max_steps=8"]
         more += ["trainer.devices=2", "trainer.strategy=ddp"]
-        call = [*torchrun(0, 1, 2, free_port(), "--max-restarts=1"), *TRAIN, *more]
+        call = [*RESTARTING, *TRAIN, *more]
         environment = {"PYTHONPATH": str(tmp_path)} if folder == "killed" else {}
         code, stderr = ended(started(call, tmp_path, environment), timeout=500)
         assert code == 0, stderr
