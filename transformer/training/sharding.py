@@ -142,6 +142,8 @@ def whole(norm: Tensor) -> Tensor:
 
 def consolidate(folder: Path) -> None:
     """Join every checkpoint of a folder that is in several files into one file."""
+    if not any(folder.glob(f"*{SUFFIX}")):
+        return
     for file in sorted(folder.glob("*.ckpt")):
         if names_of(file):
             write_payload(read_payload(file), file)
