@@ -15,7 +15,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.cli.train import CONFIG, train_as_rank
 
 
-def main(folder: Path) -> int:
+def train_rank(folder: Path) -> int:
     """Train; returns the exit code."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     config = OmegaConf.load(folder / CONFIG)
@@ -31,4 +31,4 @@ def _end_with(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(train_rank(Path(sys.argv[1])))

@@ -30,9 +30,9 @@ class ReplicatedStrategy(DDPStrategy):
     there leaves the others waiting for ever.
     """
 
-    def __init__(self, ranks: Ranks, **settings: Any) -> None:
+    def __init__(self, ranks: Ranks | None = None, **settings: Any) -> None:
         super().__init__(**settings)
-        self.ranks = ranks
+        self.ranks = ranks or Ranks()
 
     def _configure_launcher(self) -> None:
         if self._start_method != "popen":
@@ -83,13 +83,13 @@ def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
     return dict(trainer)
 
 
-def build_strategy(name: str, *, several: bool, ranks: Ranks) -> Strategy | str:
+def build_strategy(name: str, *, several: bool, ranks: Ranks | None = None) -> Strategy | str:
     """The strategy for the name in the config.
 
     Args:
         name: As Lightning's, such as auto, ddp or fsdp.
         several: Whether there is more than one process.
-        ranks: The others of this machine.
+        ranks: The others of this machine; None starts them as this process was started.
     """
     if name in _DDP and several:
         return ReplicatedStrategy(ranks, start_method=_DDP[name])
