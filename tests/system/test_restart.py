@@ -11,7 +11,6 @@ from tests.helpers.runs import SMALL, corpus_overrides
 
 TRAIN = ("-m", "transformer", "train")
 
-# With a static rendezvous torchrun hands the addresses of the killed processes to the new ones.
 RESTARTING = (
     "-m",
     "torch.distributed.run",

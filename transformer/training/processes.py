@@ -13,6 +13,7 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from transformer.errors import InputError
 from transformer.training.launcher import RankLauncher, Ranks
+from transformer.training.rendezvous import external_place
 
 _DDP = {
     "auto": "popen",
@@ -42,6 +43,25 @@ class ReplicatedStrategy(DDPStrategy):
         self._launcher = RankLauncher(
             self.cluster_environment, self.num_processes, self.num_nodes, self.ranks
         )
+
+    def setup_distributed(self) -> None:
+        """Meet the other ranks; Lightning leaves alone what is there.
+
+        Where torchrun starts its processes anew, torch would have them look for each other at the
+        addresses of those before.
+        """
+        place = external_place() if TorchElasticEnvironment.detect() else None
+        if place is not None and not torch.distributed.is_initialized():
+            device = self.root_device
+            torch.distributed.init_process_group(
+                self._get_process_group_backend(),
+                store=place.store(),
+                rank=place.rank,
+                world_size=place.ranks,
+                timeout=self._timeout,
+                device_id=None if device.type == "cpu" else device,
+            )
+        super().setup_distributed()
 
     def configure_ddp(self) -> None:
         """Give every rank the weights of rank 0."""

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from transformer.errors import AnotherRankFailed, InputError, Interrupted
 
+if TYPE_CHECKING:
+    from torch.distributed import Store
+
 _FAILED = "transformer/failed"
+_RUN = "transformer/run"
 _PATIENCE = timedelta(minutes=10)
 
 
@@ -31,29 +36,36 @@ class Place:
     address: str
     port: int
 
+    def store(self) -> "Store":
+        """What all ranks read from and write to; each start by torchrun begins with an empty one.
+
+        torchrun may keep it itself, for all its starts. Otherwise rank 0 does, and keeps it on:
+        where training begins on the same port, it takes the one that is there.
+        """
+        from torch.distributed import PrefixStore, TCPStore
+
+        hosts = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        store = TCPStore(
+            *(self.address, self.port, self.ranks, hosts, _PATIENCE),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+        _KEPT.append(store)
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return PrefixStore(f"transformer/start-{start}", store)
+
     def agreed(self, value: str) -> str:
         """What rank 0 says; the value of the others does not matter.
 
         Raises:
             InputError: Rank 0 does not answer.
         """
-        from torch.distributed import DistError, TCPStore
-
-        # torchrun may keep the store itself. Otherwise rank 0 does, and keeps it on: where
-        # training begins on the same port, it takes the one that is there.
-        hosts = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        key = f"transformer/run/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
         try:
-            store = TCPStore(
-                *(self.address, self.port, self.ranks, hosts, _PATIENCE),
-                wait_for_workers=False,
-                multi_tenant=True,
-            )
-            _KEPT.append(store)
+            store = self.store()
             if self.rank == 0:
-                store.set(key, value)
-            return str(store.get(key).decode())
-        except (DistError, RuntimeError) as error:
+                store.set(_RUN, value)
+            return str(store.get(_RUN).decode())
+        except RuntimeError as error:
             raise InputError(
                 f"rank {self.rank} cannot reach rank 0 at {self.address}:{self.port}; see what it "
                 "says, and whether the machines can reach each other"
