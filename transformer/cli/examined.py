@@ -21,7 +21,7 @@ def data_config(config: DictConfig) -> "DataConfig":
     """The corpus.
 
     Raises:
-        InputError: A value has the wrong type, or there are several corpora.
+        InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
     from transformer.data.config import DataConfig
     from transformer.training.typed import typed
@@ -33,6 +33,8 @@ def data_config(config: DictConfig) -> "DataConfig":
             "one corpus at a time is examined; in place of data.corpora give each as "
             "data=files data.train=… data.source=… data.target=…"
         )
+    if data.streaming:
+        raise InputError("a stream is not examined; set data.streaming=false, and data.train=FILE")
     return data
 
 
@@ -63,4 +65,4 @@ def tokenizer_of(
     wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
     folder = Path(cache).expanduser()
     with locked(folder):
-        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint())
+        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint(folder))

@@ -11,7 +11,7 @@ from typing import Any
 from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
-from transformer.data.dataset import PlannedDataset
+from transformer.data.dataset import KeyedDataset, PlannedDataset
 from transformer.data.loader import EpochLoader, Shares, UpdateLoader
 from transformer.data.mixture import format_shares, shares_of
 from transformer.data.rows import MixedRow, PlannedRow
@@ -51,7 +51,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> PlannedDataset[Any]: ...
+    def _training(self) -> KeyedDataset[Any]: ...
 
     @property
     @abstractmethod
@@ -72,10 +72,11 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        data = self._data
+        data, training = self._data, self._training
+        assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
         rows = [
             PlannedRow(BatchPlan(*part.lengths(), batch_tokens=batch_tokens, seed=data.seed), place)
-            for place, part in enumerate(self._training.parts)
+            for place, part in enumerate(training.parts)
         ]
         if data.corpora is None:
             return rows[0]
@@ -121,7 +122,8 @@ class BatchModule(LightningDataModule, ABC):
 
     def largest_batch(self, row: BatchRow | None = None) -> Any:
         """Return the batch that needs the most memory, of the run's row or another of its text."""
-        return self._training[(self.row if row is None else row).largest()]
+        _, key = (self.row if row is None else row).largest()
+        return self._training[key]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

@@ -49,7 +49,9 @@ class DataConfig:
     root: str | None
     """multi30k: a folder that has the files already; None fetches them."""
     train: str | Sequence[str] | None
-    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz."""
+    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz. With
+    ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
+    Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None
     """files: as ``train``; None holds ``validation_size`` pairs of the training text out."""
     test: str | Sequence[str] | None
@@ -67,9 +69,17 @@ class DataConfig:
     max_ratio: float | None
     """Training pairs with more tokens of one side for one of the other are left out."""
     deduplicate: bool
-    """Keep only the first of equal training pairs."""
+    """Keep only the first of equal training pairs; with ``streaming``, of those in one buffer."""
+    streaming: bool
+    """Read the training text again in each epoch, and keep nothing of it: no copy on the disk."""
+    buffer: int
+    """streaming: pairs that are read, shuffled and cut into batches together."""
+    prepare_workers: int | None
+    """Processes that cut a large training text into pieces; None: one for each core, 0: none but
+    the training process. What they make is the same for any number."""
     workers: int
-    """Processes that make batches beside the training process; 0 makes them in it."""
+    """Processes that make batches beside the training process; 0 makes them in it. With
+    ``streaming``, any but 0 also let a process more read the next buffer meanwhile."""
     seed: int
     """Of the order of the batches, the drawn segmentations and the held-out pairs."""
     cache: str
@@ -107,6 +117,11 @@ def _objections(config: DataConfig) -> Iterator[str]:
         yield f"data.target={config.target!r} cannot be a tag; use letters, digits and ._+-"
     if config.documents is not None and config.documents < 1:
         yield f"data.documents={config.documents} must be at least 1; null joins none"
+    if config.streaming and (config.corpora is not None or (config.documents or 1) > 1):
+        yield (
+            "data.streaming=true reads one corpus of single sentences; leave data.corpora and "
+            "data.documents out, or set data.streaming=false"
+        )
     if config.corpora is not None:
         yield from _objections_to_all(config.corpora, config.temperature)
     elif config.temperature is not None:
@@ -163,3 +178,16 @@ class TokenizerConfig:
     """Share of the characters of the training text that get a piece; the rest is spelt in bytes."""
     max_sentences: int
     """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
+
+
+def refuse_streaming(data: DataConfig, task: str) -> None:
+    """Refuse what only translation can do.
+
+    Raises:
+        InputError: the text is to be streamed.
+    """
+    if data.streaming:
+        raise InputError(
+            f"data.streaming=true is for task=translation, not task={task}; set "
+            "data.streaming=false"
+        )

@@ -8,22 +8,23 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from transformer.data.batch import Batch
 from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
-from transformer.data.dataset import BatchDataset, EncodedCorpus, MixedDataset
+from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
 from transformer.data.documents import joined_pairs
-from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
-from transformer.data.mixture import AnySplit, BalancedText, JoinedSplit, tags_of_config
+from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
+from transformer.data.preparation import encode_corpus
 from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
+from transformer.data.texts import Texts, read_texts
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 
@@ -32,17 +33,7 @@ __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 logger = logging.getLogger(__name__)
 
 # Of the encoded files; to be raised when their columns change.
-_LAYOUT = 1
-
-
-class Texts(NamedTuple):
-    """An evaluation split, line for line."""
-
-    sources: list[str]
-    """Each with its tags."""
-    references: list[str]
-    ranges: dict[str, range]
-    """Of several corpora, which lines are of which."""
+_LAYOUT = 2
 
 
 class DataModule(BatchModule):
@@ -88,7 +79,10 @@ class DataModule(BatchModule):
         )
         with locked(self._cache):
             learnt = Tokenizer.train(
-                self._tokenizer_config, text.__iter__, self._cache, text.fingerprint()
+                self._tokenizer_config,
+                text.__iter__,
+                self._cache,
+                text.fingerprint(self._cache),
             )
         return learnt.with_tags(tags)
 
@@ -108,15 +102,13 @@ class DataModule(BatchModule):
             InputError: there is no such split, or its text cannot be read or has no line.
         """
         corpus = self._split(split)
-        pairs, ranges = list(corpus), {}
-        if isinstance(corpus, JoinedSplit):
-            ranges = corpus.ranges([sum(1 for _ in part) for part in corpus.parts.values()])
-        if not pairs:
+        texts = read_texts(corpus, self._cache)
+        if not texts.sources:
             raise InputError(
                 f"{corpus.place}: the {split} text has no line; fill the file, or give "
                 f"another as data.{split}"
             )
-        return Texts([source for source, _ in pairs], [target for _, target in pairs], ranges)
+        return texts
 
     def training_targets(self, most: int) -> list[list[int]]:
         """Return the target pieces of the first pairs that training uses, in one segmentation.
@@ -170,12 +162,13 @@ class DataModule(BatchModule):
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
-        """Return the Arrow file of a split of one corpus, made if it is not in the cache."""
-        split = self._part(name)
+        """Return the encoded shards of a split of one corpus, made if they are not in the cache."""
+        split, training = self._part(name), name in self._parts("train")
         tokenizer = self.tokenizer.tagged(split.tags)
+        texts = training and tokenizer.config.sampling > 0
         filters = links = None
         pairs: Callable[[], Iterable[Pair]] = split.__iter__
-        decides = f"{split.fingerprint()} {tokenizer.cut_fingerprint}"
+        decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
         if split.sentences > 1:
             if self._links:
                 raise InputError(
@@ -184,7 +177,7 @@ class DataModule(BatchModule):
                 )
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             decides += f" {split.sentences} {tokenizer.tags.pieces}"
-        if name in self._parts("train"):
+        if training:
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
             if self._links:
@@ -192,14 +185,19 @@ class DataModule(BatchModule):
                 decides += f" {split.links_fingerprint()}"
         decides += f" {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
-        path = self._cache / f"{name}-{key}.arrow"
+        folder = self._cache / f"{name}-{key}"
         with locked(self._cache):
-            if not path.exists():
-                encode_corpus(name, pairs, tokenizer, filters, path, links=links)
-        return path
+            if not folder.exists():
+                encode_corpus(
+                    *(name, pairs, tokenizer, filters, folder),
+                    links=links,
+                    texts=texts,
+                    workers=self._data.prepare_workers,
+                )
+        return folder
 
     @cached_property
-    def _training(self) -> BatchDataset | MixedDataset:
+    def _training(self) -> KeyedDataset[Batch]:
         if self._data.corpora is None:
             return self._training_of("train")
         return MixedDataset([self._training_of(name) for name in self._parts("train")])
@@ -218,7 +216,7 @@ class DataModule(BatchModule):
                 linked=self._links,
             )
         linked_by = self.tokenizer if self._links else None
-        return BatchDataset(corpus, np.arange(len(corpus)), linked_by)
+        return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
 
     @cached_property
     def _validation(self) -> BatchDataset:

@@ -1,4 +1,4 @@
-"""Encoded sentence pairs in an Arrow file, memory-mapped, and the batches made of them.
+"""Encoded sentence pairs in Arrow files, memory-mapped, and the batches made of them.
 
 Knows texts, ids, links and lengths; does not know how they came into the file, nor the order of
 batches.
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
@@ -17,30 +18,33 @@ from transformer.data.batch import Batch, Row, collate
 from transformer.data.links import linked_pieces, piece_words
 from transformer.data.sampler import BatchKey
 from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
 
 B = TypeVar("B")
 
 
 class EncodedCorpus:
-    """Arrow files of `encode_corpus`, read through a memory map: workers share its pages."""
+    """The shards of `encode_corpus`, read through memory maps: workers share their pages."""
 
-    def __init__(self, *paths: Path) -> None:
-        """Open a file, or several as one; nothing but the lengths is read yet."""
-        from datasets import Dataset as ArrowDataset
+    def __init__(self, *folders: Path) -> None:
+        """Open the shards in a folder, or in several as one; nothing but the lengths is read yet.
 
-        self._paths = paths
-        self._tables = [ArrowDataset.from_file(str(path)).data for path in paths]
-        names = [
-            name
+        Raises:
+            InputError: a shard is damaged.
+        """
+        self._folders = folders
+        shards = [path for folder in folders for path in sorted(folder.iterdir())]
+        self._batches = [batch for path in shards for batch in _mapped(path)]
+        self._columns = {
+            name: [_flat(batch.column(name)) for batch in self._batches]
             for name in ("source", "target", "links")
-            if all(name in table.column_names for table in self._tables)
-        ]
-        self._columns = {name: _flat(self._chunks(name)) for name in names}
-        self._starts = np.cumsum([0, *map(len, self._chunks("source"))])
+            if all(name in batch.schema.names for batch in self._batches)
+        }
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path, ...]]:
         """Travel to a spawned worker as paths."""
-        return type(self), self._paths
+        return type(self), self._folders
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -63,12 +67,15 @@ class EncodedCorpus:
         return [row.reshape(-1, 2) for row in self._rows("links", pairs)]
 
     def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
-        """Return the raw texts of some pairs on a side."""
-        chunks = self._chunks(f"{side}_text")
-        return [chunks[chunk][row].as_py() for chunk, row in self._places(pairs)]
+        """Return the raw texts of some pairs on a side.
 
-    def _chunks(self, name: str) -> list[Any]:
-        return [chunk for table in self._tables for chunk in table.column(name).chunks]
+        Raises:
+            KeyError: the file was written without texts.
+        """
+        name = f"{side}_text"
+        return [
+            self._batches[batch].column(name)[row].as_py() for batch, row in self._places(pairs)
+        ]
 
     def _rows(self, name: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         column, found = self._columns[name], []
@@ -82,11 +89,15 @@ class EncodedCorpus:
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
 
-class PlannedDataset(Dataset[B], ABC):
-    """Gives lengths to plan batches with, and makes the batch of a key, whole."""
+class KeyedDataset(Dataset[B], ABC):
+    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
 
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
+
+
+class PlannedDataset(KeyedDataset[B]):
+    """Gives lengths to plan batches with, too."""
 
     @property
     def parts(self) -> Sequence["PlannedDataset[B]"]:
@@ -120,7 +131,7 @@ class MixedDataset(PlannedDataset[Batch]):
 
 
 class BatchDataset(PlannedDataset[Batch]):
-    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
+    """Makes batches of an encoded corpus."""
 
     def __init__(
         self,
@@ -167,8 +178,17 @@ class BatchDataset(PlannedDataset[Batch]):
         return source[self._pairs], target[self._pairs]
 
 
-def _flat(
-    chunks: Sequence[Any],
-) -> list[tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]]:
-    """Return (values, offsets) of each record batch, without copying the values."""
-    return [(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in chunks]
+def _mapped(path: Path) -> list[pa.RecordBatch]:
+    """Return the record batches of a shard, none of which is read yet."""
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{path}: damaged ({error}); delete {path.parent}, it will be made anew"
+        ) from error
+
+
+def _flat(column: Any) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]:
+    """Return (values, offsets) of a record batch, without copying the values."""
+    return column.values.to_numpy(), column.offsets.to_numpy()

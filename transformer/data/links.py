@@ -15,9 +15,9 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from transformer.data.corpus import Pair, read_lines
+from transformer.data.normalization import normalize
 from transformer.data.segmentation import WORD_START
 from transformer.data.tags import is_tag
-from transformer.data.tokenizer import normalize
 from transformer.errors import InputError
 
 Link = tuple[int, int]

@@ -54,9 +54,9 @@ class JoinedSplit:
                 yield WordLinks(frozenset(), frozenset())
             yield from part.word_links()
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the split yields, links and tags apart."""
-        parts = " ".join(part.fingerprint() for part in self.parts.values())
+        parts = " ".join(part.fingerprint(cache) for part in self.parts.values())
         return hashlib.sha256(parts.encode()).hexdigest()
 
     @property
@@ -178,9 +178,10 @@ class BalancedText:
                 for _ in range((place + 1) * wanted // size - place * wanted // size):
                     yield pair
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what it yields."""
         parts = (
-            f"{part.fingerprint()} {self._shares[name]:.12f}" for name, part in self._parts.items()
+            f"{part.fingerprint(cache)} {self._shares[name]:.12f}"
+            for name, part in self._parts.items()
         )
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from transformer.data.config import DataConfig
+from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.corpus import Pair, is_plain
 from transformer.data.datamodule import DataModule
 from transformer.data.mixture import AnySplit
@@ -44,7 +44,11 @@ class MonolingualData(DataModule):
             tokenizer: how to learn the vocabulary.
             initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
             positions: that the model has for a sentence and its bos; None: as many as need be.
+
+        Raises:
+            InputError: the text is to be streamed.
         """
+        refuse_streaming(data, "language_modelling")
         super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
         self._positions = positions
 

@@ -60,9 +60,12 @@ class Split:
             digest.update(f"{line}\n".encode())
         return digest.hexdigest()
 
-    def fingerprint(self) -> str:
-        """Return a hash of all that decides what the split yields, links and tags apart."""
-        chosen = f"{self.corpus.fingerprint()} {self.inverted} {sorted(self.lines)}"
+    def fingerprint(self, cache: Path | None = None) -> str:
+        """Return a hash of all that decides what the split yields, links and tags apart.
+
+        A cache remembers the digests of large files (`lines.file_digest`).
+        """
+        chosen = f"{self.corpus.fingerprint(cache)} {self.inverted} {sorted(self.lines)}"
         return hashlib.sha256(chosen.encode()).hexdigest()
 
     def _known_links(self) -> Path:

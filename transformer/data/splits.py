@@ -46,7 +46,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
-            "or data.validation_size=N to hold N pairs out"
+            "or data.validation_size=N to hold N pairs out (not of a stream)"
         )
     return splits
 
@@ -174,6 +174,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
             "or data.train=FILE.tsv or FILE.jsonl"
         )
     given = {"train": config.train, "validation": config.validation, "test": config.test}
+    if config.streaming:
+        del given["train"]  # shards.py finds it
     splits = {
         name: Split(
             Corpus.of(paths, config.source, config.target, config.document_key),
@@ -182,6 +184,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
         for name, paths in given.items()
         if paths is not None
     }
+    if config.streaming:
+        return splits
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     if missing and config.documents is not None and config.documents > 1:
@@ -189,24 +193,26 @@ def _files(config: DataConfig) -> dict[str, Split]:
             "single pairs held out would tear documents apart; give whole ones as data.validation "
             "and data.test, or set data.validation_size=0 or data.test_size=0"
         )
-    return _held_out(splits, missing, config.seed) if missing else splits
+    return _held_out(splits, missing, config) if missing else splits
 
 
 def _links_of_training(config: DataConfig) -> Path | None:
     return None if config.alignment is None else Path(config.alignment).expanduser()
 
 
-def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dict[str, Split]:
+def _held_out(
+    splits: dict[str, Split], sizes: dict[str, int], config: DataConfig
+) -> dict[str, Split]:
     """Take the missing splits out of the training text, by line numbers drawn with the seed."""
     corpus, links = splits["train"].corpus, splits["train"].links
-    total, wanted = sum(1 for _ in corpus), sum(sizes.values())
+    total, wanted = corpus.count(Path(config.cache).expanduser()), sum(sizes.values())
     if wanted >= total:
         asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
             f"{corpus.paths[0]} has {total:,} pairs, too few to hold out {asked}; "
             "set them lower, or give data.validation and data.test"
         )
-    drawn = np.random.default_rng(seed).permutation(total)[:wanted].tolist()
+    drawn = np.random.default_rng(config.seed).permutation(total)[:wanted].tolist()
     splits = splits | {"train": Split(corpus, frozenset(drawn), links=links)}
     for name, size in sizes.items():
         splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False, links=links)

@@ -3,7 +3,6 @@
 Knows texts, pieces and ids; does not know which side it is of, nor what stands before a text.
 """
 
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,22 +10,9 @@ from typing import Any
 import sentencepiece
 
 from transformer.data.config import TokenizerConfig
-from transformer.data.segmentation import WORD_START, SegmentationSampler
+from transformer.data.normalization import normalize
+from transformer.data.segmentation import SegmentationSampler
 from transformer.data.tags import SENTENCE_END, Tags
-
-
-def normalize(text: str) -> str:
-    """Return what the tokenizer keeps of a text: everything but the way of writing it.
-
-    Characters are composed (NFC), runs of spaces become one space, spaces at the ends go, and
-    U+2581, which SentencePiece uses for the space, is a space. Half of a surrogate pair, which no
-    UTF-8 file can hold, becomes a question mark. Nothing else changes: compatibility forms (NFKC)
-    would alter the target text.
-    """
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
-    return " ".join(word for word in text.split(" ") if word)
 
 
 class Subwords:
@@ -36,9 +22,13 @@ class Subwords:
     SENTENCE_END between them; each is cut alone, and the separator stands between them.
     """
 
-    def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags) -> None:
-        """Wrap a trained SentencePiece model."""
-        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    def __init__(
+        self, model: bytes, config: TokenizerConfig, tags: Tags, *, threads: int = -1
+    ) -> None:
+        """Wrap a trained SentencePiece model, which encodes in so many threads; -1: in many."""
+        self.processor = sentencepiece.SentencePieceProcessor(
+            model_proto=model, num_threads=threads
+        )
         self._config = config
         self._tags = tags
         self.first_tag = int(self.processor.get_piece_size())

@@ -4,8 +4,7 @@ Home of the control symbols. Does not know files, batches or models.
 """
 
 import hashlib
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from itertools import takewhile
@@ -13,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sentencepiece
 import torch
 
-from transformer.data.cache import written_whole
 from transformer.data.config import TokenizerConfig as TokenizerConfig
+from transformer.data.normalization import normalize as normalize
 from transformer.data.subwords import Subwords
-from transformer.data.subwords import normalize as normalize
 from transformer.data.tags import UNTAGGED, SourceTags, Tags, tags_of
-from transformer.data.vocabulary import learn_vocabulary
+from transformer.data.vocabularies import Pairs as Pairs
+from transformer.data.vocabularies import vocabularies
+from transformer.errors import InputError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-Pairs = Callable[[], Iterable[tuple[str, str]]]
+SYMBOLS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 
 
 class Tokenizer:
@@ -61,21 +60,7 @@ class Tokenizer:
         Raises:
             InputError: the text is empty, or cannot fill the vocabulary or not be held by it.
         """
-        if cache is None:
-            return cls(config, *_train_models(config, pairs))
-        key = _cache_key(config, pairs, content)
-        paths = [cache / f"tokenizer-{key}.{side}.model" for side in ("source", "target")]
-        if not config.joint and all(path.exists() for path in paths):
-            return cls(config, paths[0].read_bytes(), paths[1].read_bytes())
-        if config.joint and paths[0].exists():
-            return cls(config, paths[0].read_bytes(), None)
-        models = _train_models(config, pairs)
-        cache.mkdir(parents=True, exist_ok=True)
-        for path, model in zip(paths, models, strict=True):
-            if model is not None:
-                with written_whole(path) as part:
-                    part.write_bytes(model)
-        return cls(config, *models)
+        return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
 
     @property
     def joint(self) -> bool:
@@ -195,6 +180,15 @@ class Tokenizer:
         """Return a tokenizer of the same subwords with these tags after them."""
         return Tokenizer(self.config, *self._models, tags)
 
+    def in_one_thread(self) -> "Tokenizer":
+        """Return the same tokenizer, encoding in the calling thread: for one process of many."""
+        single = copy(self)
+        source, target = self._models
+        single._source = single._target = Subwords(source, self.config, self.tags, threads=1)
+        if target is not None:
+            single._target = Subwords(target, self.config, self.tags, threads=1)
+        return single
+
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, which a checkpoint can hold."""
         source, target = self._models
@@ -207,43 +201,23 @@ class Tokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
-        """Rebuild a tokenizer from `to_state`; one of before there were tags has none."""
-        target = state["target"]
-        return cls(
-            TokenizerConfig(**state["config"]),
-            bytes(state["source"].numpy()),
-            None if target is None else bytes(target.numpy()),
-            Tags.from_state(state.get("tags")),
-        )
+        """Rebuild a tokenizer from `to_state`; one of before there were tags has none.
 
-
-def _train_models(config: TokenizerConfig, pairs: Pairs) -> tuple[bytes, bytes | None]:
-    def learn(texts: Iterator[str]) -> bytes:
-        return learn_vocabulary(
-            (normalize(text) for text in texts),
-            algorithm=config.algorithm,
-            vocab_size=config.vocab_size,
-            character_coverage=config.character_coverage,
-            max_sentences=config.max_sentences,
-            symbols={"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
-        )
-
-    if config.joint:
-        return learn(text for pair in pairs() for text in pair), None
-    return learn(source for source, _ in pairs()), learn(target for _, target in pairs())
-
-
-def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:
-    digest = hashlib.sha256()
-    if content is not None:
-        digest.update(content.encode())
-    else:
-        for pair in pairs():
-            digest.update("\n".join((*pair, "")).encode())
-    # Sampling changes how the vocabulary is used, not what it holds.
-    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learnt, sort_keys=True).encode())
-    return digest.hexdigest()[:24]
+        Raises:
+            InputError: the state is not what `to_state` has returned.
+        """
+        try:
+            target = state["target"]
+            return cls(
+                TokenizerConfig(**state["config"]),
+                bytes(state["source"].numpy()),
+                None if target is None else bytes(target.numpy()),
+                Tags.from_state(state.get("tags")),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise InputError(
+                "the tokenizer of the checkpoint is damaged; use another checkpoint"
+            ) from error
 
 
 def _to_tensor(model: bytes) -> torch.Tensor:

@@ -1,7 +1,8 @@
 """What training looks at before it begins: the faults that cost little to find.
 
-Each is a line of the log, a warning if it is more than a few; none stops the run. The result lies
-in the cache beside the encoded text. Does not know models.
+Each is a line of the log, a warning if it is more than a few; none stops the run. Of a large corpus
+the first million pairs are examined. The result lies in the cache beside the encoded text. Does not
+know models.
 """
 
 import hashlib
@@ -24,7 +25,9 @@ CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
 # Of the pairs of a split, that may have a fault without a warning.
 _FEW = 0.001
 # To be raised when the checks change.
-_VERSION = 1
+_VERSION = 2
+# Pairs of a split: what they cost, some ten seconds, a large corpus would multiply.
+_MOST = 1_000_000
 # With stretches that are misaligned there may be several.
 _EXAMPLES = 2
 
@@ -38,16 +41,18 @@ def log_faults(config: DataConfig) -> list[str]:
         config: of the run.
 
     Returns:
-        The lines.
+        The lines; none of a stream, which nobody has seen whole.
 
     Raises:
         InputError: a text cannot be read, or the cache not be written to.
     """
+    if config.streaming:
+        return []
     if config.corpora:
         return [line for one in configs_of(config).values() for line in log_faults(one)]
     splits = splits_of_one(config)
     cache = Path(config.cache).expanduser()
-    texts = [f"{name} {split.fingerprint()}" for name, split in splits.items()]
+    texts = [f"{name} {split.fingerprint(cache)}" for name, split in splits.items()]
     key = hashlib.sha256(f"{_VERSION} {texts}".encode()).hexdigest()[:24]
     path = cache / f"doctor-{key}.json"
     with locked(cache):
@@ -76,6 +81,7 @@ def _examined(splits: Mapping[str, Split], config: DataConfig) -> list[Mapping[s
             ratio=2.0,
             max_length=config.max_length,
             languages=(config.source, config.target),
+            most=_MOST,
         ),
     )
     return [

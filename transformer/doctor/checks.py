@@ -68,8 +68,8 @@ class Checks:
         """What cannot be looked for, and what it needs; complete when checks were made."""
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
-        """Yield the pairs of a split; raises InputError as `Split` does."""
-        stream = numbered(self._splits[split])
+        """Yield the pairs of a split that count; raises InputError as `Split` does."""
+        stream = islice(numbered(self._splits[split]), self._config.most)
         while chunk := list(islice(stream, _CHUNK)):
             sources = [pair[0] for _, pair in chunk]
             targets = [pair[1] for _, pair in chunk]

@@ -86,6 +86,8 @@ class ExaminationConfig:
     languages: tuple[str, str]
     """Codes of source and target (``data.source``, ``data.target``); anything else, such as a key
     of JSONL, lets the text itself tell."""
+    most: int | None = None
+    """Pairs of each split that are examined, from the first on; None: all."""
 
     def __post_init__(self) -> None:
         if self.examples < 0:

@@ -50,6 +50,9 @@ DATA_5 = {
     "target_tag": False,
     "documents": None,
     "document_key": None,
+    "prepare_workers": None,
+    "streaming": False,
+    "buffer": 100_000,
 }
 RECOVERY_5 = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
 

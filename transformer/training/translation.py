@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning import Callback
 
 from transformer.data.datamodule import DataModule
+from transformer.data.stream_module import StreamData
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
@@ -33,7 +34,8 @@ class Translation(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
-        self.data = DataModule(
+        kind = StreamData if config.data.streaming else DataModule
+        self.data = kind(
             config.data,
             config.tokenizer,
             initial_tokenizer=tokenizer,
