@@ -110,7 +110,7 @@ if os.environ.get("LOCAL_RANK") == "1":
 """
 
 
-@pytest.mark.parametrize("launcher", ["ours", "torchrun"])
+@pytest.mark.parametrize("launcher", ["ours", pytest.param("torchrun", marks=pytest.mark.slow)])
 def test_a_rank_that_fails_says_why_and_none_hangs(
     home: Path, tmp_path: Path, launcher: str
 ) -> None:
@@ -131,6 +131,7 @@ def test_a_rank_that_fails_says_why_and_none_hangs(
         assert "RuntimeError" not in stderr
 
 
+@pytest.mark.slow
 def test_validation_is_not_refused_for_fewer_pairs_than_ranks(home: Path) -> None:
     few = {}
     for side in ("src", "tgt"):

@@ -40,6 +40,7 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
     assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
 
 
+@pytest.mark.slow
 def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
     code, stderr = sweep(home, "sweep=optuna", "objective=val/loss")
     assert code == 2
