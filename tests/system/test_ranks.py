@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,7 @@ def test_shared_out_weights_train_as_whole_ones_do_and_become_one_file(home: Pat
 
 RANK_1_FAILS = """
 import os
+import shutil
 if os.environ.get("LOCAL_RANK") == "1":
     from transformer.errors import InputError
     from transformer.training.update import UpdateModule
@@ -167,3 +169,14 @@ def test_processes_that_slurm_starts_find_each_other(home: Path) -> None:
         assert code == 0, stderr
     (folder,) = set((home / "runs" / "files").glob("*")) - before
     assert distance(curve(folder), curve(home / "one")) < 1e-4
+
+
+@pytest.mark.slow
+def test_a_run_of_one_process_goes_on_with_shared_out_weights(home: Path) -> None:
+    shutil.copytree(home / "one", home / "shared")
+    fsdp = ("trainer.strategy=fsdp", "trainer.devices=2", "trainer.accumulate_grad_batches=1")
+    for folder, more in (("one", ()), ("shared", fsdp)):
+        call = [*TRAIN, f"checkpoint={folder}", "trainer.max_steps=6", *more]
+        code, stderr = ended(started(call, home))
+        assert code == 0, stderr
+    assert distance(curve(home / "shared"), curve(home / "one")) < 1e-4
