@@ -11,6 +11,7 @@ VERBS = {
     "translate": "translate stdin to stdout, line by line",
     "score": "tell how probable given translations are",
     "average": "average the last checkpoints of a run",
+    "consolidate": "join a checkpoint that lies in several files",
     "tune": "find the weights and the search that do best on validation",
     "export": "write the model for another engine",
     "attention": "show what every head looks at in a sentence",
@@ -24,7 +25,7 @@ def main() -> int:
     if verb in ("-h", "--help"):
         print("usage: transformer VERB KEY=VALUE…\n")
         for name, what in VERBS.items():
-            print(f"  {name:10} {what}")
+            print(f"  {name:11} {what}")
         print("\ntransformer VERB --help lists the keys of a verb.")
         return 0
     if verb not in VERBS:

@@ -11,3 +11,7 @@ class InputError(Exception):
 
 class Interrupted(Exception):
     """The user stopped the work; the message says in one line how to go on."""
+
+
+class AnotherRankFailed(Exception):
+    """This process cannot go on, and the one that knows why has said it."""

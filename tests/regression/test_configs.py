@@ -28,10 +28,24 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["evaluate", "translate", "score", "export", "average", "attention", "heads"]
+    "verb",
+    [
+        "evaluate",
+        "translate",
+        "score",
+        "export",
+        "average",
+        "consolidate",
+        "attention",
+        "heads",
+    ],
 )
 def test_every_verb_has_a_config(verb: str) -> None:
-    needed = {"attention": ["text=x"], "score": ["source=x", "target=x"]}
+    needed = {
+        "attention": ["text=x"],
+        "consolidate": ["output=x"],
+        "score": ["source=x", "target=x"],
+    }
     given = ["checkpoint=x", *needed.get(verb, [])]
     assert compose_config(verb, given).checkpoint == "x"
 

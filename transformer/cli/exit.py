@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from transformer.errors import InputError, Interrupted
+from transformer.errors import AnotherRankFailed, InputError, Interrupted
 
 
 def exit_code_of(action: Callable[[], None]) -> int:
@@ -17,6 +17,9 @@ def exit_code_of(action: Callable[[], None]) -> int:
         action()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except AnotherRankFailed as failure:
+        print(failure, file=sys.stderr)
         return 2
     except Interrupted as stop:
         print(stop, file=sys.stderr)

@@ -1,17 +1,33 @@
 """``train``: compose a config, or take that of the run to go on with, and hand it over."""
 
+import json
 import logging
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
 from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.errors import InputError
+from transformer.training.rendezvous import external_place
+
+if TYPE_CHECKING:
+    from transformer.training.objective import Objective
+
+RANK = (sys.executable, "-m", "transformer.cli.rank")
+"""What starts one more rank of a run on this machine; the run directory follows."""
+
+CONFIG, LOG = "config.yaml", "train.log"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -20,46 +36,120 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(arguments: list[str]) -> None:
+    place = external_place()
+    if place is not None and place.rank > 0:
+        # Rank 0 knows what the call means, and its directory may have the time in its name.
+        folder, values = json.loads(place.agreed(""))
+        train_as_rank(place.rank, OmegaConf.create(values), Path(folder))
+        return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        _train(resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
+        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
     # Hydra's flags (--multirun, --help, --cfg) start with a dash and are its own to check.
     if not any(argument.startswith("-") for argument in arguments):
         compose_config("train", arguments)
+    elif place is not None:
+        raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     sys.argv[1:] = arguments
-    hydra.main(str(config_folder()), "train", version_base="1.3")(_task)()
+    if {"-m", "--multirun"} & set(arguments):
+        # Otherwise Hydra would print a traceback of what a trial raises.
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        hydra.main(str(config_folder()), "train", version_base="1.3")(_task)()
+    except HydraException as error:
+        raise InputError(" ".join(str(error).split())) from error
 
 
-def _task(config: DictConfig) -> None:
-    """One job; Hydra must not see our exceptions, which it would print with a traceback."""
-    folder = Path(HydraConfig.get().runtime.output_dir)
-    code = exit_code_of(lambda: _train(config, folder))
+def _task(config: DictConfig) -> float | None:
+    """One job. Hydra must not see the exceptions of one that is not of a sweep."""
+    job = HydraConfig.get()
+    folder = Path(job.runtime.output_dir)
+    if job.mode == RunMode.MULTIRUN:
+        return _trial(config, folder, job.sweeper.get("direction"))
+    code = exit_code_of(lambda: train_as_rank(0, config, folder))
     if code:
         sys.exit(code)
+    return None
 
 
-def _train(config: DictConfig, folder: Path) -> None:
+def _trial(config: DictConfig, folder: Path, direction: object) -> float:
+    """One job of a sweep: hands back its best validation.
+
+    Raises:
+        InputError: Config or data is wrong, or the trial ends before its first validation.
+    """
+    from transformer.training.config import run_config
+    from transformer.training.objective import Objective, refuse_wrong_direction
+    from transformer.training.run import TASKS
+
+    typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+    objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
+    refuse_wrong_direction(objective.metric, direction)
+    train_as_rank(0, config, folder, objective)
+    if objective.best is None:
+        raise InputError("the trial ends before its first validation; let it train longer")
+    return objective.best
+
+
+def train_as_rank(
+    rank: int, config: DictConfig, folder: Path, objective: "Objective | None" = None
+) -> None:
+    """Train as one of the processes of a run; rank 0 alone writes to its directory.
+
+    A run that is refused before training begins leaves none behind.
+
+    Args:
+        rank: Which.
+        config: The run.
+        folder: Its directory.
+        objective: What to watch, in a sweep.
+
+    Raises:
+        InputError: The config or the data is wrong.
+        Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        AnotherRankFailed: Which has said why.
+    """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config
     from transformer.training.run import train
 
     OmegaConf.resolve(config)
     folder.mkdir(parents=True, exist_ok=True)
-    _log_to(folder / "train.log")
-    typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-    OmegaConf.save(config, folder / "config.yaml")
-    logging.getLogger(__name__).info("run directory %s", folder)
-    train(typed, folder)
+    new = rank == 0 and not any(folder.iterdir())
+    _log_to(folder / LOG, rank)
+    try:
+        typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+        if typed.objective and objective is None and typed.checkpoint is None:
+            raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
+        if rank == 0:
+            OmegaConf.save(config, folder / CONFIG)
+            _tell_others(config, folder)
+        logging.getLogger(__name__).info("run directory %s", folder)
+        train(typed, folder, rank_command=[*RANK, str(folder)], objective=objective)
+    except InputError:
+        if new and {path.name for path in folder.iterdir()} <= {LOG, CONFIG}:
+            shutil.rmtree(folder)
+        raise
 
 
-def _log_to(file: Path) -> None:
-    """Say everything on stderr and in the run directory."""
+def _tell_others(config: DictConfig, folder: Path) -> None:
+    """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
+    place = external_place()
+    if place is not None:
+        place.agreed(json.dumps([str(folder.absolute()), OmegaConf.to_container(config)]))
+
+
+def _log_to(file: Path, rank: int) -> None:
+    """Say everything on stderr and in the run directory; of other ranks only what is wrong."""
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
+    if rank == 0:
+        handlers.append(logging.FileHandler(file))
     logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(message)s",
+        level=logging.INFO if rank == 0 else logging.WARNING,
+        format="%(asctime)s %(message)s" if rank == 0 else f"%(asctime)s rank {rank}: %(message)s",
         datefmt="%H:%M:%S",
-        handlers=[logging.StreamHandler(sys.stderr), logging.FileHandler(file)],
+        handlers=handlers,
         force=True,
     )
     logging.captureWarnings(True)

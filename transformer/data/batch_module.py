@@ -108,11 +108,13 @@ class BatchModule(LightningDataModule, ABC):
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""
         rank, ranks = self._place()
+        source, target = self._validation.lengths()
         plan = BatchPlan(
-            *self._validation.lengths(),
+            source,
+            target,
             batch_tokens=self._data.batch_tokens,
             shuffle=False,
-            multiple_of=ranks,
+            multiple_of=min(ranks, len(source)),
         )
         batches = plan.epoch(0)
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]

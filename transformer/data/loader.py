@@ -208,7 +208,11 @@ class UpdateLoader(Generic[B]):
 
 
 class EpochLoader(Generic[B]):
-    """The batches of one rank in one epoch of a plan, to validate on."""
+    """The batches of one rank in one epoch of a plan, to validate on.
+
+    Where a rank has none it gets None once, and keeps step: Lightning would leave out everything
+    else that it does at a validation too, while the others wait for it there.
+    """
 
     def __init__(self, dataset: KeyedDataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
@@ -222,10 +226,10 @@ class EpochLoader(Generic[B]):
         )
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return max(1, len(self._keys))
 
-    def __iter__(self) -> Iterator[B]:
-        return iter(self._loader)
+    def __iter__(self) -> Iterator[B | None]:
+        return iter(self._loader) if self._keys else iter([None])
 
 
 def _whole(batch: Any) -> Any:

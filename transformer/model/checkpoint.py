@@ -19,6 +19,7 @@ from transformer.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
+from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
@@ -100,6 +101,7 @@ def read_payload(path: Path) -> dict[str, Any]:
         ) from error
     if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
+    payload = joined(payload, path.parent)
     portable = payload[PORTABLE]
     if portable["format"] > FORMAT:
         raise InputError(
@@ -215,7 +217,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     return Checkpoint(model, tokenizer, config, file)
 
 
-def write_payload(payload: dict[str, Any], path: Path) -> None:
+def write_payload(payload: Any, path: Path) -> None:
     """Write the file whole or not at all: a reader never sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -66,7 +66,7 @@ class LastCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save where a run begins, or has gone back with a lower learning rate."""
         judge: Judge = pl_module.judge  # type: ignore[assignment]
-        if not self.path.exists() or judge.returned:
+        if not trainer.strategy.broadcast(self.path.exists()) or judge.returned:
             trainer.save_checkpoint(self.path)
 
     def on_train_batch_end(

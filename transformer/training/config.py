@@ -15,6 +15,7 @@ from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
+from transformer.training.objective import Metric
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.recovery import RecoveryConfig
 from transformer.training.schedule import ScheduleConfig
@@ -47,6 +48,9 @@ class RunConfig:
         task: What is learnt (``TASKS`` in run.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
+        objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.
+        gradient_checkpointing: Compute each layer again in the backward pass
+            (``recomputation.py``).
         keep_memory: Tell the allocator to keep freed memory (``memory.py``).
         data: Text and batches.
         tokenizer: Subwords.
@@ -67,6 +71,8 @@ class RunConfig:
     task: TaskName
     seed: int
     checkpoint: Path | None
+    objective: Metric | None
+    gradient_checkpointing: bool
     keep_memory: bool
     data: DataConfig
     automatic_budget: bool
@@ -100,6 +106,10 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        objective=typed_value(resolved["objective"], Metric | None, "objective"),
+        gradient_checkpointing=typed_value(
+            resolved["gradient_checkpointing"], bool, "gradient_checkpointing"
+        ),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
         data=typed(DataConfig, data, "data"),
         automatic_budget=automatic,

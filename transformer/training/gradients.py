@@ -78,6 +78,9 @@ class Accumulator:
         backward: Adds the gradient of one micro-batch, drawing at random by the path, and returns
             what it counts and what to log.
         clear: Forgets all gradients.
+
+    Attributes:
+        alone: Whether a rank computes without the others, and may therefore repeat itself.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Accumulator:
     ) -> None:
         self.backward, self.clear = backward, clear
         self.most_positions = float("inf")
+        self.alone = True
 
     def __call__(self, update: Update[Any]) -> Totals:
         """Leave the gradient of the whole update.
@@ -134,6 +138,12 @@ class Accumulator:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+        if not self.alone:
+            raise InputError(
+                f"the device runs out of memory with {batch.size} sentence pairs, "
+                f"{batch.positions:,} tokens with padding, and ranks that share out the weights "
+                "cannot halve a batch; set data.batch_tokens lower, or gradient_checkpointing=true"
+            )
         if batch.size == 1:
             raise InputError(
                 f"the device runs out of memory with a single sentence pair of {batch.positions} "

@@ -30,6 +30,7 @@ from transformer.training.task import (
     Evaluation,
     Task,
     load_single_stack,
+    prepared,
     refuse_decoder,
     refuse_second_side,
     refuse_several_corpora,
@@ -56,9 +57,9 @@ class LanguageModule(UpdateModule):
         real = batch.target_output != self.model.config.pad
         return hidden[real], batch.target_output[real]
 
-    def on_validation_epoch_end(self) -> None:
-        """Log ``val/perplexity``, a token."""
-        self.log("val/perplexity", self.trainer.callback_metrics["val/loss"].exp(), sync_dist=True)
+    def validated(self, means: dict[str, float]) -> dict[str, float]:
+        """Log ``val/perplexity`` too, a token."""
+        return means | {"val/perplexity": math.exp(means["val/loss"])}
 
 
 class LanguageModelling(Task):
@@ -87,7 +88,8 @@ class LanguageModelling(Task):
         size = tokenizer.target_vocab_size
         config = sized_model(self.config.model, size, size)
         model = build_single_stack(config, causal=True)
-        return LanguageModule(model, **update_settings(self.config, config, tokenizer))
+        module = LanguageModule(model, **update_settings(self.config, config, tokenizer))
+        return prepared(module, self.config)
 
     def callbacks(self) -> Sequence[Callback]:
         """None: the batches of a validation say it all."""

@@ -5,7 +5,7 @@ alike is in update.py.
 """
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -14,9 +14,11 @@ from transformer.data.batch import Batch
 from transformer.decoding.alignment import guided_head
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
+from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, watching
 from transformer.training.loss import LossConfig
+from transformer.training.recomputation import recompute_layers
 from transformer.training.update import UpdateModule
 
 
@@ -46,6 +48,14 @@ class TranslationModule(UpdateModule):
         hidden = self.model(batch.source, batch.target_input)
         real = batch.target_output != self.model.config.pad
         return hidden[real], batch.target_output[real]
+
+    def recompute_layers(self) -> None:
+        """Likewise, but for the layers whose attention guided alignment looks at."""
+        if self.guided is None:
+            recompute_layers(self.model)
+        else:
+            layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
+            recompute_layers(self.model, layer.cross_attention)
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """As in any task; with guided alignment its loss comes on top.

@@ -24,9 +24,13 @@ from transformer.training.callbacks import GracefulStop
 from transformer.training.checkpoint import set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
+from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
+from transformer.training.objective import Objective
 from transformer.training.recovery import Diverged, text_of
 from transformer.training.rehearsal import Rehearsal
+from transformer.training.rendezvous import failing_together
+from transformer.training.sharding import consolidate
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.trainer import bound_by_epochs, build_trainer
@@ -35,12 +39,20 @@ from transformer.training.translation import Translation
 logger = logging.getLogger(__name__)
 
 
-def train(config: RunConfig, folder: Path) -> dict[str, float]:
+def train(
+    config: RunConfig,
+    folder: Path,
+    *,
+    rank_command: Sequence[str] | None = None,
+    objective: Objective | None = None,
+) -> dict[str, float]:
     """Train, then test the best checkpoint once.
 
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
+        rank_command: What starts another rank on this machine; None: what started this process.
+        objective: What to watch in a trial of a sweep, which tests nothing.
 
     Returns:
         The last value of every logged metric, and the scores of the test.
@@ -48,6 +60,7 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     Raises:
         InputError: The config or the data is wrong.
         Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        AnotherRankFailed: It has said why.
     """
     if config.keep_memory:
         keep_freed_memory()
@@ -56,34 +69,47 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     payload = None if resume is None else read_payload(resume)
     if config.automatic_budget:
         config = _with_measured_budget(config, payload)
+    task = _prepared_task(config, payload)
+    _describe(task)
+    with Ranks(rank_command) as ranks, failing_together():
+        trainer = _fit(config, folder, task, resume, ranks, objective)
+    _raise_if_interrupted(trainer, folder)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    if not trainer.is_global_zero:
+        return metrics
+    consolidate(folder / "checkpoints")
+    return metrics if objective else metrics | test(folder, task)
+
+
+def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
+    """The task, with its text encoded."""
     task = make_task(config, payload)
     task.data.accumulation = config.trainer["accumulate_grad_batches"]
     task.data.prepare_data()
     if config.task == "translation" and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
         log_faults(config.data)
     task.data.setup("fit")
-    _describe(task)
-    trainer = _fit(config, folder, task, resume)
-    _raise_if_interrupted(trainer, folder)
-    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    if trainer.is_global_zero:
-        metrics |= test(folder, task)
-    return metrics
+    return task
 
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
     device = device_of(config.trainer)
-    task = make_task(config, payload)
-    task.data.prepare_data()
-    task.data.setup("fit")
+    task = _prepared_task(config, payload)
     attempt = Attempt(task, device, str(config.trainer["precision"]))
     budget = largest_fitting(attempt, config.data.batch_tokens)
     logger.info("data.batch_tokens=%d fits %s", budget, device)
     return with_budget(config, budget)
 
 
-def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None) -> Trainer:
+def _fit(
+    config: RunConfig,
+    folder: Path,
+    task: Task,
+    resume: Path | None,
+    ranks: Ranks,
+    objective: Objective | None,
+) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:
@@ -91,7 +117,9 @@ def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None) -> Tr
     """
     while True:
         watching = [Rehearsal(task.data), *task.callbacks()]
-        trainer = build_trainer(config, folder, watching, task.criterion)
+        if objective is not None:
+            watching.append(objective)
+        trainer = build_trainer(config, folder, watching, task.criterion, ranks)
         bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")

@@ -27,6 +27,7 @@ from transformer.training.task import (
     Evaluation,
     Task,
     load_single_stack,
+    prepared,
     refuse_decoder,
     refuse_second_side,
     refuse_several_corpora,
@@ -49,12 +50,11 @@ class TaggingModule(UpdateModule):
         first = batch.tags != UNTAGGED
         return self.model(batch.source)[first], batch.tags[first]
 
-    def validation_step(self, batch: TaggedBatch, batch_index: int) -> None:
-        """Log loss and ``val/accuracy``, the percentage of words with the right tag."""
-        hidden, tags = self.predictions(batch)
-        self.log_likelihood(hidden, tags)
-        right = (self.model.logits(hidden).argmax(-1) == tags).float().mean()
-        self.log("val/accuracy", 100 * right, batch_size=len(tags), sync_dist=True)
+    def validate(self, hidden: Tensor, right: Tensor) -> None:
+        """Count also for ``val/accuracy``, the percentage of words with the right tag."""
+        super().validate(hidden, right)
+        hits = (self.model.logits(hidden).argmax(-1) == right).sum()
+        self.means.add("val/accuracy", 100 * hits, len(right))
 
 
 class Tagging(Task):
@@ -88,7 +88,8 @@ class Tagging(Task):
         tokenizer = self.data.tokenizer
         config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
-        return TaggingModule(model, **update_settings(self.config, config, tokenizer))
+        module = TaggingModule(model, **update_settings(self.config, config, tokenizer))
+        return prepared(module, self.config)
 
     def callbacks(self) -> Sequence[Callback]:
         """None: the batches of a validation say it all."""

@@ -6,7 +6,7 @@ All else is the same for every task (run.py). It does not know which tasks there
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from pytorch_lightning import Callback
@@ -94,6 +94,16 @@ def update_settings(config: RunConfig, model: ModelConfig, tokenizer: Tokenizer)
         "seed": config.seed,
         "portable": portable_part(model, tokenizer.to_state(), dict(config.resolved)),
     }
+
+
+M = TypeVar("M", bound=UpdateModule)
+
+
+def prepared(module: M, config: RunConfig) -> M:
+    """The module, set to save memory if the run wants that."""
+    if config.gradient_checkpointing:
+        module.recompute_layers()
+    return module
 
 
 def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: bool) -> SingleStack:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
@@ -18,10 +19,15 @@ from transformer.errors import InputError
 from transformer.training.callbacks import build_callbacks
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
+from transformer.training.launcher import Ranks
 from transformer.training.loggers import build_loggers
-from transformer.training.processes import build_strategy
+from transformer.training.processes import build_strategy, placed
+from transformer.training.sharding import ShardedStrategy
 
 logger = logging.getLogger(__name__)
+
+HALVES = ("16-mixed", "16-true", "16", "transformer-engine-float16")
+"""Precisions of float16."""
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
@@ -29,7 +35,11 @@ update (update.py), and what it calls an epoch has no end (loader.py)."""
 
 
 def build_trainer(
-    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
+    config: RunConfig,
+    folder: Path,
+    validation: Sequence[Callback],
+    criterion: Criterion,
+    ranks: Ranks | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
@@ -37,10 +47,9 @@ def build_trainer(
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
-    arguments = {k: v for k, v in config.trainer.items() if k not in _OURS}
+    arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
     _validate_at_least_once(arguments)
-    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    arguments["strategy"] = build_strategy(arguments["strategy"], several=several)
+    arguments["strategy"] = _strategy(config, arguments, ranks or Ranks())
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         return Trainer(
@@ -61,6 +70,36 @@ def build_trainer(
         if "No supported gpu backend" in reason:
             reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
         raise InputError(f"trainer: {reason}") from error
+
+
+def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:
+    if str(arguments["precision"]) in HALVES:
+        raise InputError(
+            f"precision={arguments['precision']}: the gradients of float16 vanish without a scaled "
+            "loss, which is not there; set precision=bf16-mixed"
+        )
+    if arguments["strategy"] == "fsdp":
+        _refuse_unshardable(config)
+        return ShardedStrategy(ranks)
+    several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
+    return build_strategy(arguments["strategy"], several=several, ranks=ranks)
+
+
+def _refuse_unshardable(config: RunConfig) -> None:
+    """Refuse what cannot go with sharded weights.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    layer_drop = config.model["layer_drop"]
+    for asked, key, instead, reason in (
+        (config.callbacks.ema_decay, "callbacks.ema_decay", 0, "it averages whole weights"),
+        (layer_drop, "model.layer_drop", 0, "all ranks put a layer together at the same time"),
+        (config.automatic_budget, "data.batch_tokens=auto", "NUMBER", "one rank tries a batch"),
+    ):
+        if asked:
+            name = key.partition("=")[0]
+            raise InputError(f"{key} does not go with trainer=fsdp: {reason}; set {name}={instead}")
 
 
 def _validate_at_least_once(arguments: dict[str, Any]) -> None:
@@ -101,5 +140,9 @@ def _quieten_lightning() -> None:
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",
         ".*in eval mode at the start of training.*",
+        # What is logged is alike on all ranks.
+        ".*sync_dist=True.*",
+        # Nothing of ours changes it in place.
+        ".*FSDP2-wrapped module.*view.*",
     ):
         warnings.filterwarnings("ignore", message=message)

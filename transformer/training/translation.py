@@ -22,7 +22,7 @@ from transformer.model.config import ModelConfig
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.module import TranslationModule
-from transformer.training.task import Evaluation, Task, update_settings
+from transformer.training.task import Evaluation, Task, prepared, update_settings
 from transformer.training.translated_validation import TranslateValidation
 
 
@@ -47,7 +47,8 @@ class Translation(Task):
         """The encoder-decoder and its training step."""
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
-        return TranslationModule(model, **update_settings(self.config, model.config, tokenizer))
+        module = TranslationModule(model, **update_settings(self.config, model.config, tokenizer))
+        return prepared(module, self.config)
 
     def callbacks(self) -> Sequence[Callback]:
         """Translate the validation text with the model that trains."""

@@ -12,6 +12,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.loader import Update
@@ -20,10 +21,13 @@ from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.gradients import Accumulator, Totals, sum_over_ranks
 from transformer.training.loss import LossConfig, cross_entropy, loss_function
+from transformer.training.means import Means
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.recomputation import recompute_layers
 from transformer.training.recovery import Judge, RecoveryConfig
 from transformer.training.schedule import ScheduleConfig, build_schedule
 from transformer.training.seeding import seed_for
+from transformer.training.sharding import whole
 
 
 class UpdateModule(LightningModule, ABC):
@@ -67,6 +71,7 @@ class UpdateModule(LightningModule, ABC):
         self.seed = seed
         self.portable = portable
         self.judge = Judge(recovery)
+        self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
 
     @abstractmethod
@@ -81,6 +86,15 @@ class UpdateModule(LightningModule, ABC):
         hidden, right = self.predictions(batch)
         loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, right)
         return loss, len(right), {"loss": loss.detach()}
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the ranks share out the weights, and sum gradients as they come."""
+        return isinstance(self.model, FSDPModule)
+
+    def recompute_layers(self) -> None:
+        """Keep no activations of a layer for the backward pass, but compute them again there."""
+        recompute_layers(self.model)
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
         """Update the weights once, unless that would do harm.
@@ -114,14 +128,23 @@ class UpdateModule(LightningModule, ABC):
         self.accumulate(Update([batch], [0]))
         self.zero_grad()
 
-    def validation_step(self, batch: Any, batch_index: int) -> None:
-        """Log the negative log-likelihood per prediction, in nats."""
-        self.log_likelihood(*self.predictions(batch))
+    def validation_step(self, batch: Any | None, batch_index: int) -> None:
+        """Count a batch; there may be none for this rank."""
+        if batch is not None:
+            self.validate(*self.predictions(batch))
 
-    def log_likelihood(self, hidden: Tensor, right: Tensor) -> None:
-        """Log ``val/loss`` of one batch; Lightning takes the mean over all predictions."""
+    def validate(self, hidden: Tensor, right: Tensor) -> None:
+        """Count for ``val/loss`` the negative log-likelihood of the predictions, in nats."""
         _, nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
-        self.log("val/loss", nll / len(right), batch_size=len(right), sync_dist=True)
+        self.means.add("val/loss", nll, len(right))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the means over the predictions of all ranks."""
+        self.log_dict(self.validated(self.means.over_all_ranks()))
+
+    def validated(self, means: dict[str, float]) -> dict[str, float]:
+        """What to log of a validation, given the means over all its predictions."""
+        return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule stepped once an update."""
@@ -135,6 +158,7 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Let the config have the last word on what a checkpoint has brought back."""
         lr = self.optimizer.lr * self.judge.lr_scale
+        self.accumulate.alone = not self.sharded
         schedule = self._schedule()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
         groups = self._stepping().param_groups
@@ -162,7 +186,8 @@ class UpdateModule(LightningModule, ABC):
         """Sum the gradients, and what is counted, over the ranks."""
         if self.trainer.world_size == 1:
             return totals
-        sum_over_ranks(self.model.parameters())
+        if not self.sharded:
+            sum_over_ranks(self.model.parameters())
         names = sorted(totals.sums)
         counted = [torch.tensor([float(totals.tokens)], device=self.device, dtype=torch.float64)]
         flat = torch.cat(counted + [totals.sums[name].double().flatten() for name in names])
@@ -175,7 +200,7 @@ class UpdateModule(LightningModule, ABC):
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, 1 / tokens)
-        return torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf)
+        return whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf))
 
     def _count_as_done(self) -> None:
         """Let the update have its number: which batches come next follows from it."""

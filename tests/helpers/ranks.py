@@ -1,0 +1,73 @@
+"""Runs of several processes, as a user starts them, and the curves that they log."""
+
+import csv
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.helpers.runs import PROJECT
+
+Curve = dict[tuple[str, int], float]
+
+LOGGED = ("train/loss", "train/padding", "train/grad_norm", "val/loss", "val/bleu", "val/chrf")
+
+
+def started(
+    arguments: Sequence[str], folder: Path, environment: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """``python ARGUMENTS`` in a process of its own."""
+    paths = os.pathsep.join([*(environment or {}).get("PYTHONPATH", "").split(), str(PROJECT)])
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {}) | {"PYTHONPATH": paths},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def ended(process: subprocess.Popen[bytes], timeout: float = 240) -> tuple[int, str]:
+    """Exit code and stderr; a process that hangs is killed and fails the test."""
+    try:
+        _, stderr = process.communicate(timeout=timeout)
+    finally:
+        process.kill()
+    return process.returncode, stderr.decode()
+
+
+def torchrun(node: int, nodes: int, processes: int, port: int, *more: str) -> list[str]:
+    """One machine's call of torchrun, to be followed by ``-m transformer train …``."""
+    return [
+        *("-m", "torch.distributed.run", f"--nnodes={nodes}", f"--node-rank={node}"),
+        *(f"--nproc-per-node={processes}", "--master-addr=127.0.0.1", f"--master-port={port}"),
+        *more,
+    ]
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    return port
+
+
+def curve(folder: Path) -> Curve:
+    """What a run has logged, by name and update."""
+    with (folder / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {
+        (name, int(row["step"])): float(row[name])
+        for row in rows
+        for name in LOGGED
+        if row.get(name)
+    }
+
+
+def distance(one: Curve, other: Curve) -> float:
+    """The largest difference; the curves must have the same points."""
+    assert one.keys() == other.keys()
+    return max(abs(one[point] - other[point]) for point in one)

@@ -1,0 +1,182 @@
+"""One process, several, and several machines train the same model on the same batches."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from tests.helpers.ranks import curve, distance, ended, free_port, started, torchrun
+from tests.helpers.runs import SMALL, corpus_overrides
+
+TRAIN = ("-m", "transformer", "train")
+DDP = ("trainer=ddp", "trainer.accelerator=cpu")
+LENGTH = (
+    "trainer.max_steps=4",
+    "trainer.val_check_interval=2",
+    "trainer.log_every_n_steps=1",
+    "trainer.gradient_clip_val=1.0",
+)
+SETTINGS = [
+    *SMALL,
+    "model.d_model=32",
+    "model.dropout=0.2",
+    "data.batch_tokens=256",
+    "decoding=greedy",
+    "callbacks.samples=0",
+]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a corpus and the run of one process, whose updates have two micro-batches."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "corpus").write_text("\n".join(corpus_overrides(folder)))
+    call = [*TRAIN, *settings(folder), *LENGTH, "trainer.accumulate_grad_batches=2"]
+    code, stderr = ended(started([*call, "hydra.run.dir=one"], folder))
+    assert code == 0, stderr
+    return folder
+
+
+def settings(home: Path) -> list[str]:
+    return [*(home / "corpus").read_text().splitlines(), *SETTINGS]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_processes_train_as_one_does(home: Path) -> None:
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=two"]
+    code, stderr = ended(started(call, home))
+    assert code == 0, stderr
+    one, two = curve(home / "one"), curve(home / "two")
+    assert distance(one, two) < 1e-4
+    # Validation has seen the same weights first, and the same pairs in other batches.
+    assert abs(one["val/loss", 1] - two["val/loss", 1]) < 1e-6
+    assert ("val/bleu", 3) in two
+    assert files(home / "two") == files(home / "one")
+    assert stderr.count("update 4/4") == 1
+    log = (home / "two" / "train.log").read_text()
+    assert "rank 1" not in log
+    assert log.count("run directory") == 1
+
+
+def test_two_machines_make_one_run_directory(home: Path) -> None:
+    port = free_port()
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH]
+    nodes = [started([*torchrun(node, 2, 1, port), *call], home) for node in (0, 1)]
+    for code, stderr in [ended(node) for node in nodes]:
+        assert code == 0, stderr
+    (folder,) = (home / "runs" / "files").iterdir()
+    assert files(folder) == files(home / "one")
+    assert distance(curve(folder), curve(home / "one")) < 1e-4
+    assert OmegaConf.load(folder / "config.yaml").trainer.strategy == "ddp"
+
+
+def test_shared_out_weights_train_as_whole_ones_do_and_become_one_file(home: Path) -> None:
+    more = ("trainer.devices=2", "gradient_checkpointing=true", "hydra.run.dir=sharded")
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer=fsdp", *more]
+    code, stderr = ended(started(call, home))
+    assert code == 0, stderr
+    assert distance(curve(home / "sharded"), curve(home / "one")) < 1e-4
+    assert files(home / "sharded") == files(home / "one")
+    one, sharded = (
+        torch.load(home / run / "checkpoints" / "last.ckpt", weights_only=True)
+        for run in ("one", "sharded")
+    )
+    assert one.keys() == sharded.keys()
+    for name, tensor in one["state_dict"].items():
+        torch.testing.assert_close(sharded["state_dict"][name], tensor, rtol=0, atol=1e-4)
+    sizes = [
+        os.path.getsize(home / run / "checkpoints" / "last.ckpt") for run in ("one", "sharded")
+    ]
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+RANK_1_FAILS = """
+import os
+import shutil
+if os.environ.get("LOCAL_RANK") == "1":
+    from transformer.errors import InputError
+    from transformer.training.update import UpdateModule
+    step = UpdateModule.training_step
+    def failing(self, update, index):
+        if self.global_step == 2:
+            raise InputError("rank 1 has bad luck; give it better")
+        return step(self, update, index)
+    UpdateModule.training_step = failing
+"""
+
+
+@pytest.mark.parametrize("launcher", ["ours", pytest.param("torchrun", marks=pytest.mark.slow)])
+def test_a_rank_that_fails_says_why_and_none_hangs(
+    home: Path, tmp_path: Path, launcher: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(RANK_1_FAILS)
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, f"hydra.run.dir=failing-{launcher}"]
+    if launcher == "ours":
+        call.append("trainer.devices=2")
+    else:
+        call = [*torchrun(0, 1, 2, free_port()), *call]
+    code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
+    assert "error: rank 1 has bad luck; give it better\n" in stderr
+    if launcher == "ours":
+        assert code == 2
+        assert "Traceback" not in stderr
+    else:
+        # torchrun ends so whatever its processes end with.
+        assert code == 1
+        assert "RuntimeError" not in stderr
+
+
+@pytest.mark.slow
+def test_validation_is_not_refused_for_fewer_pairs_than_ranks(home: Path) -> None:
+    few = {}
+    for side in ("src", "tgt"):
+        (home / f"few.{side}").write_text("alpha beta\n")
+        few[side] = str(home / f"few.{side}")
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2", "hydra.run.dir=few"]
+    validation = f"data.validation=[{few['src']},{few['tgt']}]"
+    code, stderr = ended(started([*call, validation, "trainer.max_steps=2"], home))
+    assert code == 0, stderr
+    assert ("val/loss", 1) in curve(home / "few")
+    assert json.loads((home / "few" / "test.json").read_text())
+
+
+@pytest.mark.slow
+def test_processes_that_slurm_starts_find_each_other(home: Path) -> None:
+    job = str(10_000 + free_port() % 10_000)
+    slurm = {
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NODELIST": "127.0.0.1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": job,
+        "SLURM_JOBID": job,
+    }
+    call = [*TRAIN, *settings(home), *DDP, *LENGTH, "trainer.devices=2"]
+    before = set((home / "runs" / "files").glob("*"))
+    ranks = [
+        started(call, home, slurm | {"SLURM_PROCID": rank, "SLURM_LOCALID": rank})
+        for rank in ("0", "1")
+    ]
+    for code, stderr in [ended(rank) for rank in ranks]:
+        assert code == 0, stderr
+    (folder,) = set((home / "runs" / "files").glob("*")) - before
+    assert distance(curve(folder), curve(home / "one")) < 1e-4
+
+
+@pytest.mark.slow
+def test_a_run_of_one_process_goes_on_with_shared_out_weights(home: Path) -> None:
+    shutil.copytree(home / "one", home / "shared")
+    fsdp = ("trainer.strategy=fsdp", "trainer.devices=2", "trainer.accumulate_grad_batches=1")
+    for folder, more in (("one", ()), ("shared", fsdp)):
+        call = [*TRAIN, f"checkpoint={folder}", "trainer.max_steps=6", *more]
+        code, stderr = ended(started(call, home))
+        assert code == 0, stderr
+    assert distance(curve(home / "shared"), curve(home / "one")) < 1e-4

@@ -1,0 +1,59 @@
+"""A sweep as a user starts it: trials hand back their validation, and no test set is touched."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helpers.ranks import curve
+from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
+
+pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sweep")
+
+
+def sweep(home: Path, *more: str) -> tuple[int, str]:
+    # What a call sets is not searched.
+    small = [each for each in SMALL if not each.startswith(("optimizer.lr", "model.dropout"))]
+    settings = [*corpus_overrides(home), *small, "decoding=greedy", "callbacks.samples=0"]
+    length = ("trainer.max_steps=2", "trainer.val_check_interval=1", "hydra.sweep.dir=swept")
+    call = (str(PROJECT / "train.py"), "--multirun", *settings, *length, *more)
+    done = run(*call, folder=home)
+    return done.returncode, done.stderr.decode()
+
+
+def test_optuna_finds_the_best_validation(home: Path) -> None:
+    minimize = ("objective=val/loss", "hydra.sweeper.direction=minimize")
+    code, stderr = sweep(home, "sweep=optuna", "hydra.sweeper.n_trials=2", *minimize)
+    assert code == 0, stderr
+    found = yaml.safe_load((home / "swept" / "optimization_results.yaml").read_text())
+    values = []
+    for trial in ("0", "1"):
+        logged = curve(home / "swept" / trial)
+        values.append(min(value for (name, _), value in logged.items() if name == "val/loss"))
+        assert not list((home / "swept" / trial).glob("test.*"))
+    assert found["best_value"] == pytest.approx(min(values), abs=1e-6)
+    assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
+
+
+@pytest.mark.slow
+def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
+    code, stderr = sweep(home, "sweep=optuna", "objective=val/loss")
+    assert code == 2
+    assert stderr.splitlines()[-1].startswith("error: objective=val/loss and hydra.sweeper.direc")
+    assert "Traceback" not in stderr
+    code, stderr = sweep(home, "optimizer.lr=-1,1e-3")
+    assert code == 2
+    assert stderr.splitlines()[-1] == "error: optimizer.lr=-1.0 must be positive"
+
+
+def test_an_objective_is_for_sweeps_and_a_refused_run_leaves_no_folder(home: Path) -> None:
+    call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
+    done = run(str(PROJECT / "train.py"), *call, folder=home)
+    assert done.returncode == 2
+    assert done.stderr.decode() == "error: objective=val/loss is for a sweep; add --multirun\n"
+    assert not (home / "refused").exists()

@@ -1,0 +1,97 @@
+"""A checkpoint of several files is the one file that it would have been."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
+from transformer.model.formats import FORMAT
+from transformer.model.shards import SHARDS, delete_unnamed, names_of, split
+
+RANKS = 3
+
+
+class Shared:
+    """A tensor of which each rank has some rows."""
+
+    def __init__(self, whole: Tensor, rank: int) -> None:
+        rows = -(-len(whole) // RANKS)
+        self.part = whole[rank * rows : (rank + 1) * rows]
+
+
+def payload() -> dict[str, Any]:
+    tied = torch.randn(5, 2)
+    return {
+        PORTABLE: {"format": FORMAT, "model": {}, "tokenizer": {}, "config": {}},
+        "state_dict": {"a": tied, "b": tied, "short": torch.randn(2)},
+        "optimizer_states": [{"state": {0: {"step": 3.0, "exp_avg": torch.randn(5, 2)}}}],
+    }
+
+
+def part_of(value: Any) -> Tensor | None:
+    return value.part if isinstance(value, Shared) else None
+
+
+def shared(node: Any, rank: int, known: dict[int, Shared]) -> Any:
+    if isinstance(node, Tensor):
+        return known.setdefault(id(node), Shared(node, rank))
+    if isinstance(node, dict):
+        return {key: shared(value, rank, known) for key, value in node.items()}
+    return [shared(v, rank, known) for v in node] if isinstance(node, list) else node
+
+
+def write(whole: dict[str, Any], folder: Path, save: str = "x") -> Path:
+    names = [f"last-{save}-{rank}of{RANKS}.shard" for rank in range(RANKS)]
+    for rank, name in enumerate(names):
+        index, parts = split(shared(whole, rank, {}), part_of)
+        write_payload(parts, folder / name)
+    write_payload(index | {SHARDS: names}, folder / "last.ckpt")
+    return folder / "last.ckpt"
+
+
+def test_they_are_read_as_one(tmp_path: Path) -> None:
+    whole = payload()
+    read = read_payload(write(whole, tmp_path))
+    assert read.keys() == whole.keys()
+    for name, tensor in whole["state_dict"].items():
+        assert torch.equal(read["state_dict"][name], tensor)
+    state, expected = (each["optimizer_states"][0]["state"][0] for each in (read, whole))
+    assert state["step"] == 3.0
+    assert torch.equal(state["exp_avg"], expected["exp_avg"])
+    # Tied weights are one tensor again, and a file of them as small.
+    assert read["state_dict"]["a"] is read["state_dict"]["b"]
+
+
+def test_shards_that_no_index_names_are_deleted(tmp_path: Path) -> None:
+    whole = payload()
+    write(whole, tmp_path, "old")
+    file = write(whole, tmp_path, "new")
+    delete_unnamed(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.shard")} == set(names_of(file))
+    write_payload(read_payload(file), file)
+    delete_unnamed(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+    assert torch.equal(read_payload(file)["state_dict"]["a"], whole["state_dict"]["a"])
+
+
+@pytest.mark.parametrize("fault", ["missing", "damaged", "elsewhere", "malicious"])
+def test_what_is_wrong_with_a_shard_is_said(tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "run"
+    file = write(payload(), folder)
+    shard = folder / names_of(file)[1]
+    if fault == "missing":
+        shard.unlink()
+    elif fault == "damaged":
+        shard.write_bytes(shard.read_bytes()[:-40])
+    elif fault == "elsewhere":
+        index = torch.load(file, weights_only=True)
+        shard.rename(tmp_path / "x.shard")
+        write_payload(index | {SHARDS: ["../x.shard"] * RANKS}, file)
+    else:
+        torch.save([print], shard)
+    with pytest.raises(InputError, match="shard"):
+        read_payload(file)

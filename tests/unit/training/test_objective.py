@@ -1,0 +1,30 @@
+"""A trial of a sweep hands back the best of its validations."""
+
+import pytest
+import torch
+
+from tests.unit.training.fakes import fake_module, fake_trainer
+from transformer.errors import InputError
+from transformer.training.objective import Objective, refuse_wrong_direction
+
+
+@pytest.mark.parametrize(("metric", "best"), [("val/bleu", 31.0), ("val/loss", 2.0)])
+def test_the_best_is_remembered(metric: str, best: float) -> None:
+    objective = Objective(metric)
+    for bleu, loss in ((20.0, 3.0), (31.0, 2.0), (25.0, 2.5)):
+        logged = {"val/bleu": torch.tensor(bleu), "val/loss": torch.tensor(loss)}
+        objective.on_validation_end(fake_trainer(callback_metrics=logged), fake_module())
+    assert objective.best == best
+
+
+def test_a_metric_that_the_task_has_not_is_named() -> None:
+    trainer = fake_trainer(callback_metrics={"val/loss": torch.tensor(1.0), "train/loss": 2.0})
+    with pytest.raises(InputError, match=r"objective=val/bleu is not there: .* has val/loss$"):
+        Objective("val/bleu").on_validation_end(trainer, fake_module())
+
+
+def test_a_sweep_does_not_look_for_the_worst() -> None:
+    refuse_wrong_direction("val/bleu", "maximize")
+    refuse_wrong_direction("val/loss", None)
+    with pytest.raises(InputError, match=r"set hydra\.sweeper\.direction=minimize"):
+        refuse_wrong_direction("val/loss", "maximize")
