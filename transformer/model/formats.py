@@ -50,7 +50,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
     4: {"model": {}, "decoding": DECODING_4},
-    5: {"model": {}, "recovery": RECOVERY_5},
+    5: {"model": {}, "recovery": RECOVERY_5, "callbacks": {"save_interval": 1000}},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

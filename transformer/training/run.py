@@ -10,21 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import Callback, Trainer, seed_everything
 
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError, Interrupted
+from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
-from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
+from transformer.model.checkpoint import (
+    PORTABLE,
+    find_checkpoint,
+    find_last,
+    read_payload,
+    task_of,
+)
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.callbacks import GracefulStop
-from transformer.training.checkpoint import set_aside_tuned
+from transformer.training.checkpoint import set_aside_damaged, set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.memory import keep_freed_memory
 from transformer.training.recovery import Diverged, text_of
 from transformer.training.rehearsal import Rehearsal
+from transformer.training.run_folder import is_finished, mark_finished
+from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.trainer import bound_by_epochs, build_trainer
@@ -44,14 +51,39 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
         The last value of every logged metric, and the scores of the test.
 
     Raises:
-        InputError: The config or the data is wrong.
-        Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        InputError: The config or the data is wrong, or the last checkpoint cannot be written.
+        Interrupted: A signal has stopped it; a checkpoint has been written.
+    """
+    with stoppable(folder):
+        trainer, task, trained = fit(config, folder)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        if not trained and is_finished(folder):
+            logger.info("%s is finished: there is nothing to train or test", folder)
+        elif trainer.is_global_zero:
+            metrics |= test(folder, task)
+            mark_finished(folder)
+        return metrics
+
+
+def fit(
+    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
+) -> tuple[Trainer, Task, int]:
+    """Train, and test nothing.
+
+    Args:
+        config: The run.
+        folder: The run directory.
+        watching: More callbacks.
+
+    Returns:
+        What has trained, what it was, and how many updates it has made.
     """
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
-    resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
-    payload = None if resume is None else read_payload(resume)
+    resume = payload = None
+    if config.checkpoint is not None:
+        resume, payload = find_last(config.checkpoint)
     if config.automatic_budget:
         config = _with_measured_budget(config, payload)
     task = make_task(config, payload)
@@ -59,12 +91,16 @@ def train(config: RunConfig, folder: Path) -> dict[str, float]:
     task.data.prepare_data()
     task.data.setup("fit")
     _describe(task)
-    trainer = _fit(config, folder, task, resume)
-    _raise_if_interrupted(trainer, folder)
-    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    if trainer.is_global_zero:
-        metrics |= test(folder, task)
-    return metrics
+    before = 0 if payload is None else payload["global_step"]
+    trainer = _fit(config, folder, task, resume, watching)
+    trained = trainer.global_step - before
+    if not trained:
+        logger.info(
+            "all %d updates are done; with a larger trainer.max_steps, or more of what else ended "
+            "training, it would go on",
+            trainer.global_step,
+        )
+    return trainer, task, trained
 
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
@@ -79,20 +115,25 @@ def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> 
     return with_budget(config, budget)
 
 
-def _fit(config: RunConfig, folder: Path, task: Task, resume: Path | None) -> Trainer:
+def _fit(
+    config: RunConfig, folder: Path, task: Task, resume: Path | None, watching: Sequence[Callback]
+) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:
         InputError: It has gone back as often as it may.
+        Interrupted: A signal has stopped it; a checkpoint has been written.
     """
     while True:
-        watching = [Rehearsal(task.data), *task.callbacks()]
-        trainer = build_trainer(config, folder, watching, task.criterion)
+        callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
+        trainer = build_trainer(config, folder, callbacks, task.criterion)
         bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")
+            set_aside_damaged(folder / "checkpoints", resume)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
+            raise_if_stopped(trainer)
             return trainer
         except Diverged as divergence:
             judge, text = task.module.judge, _save_text(divergence, folder, trainer, task)
@@ -206,9 +247,3 @@ def _describe(task: Task) -> None:
         config.source_vocab_size,
         config.target_vocab_size,
     )
-
-
-def _raise_if_interrupted(trainer: Trainer, folder: Path) -> None:
-    stops = [callback for callback in trainer.callbacks if isinstance(callback, GracefulStop)]  # type: ignore[attr-defined]
-    if any(stop.interrupted for stop in stops):
-        raise Interrupted(f"stopped; go on with: python train.py checkpoint={folder}")
