@@ -22,21 +22,23 @@ from tests.helpers.text import write_parallel
 from transformer.cli.compose import compose_config
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.helpers.faults", "transformer.training.run"])
+_FORKS.set_forkserver_preload(
+    ["tests.helpers.faults", "transformer.training.run", "datasets", "torch._dynamo"]
+)
 
 _TIMES = ("train/tokens_per_second",)
 """Metrics that no two runs have in common."""
 
 TINY = [
     "tokenizer=bpe",
-    "tokenizer.vocab_size=290",
+    "tokenizer.vocab_size=285",
     "model.d_model=16",
     "model.num_heads=2",
     "model.ffn_dim=16",
     "model.encoder_layers=1",
     "model.decoder_layers=1",
     "model.dropout=0.1",
-    "model.max_length=16",
+    "data.max_length=60",
     "data.batch_tokens=96",
     "optimizer.lr=3e-3",
     "schedule.warmup=5",

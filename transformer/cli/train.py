@@ -11,7 +11,14 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
-from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.cli.resume import (
+    AUTO,
+    chosen_run,
+    named_checkpoint,
+    resumed_config,
+    run_folder_of,
+)
+from transformer.training.run_folder import has_checkpoint, taken
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -34,9 +41,16 @@ def _launch(arguments: list[str]) -> None:
 def _task(config: DictConfig) -> None:
     """One job; Hydra must not see our exceptions, which it would print with a traceback."""
     folder = Path(HydraConfig.get().runtime.output_dir)
-    code = exit_code_of(lambda: _train(config, folder))
+    code = exit_code_of(lambda: _begin(config, folder))
     if code:
         sys.exit(code)
+
+
+def _begin(config: DictConfig, folder: Path) -> None:
+    if config.checkpoint == AUTO:
+        folder = chosen_run(config, folder, HydraConfig.get())
+        config.checkpoint = str(folder) if has_checkpoint(folder) else None
+    _train(config, folder)
 
 
 def _train(config: DictConfig, folder: Path) -> None:
@@ -50,7 +64,13 @@ def _train(config: DictConfig, folder: Path) -> None:
     typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
     OmegaConf.save(config, folder / "config.yaml")
     logging.getLogger(__name__).info("run directory %s", folder)
-    train(typed, folder)
+    with taken(folder):
+        if typed.resume_check is not None:
+            from transformer.training.resume_check import check_resume
+
+            print(check_resume(typed.resolved, folder, typed.resume_check))
+        else:
+            train(typed, folder)
 
 
 def _log_to(file: Path) -> None:

@@ -54,7 +54,10 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 
-ADDED_AT_ROOT: dict[int, dict[str, Any]] = {2: {"task": "translation"}}
+ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
+    2: {"task": "translation"},
+    5: {"resume_check": None},
+}
 """Likewise, the keys outside of the groups."""
 
 

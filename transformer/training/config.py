@@ -47,6 +47,7 @@ class RunConfig:
         task: What is learnt (``TASKS`` in run.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
+        resume_check: Updates of each half of a check that the run goes on exactly; null trains.
         keep_memory: Tell the allocator to keep freed memory (``memory.py``).
         data: Text and batches.
         tokenizer: Subwords.
@@ -67,6 +68,7 @@ class RunConfig:
     task: TaskName
     seed: int
     checkpoint: Path | None
+    resume_check: int | None
     keep_memory: bool
     data: DataConfig
     automatic_budget: bool
@@ -100,6 +102,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        resume_check=typed_value(resolved["resume_check"], int | None, "resume_check"),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
         data=typed(DataConfig, data, "data"),
         automatic_budget=automatic,

@@ -30,7 +30,7 @@ from transformer.training.language_modelling import LanguageModelling
 from transformer.training.memory import keep_freed_memory
 from transformer.training.recovery import Diverged, text_of
 from transformer.training.rehearsal import Rehearsal
-from transformer.training.run_folder import is_finished, mark_finished
+from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
@@ -91,7 +91,11 @@ def fit(
     task.data.prepare_data()
     task.data.setup("fit")
     _describe(task)
-    before = 0 if payload is None else payload["global_step"]
+    before = 0
+    if payload is not None:
+        before = payload["global_step"]
+        for line in changes(payload[PORTABLE]["config"], config.resolved):
+            logger.info("changed: %s", line)
     trainer = _fit(config, folder, task, resume, watching)
     trained = trainer.global_step - before
     if not trained:

@@ -3,7 +3,9 @@
 It knows files by their names alone and opens no checkpoint.
 """
 
-from collections.abc import Mapping, Sequence
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ class RunFolder:
         config: The plain values of its ``config.yaml``; None if there is none.
         has_checkpoint: Whether there is one to go on from.
         finished: Whether training and its tests are over.
+        taken: Whether a process is training in it.
         changed: When its checkpoint was written, in seconds of some clock.
     """
 
@@ -33,6 +36,7 @@ class RunFolder:
     config: Mapping[str, Any] | None
     has_checkpoint: bool
     finished: bool
+    taken: bool = False
     changed: float = 0.0
 
 
@@ -49,6 +53,41 @@ def mark_unfinished(folder: Path) -> None:
 def is_finished(folder: Path) -> bool:
     """Whether training and its tests are over."""
     return (folder / FINISHED).exists()
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in a run directory.
+
+    The system lets go of it when the process ends, however it does.
+
+    Raises:
+        InputError: Another process does.
+    """
+    with open(folder / ".lock", "w") as lock:
+        try:
+            # Unlike flock it is not handed down to processes that load data.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another process is training in {folder}; wait, or stop it") from error
+        yield
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether another process is training in a run directory."""
+    try:
+        with open(folder / ".lock", "r+") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one that training can go on from."""
+    return any((folder / "checkpoints" / name).is_file() for name in ("last.ckpt", "previous.ckpt"))
 
 
 def run_to_go_on_with(
@@ -75,7 +114,7 @@ def run_to_go_on_with(
     alike = [
         run
         for run in others
-        if run.has_checkpoint and not run.finished and _same(run.config, config)
+        if run.has_checkpoint and not (run.finished or run.taken) and _same(run.config, config)
     ]
     if not alike:
         return None, "no unfinished run has this config: a new one begins"
@@ -113,3 +152,15 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
         if name != "sampling" and tokenizer.get(name, value) != value:
             return f"tokenizer.{name}"
     return None
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two configs, a line a key, keys dotted."""
+    lines = []
+    for key in sorted(before.keys() | now.keys()):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += changes(old, new, f"{prefix}{key}.")
+        elif old != new and key not in _FREE:
+            lines.append(f"{prefix}{key}: {old} before, {new} now")
+    return lines
