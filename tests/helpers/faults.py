@@ -90,10 +90,12 @@ def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | 
     from transformer.training.config import run_config
     from transformer.training.run import train
 
+    # Else the processes that load data would each have a server of their own.
+    multiprocessing.set_start_method("fork", force=True)
     folder.mkdir(parents=True, exist_ok=True)
-    said = open(folder / "said", "a")
-    os.dup2(said.fileno(), 1)
-    os.dup2(said.fileno(), 2)
+    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
     torch.set_num_threads(1)
     if fault is not None:

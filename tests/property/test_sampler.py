@@ -149,7 +149,7 @@ def test_without_shuffling_every_epoch_is_the_same() -> None:
 
 
 def test_a_pair_longer_than_the_budget_is_an_input_error() -> None:
-    with pytest.raises(InputError, match="31 tokens, eos included, and data.batch_tokens is 30"):
+    with pytest.raises(InputError, match=r"31 tokens, eos included, and data\.batch_tokens is 30"):
         BatchPlan(np.array([3, 30]), np.array([3, 3]), batch_tokens=30)
 
 

@@ -74,7 +74,8 @@ class ModelSearcher:
 
         Raises:
             FloatingPointError: The model gave NaN.
-            InputError: Phrases must occur, and the search is not beam search.
+            InputError: Phrases must occur, and the search is not beam search; or memory does not
+                suffice for one segment.
         """
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
@@ -83,10 +84,27 @@ class ModelSearcher:
         # The end of the sentence is one token more.
         tokens = [(len(s.pieces) + 1) * width for s, width in zip(segments, widths, strict=True)]
         for places in batches_apart(tokens, [width > beam for width in widths], self.batch_tokens):
-            results = self._search_batch([segments[place] for place in places])
+            results = self._search_what_fits([segments[place] for place in places])
             for place, result in zip(places, results, strict=True):
                 found[place] = result
         return found
+
+    def _search_what_fits(self, segments: list[Segment]) -> list[list[Hypothesis]]:
+        """Search in halves where memory does not suffice: no result depends on its batch."""
+        try:
+            return self._search_batch(segments)
+        except torch.OutOfMemoryError as error:
+            if len(segments) == 1:
+                raise InputError(
+                    f"the device runs out of memory with one sentence of {len(segments[0].pieces)} "
+                    "tokens; set decoding.beam_size lower, or take device=cpu"
+                ) from error
+        # The traceback, and what it held in memory, is gone here.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        middle = (len(segments) + 1) // 2
+        halves = segments[:middle], segments[middle:]
+        return [found for half in halves for found in self._search_what_fits(half)]
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         pieces = [segment.pieces for segment in segments]

@@ -70,8 +70,7 @@ def text_of(update: Update[Any], tokenizer: Tokenizer) -> str:
     lines = []
     for batch in update.batches:
         sides = [
-            [decoded(row) for row in side.tolist()]
-            for decoded, side in zip(decode, batch.text(), strict=False)
+            decoded(side.tolist()) for decoded, side in zip(decode, batch.text(), strict=False)
         ]
         lines += ["\t".join(row) for row in zip(*sides, strict=True)]
     return "".join(f"{line}\n" for line in lines)

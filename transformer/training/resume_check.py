@@ -81,7 +81,7 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
     if far:
         raise InputError(f"resume_check: {counted} differ in {len(far)} places, first {far[0]}")
-    exactly = "to within %g" % max(size for _, size in found) if found else "bit for bit"
+    exactly = f"to within {max(size for _, size in found):g}" if found else "bit for bit"
     return (
         f"resume_check: {counted} are equal: batches, metrics, and {exactly} "
         f"{weights:,} weights and the optimiser"
@@ -114,7 +114,9 @@ def _run(part: dict[str, Any], folder: Path) -> None:
     Raises:
         InputError: It says that something is wrong, or has failed.
     """
-    process = multiprocessing.get_context("spawn").Process(target=_train, args=(part, folder))
+    usual = multiprocessing.get_start_method()
+    new = multiprocessing.get_context("spawn")
+    process = new.Process(target=_train, args=(part, folder, usual))
     process.start()
     process.join()
     said = folder / "error"
@@ -124,7 +126,9 @@ def _run(part: dict[str, Any], folder: Path) -> None:
         raise InputError(f"resume_check: a run of it has ended with exit code {process.exitcode}")
 
 
-def _train(part: dict[str, Any], folder: Path) -> None:
+def _train(part: dict[str, Any], folder: Path, start_method: str) -> None:
+    # As data is loaded where the user trains.
+    multiprocessing.set_start_method(start_method, force=True)
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(True, warn_only=True)

@@ -69,7 +69,7 @@ def taken(folder: Path) -> Iterator[None]:
             # Unlike flock it is not handed down to processes that load data.
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise InputError(f"another process is training in {folder}; wait, or stop it") from error
+            raise InputError(f"another process trains in {folder}; wait, or stop it") from error
         yield
 
 

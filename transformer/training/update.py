@@ -101,6 +101,7 @@ class UpdateModule(LightningModule, ABC):
         else:
             self._count_as_done()
             self.judge.raise_if_diverged(update, number)
+        self.log("train/skipped", float(self.judge.skipped))
         self._schedule().step()
         self.zero_grad()
         return totals.sums | {"tokens": totals.tokens}

@@ -1,8 +1,10 @@
 """A tiny corpus and a DataModule over it, for the tests of this folder."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from transformer.data.batch_module import BatchModule
 from transformer.data.config import DataConfig
 from transformer.data.datamodule import DataModule
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -64,3 +66,9 @@ def data_module(
         tokenizer_config(sampling=sampling),
         initial_tokenizer=initial_tokenizer,
     )
+
+
+def first_epoch(module: BatchModule) -> list[Any]:
+    """The batches of the first epoch, on one rank without accumulation."""
+    updates = islice(module.train_dataloader(), module.row.epoch_length)
+    return [batch for update in updates for batch in update.batches]

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.corpora import data_config, data_module, tokenizer_config, write_corpus
+from tests.unit.data.corpora import (
+    data_config,
+    data_module,
+    first_epoch,
+    tokenizer_config,
+    write_corpus,
+)
 from transformer.data.batch import Batch
 from transformer.data.cache import locked, written_whole
 from transformer.data.datamodule import DataModule
@@ -24,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 def batches(module: DataModule) -> list[Batch]:
     module.prepare_data()
     module.setup("fit")
-    return list(module.train_dataloader())
+    return first_epoch(module)
 
 
 def test_an_epoch_has_every_training_pair_once(folder: Path) -> None:

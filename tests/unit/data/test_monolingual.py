@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.corpora import data_config, tokenizer_config
+from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data.batch import Batch
 from transformer.data.datamodule import DataModule
@@ -43,7 +43,7 @@ def written(folder: Path, kind: str) -> str | list[str]:
 def trained_on(data: MonolingualData) -> list[Batch]:
     data.prepare_data()
     data.setup("fit")
-    return list(data.train_dataloader())
+    return first_epoch(data)
 
 
 @pytest.mark.parametrize("kind", ["plain", "pair", "tsv", "jsonl"])

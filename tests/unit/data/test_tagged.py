@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tests.unit.data.corpora import data_config, tokenizer_config
+from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data import tagged as tagged_module
 from transformer.data.batch import UNTAGGED, collate_tagged
@@ -85,7 +85,7 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
         data.setup("fit")
     assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
     assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
-    words = sum(batch.target_tokens for batch in data.train_dataloader())
+    words = sum(batch.target_tokens for batch in first_epoch(data))
     assert words == 3 + 2 + 2
     assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.

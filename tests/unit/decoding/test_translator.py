@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ import torch
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.constraints import Constraints
+from transformer.decoding.searcher import ModelSearcher
+from transformer.decoding.segments import Segment
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
@@ -239,3 +242,30 @@ def test_a_search_without_any_result_says_nothing(monkeypatch: pytest.MonkeyPatc
     assert found.text == ""
     assert found.unmet == ("must: hund",)
     assert "Infinity" not in json.dumps(found.to_json())
+
+
+def test_memory_that_does_not_suffice_changes_no_translation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
+    assert len({translation.text for translation in expected}) > 4
+    sizes: list[int] = []
+    search = ModelSearcher._search_batch
+
+    def short_of_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
+        sizes.append(len(segments))
+        if len(segments) > 2:
+            raise torch.OutOfMemoryError
+        return search(self, segments)
+
+    monkeypatch.setattr(ModelSearcher, "_search_batch", short_of_memory)
+    found = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
+    assert [t.text for t in found] == [t.text for t in expected]
+    assert max(sizes) > 2
+
+    def no_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(ModelSearcher, "_search_batch", no_memory)
+    with pytest.raises(InputError, match="runs out of memory with one sentence of"):
+        tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)

@@ -8,6 +8,7 @@ import torch
 
 from tests.helpers.models import tiny_config
 from tests.helpers.runs import composed
+from tests.unit.data.corpora import first_epoch
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.data.tokenizer import BOS, EOS
 from transformer.errors import InputError
@@ -73,7 +74,7 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
     assert task_.data.training_targets(2) == expected[:2]
     model = task_.module.model
     predicted: list[int] = []
-    for batch in task_.data.train_dataloader():
+    for batch in first_epoch(task_.data):
         hidden, right = task_.module.predictions(batch)
         assert len(hidden) == len(right)
         predicted += right.tolist()

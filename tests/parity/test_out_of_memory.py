@@ -1,0 +1,159 @@
+"""Memory that does not suffice changes nothing but the time: same gradient, no batch dropped.
+
+The double below has no memory for more than some rows, on one rank of two: forward, or half way
+back, when the gradient of the layers above has already been added.
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.losses import loss_config
+from tests.helpers.models import tiny_transformer
+from tests.helpers.updates import module_settings, quiet_trainer
+from transformer.data.batch import Batch, collate
+from transformer.data.loader import Update
+from transformer.errors import InputError
+from transformer.training.gradients import Accumulator
+from transformer.training.module import TranslationModule
+from transformer.training.processes import build_strategy
+
+TIMEOUT = 120
+ROWS = [
+    ([4 + (3 * row + place) % 9 for place in range(1 + row % 5)], [5 + row % 7] * (1 + row % 3))
+    for row in range(28)
+]
+BATCHES = [collate(*zip(*ROWS[start : start + 7], strict=True)) for start in (0, 7, 14, 21)]  # type: ignore[arg-type]
+
+
+class Poor(TranslationModule):
+    """Has no memory for more than ``most`` rows on one rank; None: for all."""
+
+    def __init__(self, file: Path, most: int | None, where: Literal["forward", "backward"]) -> None:
+        settings = module_settings(loss=loss_config(chunk=3))
+        super().__init__(tiny_transformer(norm_order="post"), **settings)
+        self.file, self.most, self.where = file, most, where
+
+    def train_dataloader(self) -> "TwoUpdates":
+        return TwoUpdates(self.trainer.global_rank, self.trainer.world_size)
+
+    def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+        last = self.trainer.global_rank == self.trainer.world_size - 1
+        if not last or self.most is None or batch.size <= self.most:
+            return super().micro_loss(batch)
+        if self.where == "forward":
+            raise torch.OutOfMemoryError("a double's")
+        handle = self.model.encoder.register_forward_hook(_fails_on_the_way_back)
+        try:
+            return super().micro_loss(batch)
+        finally:
+            handle.remove()
+
+    def _normalised(self, tokens: int) -> Tensor:
+        norm = super()._normalised(tokens)
+        if self.trainer.is_global_zero:
+            gradients = {n: p.grad for n, p in self.model.named_parameters()}
+            torch.save([tokens, gradients], self.file.with_suffix(f".{self.global_step}"))
+        return norm
+
+
+def _fails_on_the_way_back(module: Any, arguments: Any, output: Any) -> None:
+    def fail(gradient: Tensor) -> None:
+        raise torch.OutOfMemoryError("a double's")
+
+    hidden = output if isinstance(output, Tensor) else output[0]
+    hidden.register_hook(fail)
+
+
+class TwoUpdates:
+    """Two updates, of half the micro-batches for each of two ranks."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.mine = BATCHES[rank::ranks]
+
+    def __iter__(self) -> Iterator[Update[Batch]]:
+        for start in range(2):
+            yield Update(self.mine, list(range(10 * start, 10 * start + len(self.mine))))
+
+
+def _train(file: Path, most: int | None, where: Literal["forward", "backward"], ranks: int) -> None:
+    torch.set_num_threads(1)
+    strategy = build_strategy("ddp_fork" if ranks > 1 else "auto", several=ranks > 1)
+    trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
+    trainer.fit(Poor(file, most, where))
+
+
+def gradients(
+    file: Path,
+    most: int | None = None,
+    where: Literal["forward", "backward"] = "forward",
+    ranks: int = 1,
+) -> list[Any]:
+    """Token counts and gradients of both updates; fails when the processes hang."""
+    process = multiprocessing.get_context("fork").Process(
+        target=_train, args=(file, most, where, ranks)
+    )
+    process.start()
+    process.join(TIMEOUT)
+    hangs = process.is_alive()
+    process.kill()
+    assert not hangs, f"no end after {TIMEOUT} seconds"
+    assert process.exitcode == 0
+    return [torch.load(file.with_suffix(f".{step}"), weights_only=True) for step in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "most", "where"), [(1, 3, "backward"), (2, 3, "forward"), (2, 1, "backward")]
+)
+def test_the_gradient_is_that_of_enough_memory(
+    tmp_path: Path, ranks: int, most: int, where: Literal["forward", "backward"]
+) -> None:
+    expected = gradients(tmp_path / "rich", ranks=ranks)
+    actual = gradients(tmp_path / "poor", most, where, ranks)
+    for (tokens, poor), (all_tokens, rich) in zip(actual, expected, strict=True):
+        assert tokens == all_tokens == sum(batch.target_tokens for batch in BATCHES)
+        assert poor.keys() == rich.keys()
+        for name, value in rich.items():
+            torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
+        assert max(value.abs().max() for value in rich.values()) > 1e-2
+
+
+def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
+    tried: list[int] = []
+
+    def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
+        tried.append(batch.size)
+        if batch.size > 4:
+            raise torch.OutOfMemoryError
+        return batch.target_tokens, {}
+
+    accumulate = Accumulator(backward, lambda: None)
+    assert accumulate(Update([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
+    assert tried == [7, 4, 3]
+    tried.clear()
+    accumulate(Update([BATCHES[0]], [1]))
+    assert tried == [4, 3]
+
+
+def test_one_row_too_large_is_an_input_error() -> None:
+    def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(InputError, match="with a single sentence pair of 3 tokens"):
+        Accumulator(backward, lambda: None)(Update([collate([[5]], [[]])], [0]))
+
+
+def test_halves_hold_the_rows_and_no_needless_padding() -> None:
+    whole = BATCHES[0]
+    first, second = whole.halves()
+    assert (first.size, second.size) == (4, 3)
+    rows = [*zip(first.source, first.target_output), *zip(second.source, second.target_output)]  # noqa: B905
+    for (source, target), (pieces, right) in zip(rows, ROWS, strict=False):
+        assert source[source != 0].tolist() == [*pieces, 3]
+        assert target[target != 0].tolist() == [*right, 3]
+    assert first.positions + second.positions < whole.positions

@@ -1,0 +1,76 @@
+"""The budget that fits: found in few attempts, without a number that does not fit."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.errors import InputError
+from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
+from transformer.training.config import BUDGET_STEP
+from transformer.training.run import make_task
+
+
+@pytest.mark.parametrize("most", [1024, 3000, 4096, 25_000, 100_000, 1_000_000, 10**9])
+def test_the_largest_that_fits_less_a_tenth(most: int) -> None:
+    tried: list[int] = []
+    found = largest_fitting(lambda budget: tried.append(budget) or budget <= most, 1024)  # type: ignore[func-returns-value]
+    assert found % BUDGET_STEP == 0
+    bound = min(most, 2**20)
+    assert found <= bound
+    assert found >= min(bound * 0.9 * 15 / 16 - BUDGET_STEP, bound) - BUDGET_STEP
+    assert len(tried) == len(set(tried)) <= 16
+
+
+def test_nothing_that_does_not_hold_the_longest_pair_is_tried() -> None:
+    tried: list[int] = []
+    largest_fitting(lambda budget: tried.append(budget) or budget <= 9000, 5120)  # type: ignore[func-returns-value]
+    assert min(tried) == 5120
+
+
+def test_a_device_without_room_is_named() -> None:
+    with pytest.raises(InputError, match="no memory for batches of 2048 tokens"):
+        largest_fitting(lambda budget: False, 2048)
+
+
+def test_a_cpu_has_nothing_to_measure() -> None:
+    with pytest.raises(InputError, match=r"with trainer\.accelerator=cpu give a number"):
+        device_of({"accelerator": "cpu", "devices": 1})
+
+
+def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
+    config = composed(["data.batch_tokens=auto", "data.max_length=1500"], tmp_path)
+    assert (config.automatic_budget, config.data.batch_tokens) == (True, 2048)
+    assert config.resolved["data"]["batch_tokens"] == "auto"
+    measured = with_budget(config, 9216)
+    assert (measured.automatic_budget, measured.data.batch_tokens) == (False, 9216)
+    assert measured.resolved["data"]["batch_tokens"] == 9216
+    with pytest.raises(InputError, match=r"data\.batch_tokens='much' must be"):
+        composed(["data.batch_tokens=much"], tmp_path)
+
+
+def test_an_attempt_trains_on_the_largest_batch_of_the_plan(tmp_path: Path) -> None:
+    config = composed([*SMALL, *corpus_overrides(tmp_path)], tmp_path / "cache")
+    task: Any = make_task(replace(config, trainer={**config.trainer}))
+    task.data.prepare_data()
+    task.data.setup("fit")
+    seen: list[int] = []
+    learn = task.module.micro_loss
+
+    def micro_loss(batch: Any) -> Any:
+        seen.append(batch.positions)
+        if batch.positions > 3000:
+            raise torch.OutOfMemoryError
+        return learn(batch)
+
+    task.module.micro_loss = micro_loss
+    attempt = Attempt(task, torch.device("cpu"), "32-true")
+    assert attempt(1024)
+    assert not attempt(4096)
+    small, large = seen
+    assert 800 < small <= 2048
+    assert 3000 < large <= 8192
+    assert all(parameter.grad is None for parameter in task.module.parameters())

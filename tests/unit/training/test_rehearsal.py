@@ -1,0 +1,68 @@
+"""The largest batch is tried before the first update, and nothing of it is left."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.updates import module_settings
+from tests.unit.data.corpora import data_module, first_epoch, write_corpus
+from transformer.data.batch import Batch
+from transformer.data.datamodule import DataModule
+from transformer.errors import InputError
+from transformer.training.module import TranslationModule
+from transformer.training.rehearsal import Rehearsal
+
+from .fakes import fake_trainer
+
+
+class Listening(TranslationModule):
+    """Notes what it is rehearsed with."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            tiny_transformer(source_vocab_size=268, target_vocab_size=268), **module_settings()
+        )
+        self.rehearsed: list[Batch] = []
+
+    def micro_loss(self, batch: Batch) -> Any:
+        self.rehearsed.append(batch)
+        return super().micro_loss(batch)
+
+    def manual_backward(self, loss: torch.Tensor, *arguments: Any, **keywords: Any) -> None:
+        loss.backward()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataModule:
+    module = data_module(write_corpus(tmp_path).parent)
+    module.setup("fit")
+    return module
+
+
+def trainer(**changes: Any) -> Any:
+    fake = fake_trainer(**changes)
+    fake.precision_plugin.train_step_context = nullcontext
+    return fake
+
+
+def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
+    module = Listening()
+    Rehearsal(data).on_train_start(trainer(), module)
+    (tried,) = module.rehearsed
+    assert tried.positions == max(batch.positions for batch in first_epoch(data))
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_ranks_that_plan_other_batches_do_not_begin(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(everything: list[str], mine: str) -> None:
+        everything[:] = [mine, "another"]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    with pytest.raises(InputError, match="the processes plan different batches"):
+        Rehearsal(data).on_train_start(trainer(world_size=2), Listening())
