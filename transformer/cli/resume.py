@@ -83,8 +83,8 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
             continue
         if OmegaConf.select(before, place) == OmegaConf.select(before, key):
             OmegaConf.update(config, place, value)
-    if key := fixed_key_that_differs(before, config):
-        raise InputError(f"{key} cannot change: a run goes on with the vocabulary it began with")
+    if fixed := fixed_key_that_differs(before, config):
+        raise InputError(f"{fixed} cannot change: a run goes on with the vocabulary it began with")
     return config
 
 

@@ -119,7 +119,7 @@ class ContinuedTensorBoard(TensorBoardLogger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to each curve."""
         try:
-            super().log_metrics(metrics, step)  # type: ignore[arg-type]
+            super().log_metrics(metrics, step)
         except OSError as error:
             log.warning("tensorboard: %s; some points are missing", error.strerror)
 

@@ -18,7 +18,6 @@ from typing import Any
 from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from transformer.data.loader import Update
 from transformer.errors import Interrupted
 from transformer.training.checkpoint import Criterion
 from transformer.training.recovery import Judge
@@ -105,7 +104,7 @@ class GracefulStop(Callback):
         self._previous = listen(self._hear)
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Update[Any], batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Ask for the stop before this update, if any rank has been told to (update.py obeys)."""
         if self._any_rank(trainer):
