@@ -33,7 +33,8 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
         _replace(values, path, previous)
     except OSError as error:
         raise InputError(
-            f"{path} cannot be written: {error.strerror or error}; free some space, or mend the folder"
+            f"{path} cannot be written: {error.strerror or error}; free some space, or mend the "
+            "folder"
         ) from error
 
 

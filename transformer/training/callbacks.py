@@ -211,7 +211,14 @@ class Measure(Callback):
 
 
 class MovingAverage(EMAWeightAveraging):
-    """An exponential moving average of the weights, which validates in their place."""
+    """An exponential moving average of the weights, which validates in their place.
+
+    Tables that are computed, such as that of the positions, are no weights: averaged, they would
+    drift by rounding, and a run that goes on computes them anew.
+    """
+
+    def __init__(self, decay: float) -> None:
+        super().__init__(decay=decay, use_buffers=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave both as they are: the last checkpoint has yet to be written, and has both."""

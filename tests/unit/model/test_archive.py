@@ -96,9 +96,7 @@ def test_the_file_before_is_kept(file: Path) -> None:
     assert sorted(path.name for path in file.parent.iterdir()) == ["last.ckpt", "previous.ckpt"]
 
 
-def test_at_every_moment_a_whole_file_is_there(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = file.with_name("previous.ckpt")
     moments = []
 
@@ -129,7 +127,7 @@ def small_disk() -> Iterator[None]:
 
 
 def test_where_it_cannot_be_written_whole_the_old_file_stays(file: Path, small_disk: None) -> None:
-    with pytest.raises(InputError, match="last.ckpt cannot be written: File too large") as caught:
+    with pytest.raises(InputError, match=r"last\.ckpt cannot be written: File too large") as caught:
         write_archive(VALUES, file, file.with_name("previous.ckpt"))
     assert "\n" not in str(caught.value)
     assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]

@@ -65,13 +65,13 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
     last.write_bytes(whole[:-50])
     assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (before, 1)
     # A file that is named is meant.
-    with pytest.raises(InputError, match="last.ckpt cannot be read as a checkpoint"):
+    with pytest.raises(InputError, match=r"last\.ckpt cannot be read as a checkpoint"):
         find_last(last)
     last.unlink()  # between its two renamings a process was killed
     assert find_last(tmp_path)[0] == before
     before.write_bytes(b"")
-    with pytest.raises(InputError, match="previous.ckpt cannot be read as a checkpoint"):
+    with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
         find_last(tmp_path)
     last.write_bytes(b"")
-    with pytest.raises(InputError, match="previous.ckpt cannot be read as a checkpoint"):
+    with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
         find_last(tmp_path)

@@ -53,7 +53,7 @@ def test_a_signal_waits_for_the_update(
     assert trainer.should_stop
     stop.on_train_end(trainer, module())
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
-    with pytest.raises(Interrupted, match="go on with: python train.py checkpoint=run") as caught:
+    with pytest.raises(Interrupted, match=r"go on with: python train\.py checkpoint=run") as caught:
         stop.raise_if_stopped()
     assert caught.value.code == 128 + number
 
