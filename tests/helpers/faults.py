@@ -4,13 +4,14 @@ The processes are forked from one that has imported torch and Lightning already.
 """
 
 import csv
+import errno
 import multiprocessing
 import os
 import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -53,14 +54,19 @@ TINY = [
 ]
 
 
-def tiny_config(folder: Path, *overrides: str) -> dict[str, Any]:
-    """The plain values of a run that takes a second; its corpus is written to the folder."""
+def tiny_overrides(folder: Path) -> list[str]:
+    """What makes a run take a second; its corpus is written to the folder."""
     splits = (("train", 120), ("validation", 6), ("test", 4))
     for seed, (split, count) in enumerate(splits):
         write_parallel(folder, split, count, seed, list)
     files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split, _ in splits]
     own = ["data=files", "data.source=src", "data.target=tgt", *files, f"data.cache={folder}/cache"]
-    config = compose_config("train", [*own, *TINY, *overrides])
+    return [*own, *TINY]
+
+
+def tiny_config(folder: Path, *overrides: str) -> dict[str, Any]:
+    """The plain values of such a run."""
+    config = compose_config("train", [*tiny_overrides(folder), *overrides])
     values: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
     return values
 
@@ -74,12 +80,14 @@ def start(
     return process
 
 
-def finish(values: Mapping[str, Any], folder: Path) -> float:
-    """Begin or go on, to the end; returns the seconds it took."""
+def finish(
+    values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None, code: int = 0
+) -> float:
+    """Begin or go on, to the end or the fault; returns the seconds it took."""
     begun = time.monotonic()
-    process = start(values, folder)
+    process = start(values, folder, fault)
     process.join(120)
-    assert process.exitcode == 0, (folder / "said").read_text()
+    assert process.exitcode == code, (folder / "said").read_text()
     return time.monotonic() - begun
 
 
@@ -90,19 +98,24 @@ def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | 
     from transformer.training.config import run_config
     from transformer.training.run import train
 
-    # Else the processes that load data would each have a server of their own.
-    multiprocessing.set_start_method("fork", force=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    _prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
-    torch.set_num_threads(1)
     if fault is not None:
         fault()
     there = any((folder / "checkpoints").glob("[lp]*.ckpt"))
     config = run_config({**values, "checkpoint": str(folder) if there else None})
     sys.exit(exit_code_of(lambda: train(config, folder) and None))
+
+
+def _prepare(folder: Path) -> None:
+    """Let a forked process be like a new one, and write what it says to a file."""
+    # Else the processes that load data would each have a server of their own.
+    multiprocessing.set_start_method("fork", force=True)
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -189,3 +202,83 @@ def random_fault(dice: random.Random) -> KilledAt:
     """One of the moments at which a file is being written."""
     name = dice.choice(["mkstemp", "save", "fsync", "replace"])
     return KilledAt(name, dice.randint(1, 30), dice.random())
+
+
+class DiskFull:
+    """Lets some of the calls that write a checkpoint find no space.
+
+    Args:
+        first: Of those calls, from 1.
+        last: Of those calls.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.last, self.calls = first, last, 0
+
+    def __call__(self) -> None:
+        """Plant it."""
+        save = torch.save
+
+        def faulty(values: Any, file: Any) -> None:
+            self.calls += 1
+            if self.first <= self.calls <= self.last:
+                file.write(b"half of it")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            save(values, file)
+
+        torch.save = faulty
+
+
+class SignalAt:
+    """Sends its own process signals when a callback's hook is called for the n-th time.
+
+    Args:
+        hook: Such as ``on_train_batch_end``, or ``prepare`` and ``test`` for what is around it.
+        call: Which call, from 1.
+        signals: Sent one after the other.
+    """
+
+    def __init__(self, hook: str, call: int, *signals: int) -> None:
+        self.hook, self.call, self.signals = hook, call, signals
+
+    def __call__(self) -> None:
+        """Plant it."""
+        from transformer.data.datamodule import DataModule
+        from transformer.training.callbacks import Measure
+        from transformer.training.translation import Translation
+
+        around: dict[str, Any] = {
+            "prepare": (DataModule, "prepare_data"),
+            "test": (Translation, "evaluator"),
+        }
+        owner, name = around.get(self.hook, (Measure, self.hook))
+        function = getattr(owner, name)
+
+        def hooked(*arguments: Any, **keywords: Any) -> Any:
+            self.call -= 1
+            if self.call == 0:
+                for number in self.signals:
+                    os.kill(os.getpid(), number)
+            return function(*arguments, **keywords)
+
+        setattr(owner, name, hooked)
+
+
+def call(arguments: Sequence[str], home: Path, fault: Callable[[], None] | None = None) -> int:
+    """Run ``python train.py …`` in a folder; what it says is added to the file ``said`` there."""
+    process = _FORKS.Process(target=_call, args=(list(arguments), home, fault), daemon=False)
+    process.start()
+    process.join(120)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
+    from transformer.cli.train import main
+
+    _prepare(home)
+    os.chdir(home)
+    sys.argv = ["train.py", *arguments]
+    if fault is not None:
+        fault()
+    sys.exit(main(arguments))

@@ -1,0 +1,245 @@
+"""Runs that are killed, stopped and moved, and go on as if nothing had happened."""
+
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.faults import (
+    DiskFull,
+    KilledAt,
+    SignalAt,
+    call,
+    differences,
+    finish,
+    outcome,
+    random_fault,
+    start,
+    tiny_config,
+    tiny_overrides,
+)
+
+EVERYTHING = [
+    "tokenizer=unigram",
+    "tokenizer.vocab_size=285",
+    "tokenizer.sampling=0.2",
+    "data.workers=2",
+    "trainer.accumulate_grad_batches=2",
+    "callbacks.ema_decay=0.9",
+    "callbacks.patience=5",
+]
+"""Averaging, accumulation, subwords sampled by worker processes, and patience."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, and a run that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("home")
+    finish(tiny_config(folder), folder / "whole")
+    return folder
+
+
+def said(folder: Path) -> str:
+    return (folder / "said").read_text()
+
+
+def assert_equals_whole(home: Path, folder: Path) -> None:
+    assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
+    assert "Traceback" not in said(folder)
+    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
+    assert leftovers == []
+
+
+def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
+    """Kill runs until there were enough kills; each that comes to its end must equal the first."""
+    whole, dice = folder / "whole", random.Random(seed)
+    finish(values, whole)
+    seconds = finish(values, folder / "again")
+    expected = outcome(whole)
+    assert differences(expected, outcome(folder / "again")) == []
+    killed = run = 0
+    while killed < kills:
+        run += 1
+        broken = folder / f"run-{run}"
+        while True:
+            # Half of the moments are within the writing of a file, which takes little of the time.
+            fault = random_fault(dice) if dice.random() < 0.5 else None
+            process = start(values, broken, fault)
+            process.join(dice.uniform(0, 1.2 * seconds) if fault is None else 120)
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+            if process.exitcode == 0:
+                break
+            assert process.exitcode == -signal.SIGKILL, said(broken)
+            killed += 1
+        assert differences(expected, outcome(broken)) == [], said(broken)
+        print(f"run {run}: {killed} kills so far, equal")
+
+
+def test_killed_a_few_times(tmp_path: Path) -> None:
+    kill(tiny_config(tmp_path), tmp_path, kills=5, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("overrides", [[], EVERYTHING], ids=["plain", "everything"])
+def test_killed_a_hundred_times(tmp_path: Path, overrides: list[str]) -> None:
+    kill(tiny_config(tmp_path, *overrides), tmp_path, kills=100, seed=2)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [KilledAt("save", 2), KilledAt("save", 1, part=0.0), KilledAt("replace", 3)],
+    ids=["half a second file", "an empty first file", "between the renamings"],
+)
+def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> None:
+    values = tiny_config(home)
+    finish(values, tmp_path / "run", fault, -signal.SIGKILL)
+    finish(values, tmp_path / "run")
+    assert_equals_whole(home, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143),
+        (SignalAt("on_train_batch_end", 8, signal.SIGUSR1), 138),
+        (SignalAt("on_validation_end", 1, signal.SIGINT), 130),
+        (SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
+        (SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
+        (SignalAt("prepare", 1, signal.SIGTERM), 143),
+        (SignalAt("test", 1, signal.SIGTERM), 143),
+    ],
+    ids=["in training", "before a validation", "after one", "in one", "twice", "before", "in test"],
+)
+def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: int) -> None:
+    values, folder = tiny_config(home), tmp_path / "run"
+    finish(values, folder, fault, code)
+    assert f"go on with: python train.py checkpoint={folder}" in said(folder)
+    finish(values, folder)
+    assert_equals_whole(home, folder)
+    assert (folder / "test.json").exists()
+    assert "is finished" not in said(folder)
+
+
+def test_where_the_disk_is_full_for_a_while_training_goes_on(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    finish(tiny_config(home), folder, DiskFull(3, 6))
+    assert "last.ckpt cannot be written: No space left on device" in said(folder)
+    assert "training goes on" in said(folder)
+    one, other = outcome(home / "whole"), outcome(folder)
+    assert differences(one["last"]["state_dict"], other["last"]["state_dict"]) == []
+    assert differences(one["rows"], other["rows"]) == []
+
+
+def test_where_the_disk_stays_full_it_ends_in_one_line_and_goes_on_later(
+    home: Path, tmp_path: Path
+) -> None:
+    values, folder = tiny_config(home), tmp_path / "run"
+    finish(values, folder, DiskFull(6, 1000), code=2)
+    assert said(folder).strip().split("\n")[-1].startswith("error: ")
+    finish(values, folder)
+    assert_equals_whole(home, folder)
+
+
+def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(home: Path, tmp_path: Path) -> None:
+    values, folder = tiny_config(home), tmp_path / "run"
+    finish(values, folder, KilledAt("save", 7), -signal.SIGKILL)
+    last = folder / "checkpoints" / "last.ckpt"
+    damaged = bytearray(last.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    last.write_bytes(damaged)
+    finish(values, folder)
+    assert "going on from" in said(folder)
+    (folder / "checkpoints" / "unused-last.ckpt").unlink()
+    assert_equals_whole(home, folder)
+
+
+def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:
+    values, there = tiny_config(home), tmp_path / "there"
+    finish(values, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
+    (tmp_path / "here").rename(there)
+    shutil.copytree(there, tmp_path / "here")
+    finish(values, there)
+    assert_equals_whole(home, there)
+    # Nothing was written to where it had been.
+    assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18
+
+
+def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
+    home: Path, tmp_path: Path
+) -> None:
+    shorter = tiny_config(home, "trainer.max_steps=16", "schedule.total=30")
+    folder = tmp_path / "run"
+    finish(shorter, folder)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "said"]
+    before = {path: path.read_bytes() for path in files}
+    finish(shorter, folder)
+    assert "is finished: there is nothing to train or test" in said(folder)
+    assert all(path.read_bytes() == text for path, text in before.items())
+    finish(tiny_config(home), folder)
+    assert "changed: trainer.max_steps: 16 before, 30 now" in said(folder)
+    assert_equals_whole(home, folder)
+
+
+def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    finish(tiny_config(home), folder, SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
+    changed = [
+        "optimizer.lr=0.5",
+        "optimizer.betas=[0.5,0.6]",
+        "optimizer.weight_decay=0.25",
+        "schedule=constant",
+        "schedule.warmup=0",
+        "trainer.max_steps=5",
+        "callbacks.keep_last=0",
+    ]
+    finish(tiny_config(home, *changed), folder)
+    last = outcome(folder)["last"]
+    groups = last["optimizer_states"][0]["param_groups"]
+    for group, decay in zip(groups, (0.25, 0.0), strict=True):
+        assert (group["lr"], tuple(group["betas"]), group["weight_decay"]) == (
+            0.5,
+            (0.5, 0.6),
+            decay,
+        )
+    assert not list((folder / "checkpoints").glob("step-*"))
+    whole = torch.load(home / "whole" / "checkpoints" / "last.ckpt")
+    step = [last["state_dict"][name] - tensor for name, tensor in whole["state_dict"].items()]
+    assert max(difference.abs().max() for difference in step) > 0.1
+
+
+def test_another_model_is_refused_in_one_line(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "whole", tmp_path / "run")
+    finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), tmp_path / "run", code=2)
+    last = said(tmp_path / "run").strip().split("\n")[-1]
+    assert last.startswith("error: the model of the config does not fit the checkpoint: model.")
+
+
+def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
+    command = [*tiny_overrides(home), "checkpoint=auto"]
+    assert call(command, tmp_path, SignalAt("on_train_batch_end", 5, signal.SIGTERM)) == 143
+    assert "no unfinished run has this config: a new one begins" in said(tmp_path)
+    (first,) = (tmp_path / "runs" / "files").iterdir()
+    assert call(command, tmp_path) == 0
+    assert f"going on with {first}, the newest unfinished run" in said(tmp_path)
+    assert list(first.parent.iterdir()) == [first]
+    assert differences(outcome(home / "whole"), outcome(first)) == []
+    named = [*command, f"hydra.run.dir={first}"]
+    assert call(named, tmp_path) == 0
+    assert "is finished: there is nothing to train or test" in said(tmp_path)
+    assert call([*named, "tokenizer.vocab_size=280"], tmp_path) == 2
+    assert "holds a run with another tokenizer.vocab_size" in said(tmp_path)
+    assert "Traceback" not in said(tmp_path)
+
+
+def test_resume_check_finds_a_run_exact(home: Path, tmp_path: Path) -> None:
+    check = ["debug=resume_check", "resume_check=5"]
+    assert call([*tiny_overrides(home), *check], tmp_path) == 0
+    assert "10 updates at once, and 5, a restart and 5 more are equal: batches" in said(tmp_path)
+    assert "bit for bit" in said(tmp_path)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["resume_check"]
