@@ -19,6 +19,7 @@ from transformer.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
+from transformer.training.typed import typed
 
 ROOT = Path(__file__).resolve().parents[1]
 FORCED_LENGTH = 25
@@ -61,7 +62,7 @@ def trained(run: Path, sentences: int, beam: int) -> Subject:
     """
     checkpoint = load_checkpoint(run)
     tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-    split = find_splits(DataConfig(**checkpoint.config["data"]))["test"]
+    split = find_splits(typed(DataConfig, checkpoint.config["data"], "data"))["test"]
     pairs = list(islice((pair for pair in split if pair[0].strip()), sentences))
     search = {
         **checkpoint.config["decoding"],

@@ -26,6 +26,7 @@ from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.evaluation.terms import term_accuracy
 from transformer.model.checkpoint import load_checkpoint
+from transformer.training.typed import typed
 
 WORD = re.compile(r"\w{4,}")
 
@@ -74,7 +75,7 @@ def main() -> int:
     try:
         run = load_checkpoint(arguments.run).config
         translator = Translator.load(arguments.run)
-        split = find_splits(DataConfig(**run["data"]))[arguments.split]
+        split = find_splits(typed(DataConfig, run["data"], "data"))[arguments.split]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

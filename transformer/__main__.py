@@ -5,6 +5,8 @@ import sys
 
 VERBS = {
     "train": "train a model",
+    "doctor": "find what is wrong with a corpus",
+    "clean": "leave out what is wrong with a corpus",
     "evaluate": "score a checkpoint on a test set",
     "translate": "translate stdin to stdout, line by line",
     "score": "tell how probable given translations are",

@@ -201,7 +201,7 @@ class KilledAt:
 def random_fault(dice: random.Random) -> KilledAt:
     """One of the moments at which a file is being written."""
     name = dice.choice(["mkstemp", "save", "fsync", "replace"])
-    return KilledAt(name, dice.randint(1, 30), dice.random())
+    return KilledAt(name, dice.randint(1, 15), dice.random())
 
 
 class DiskFull:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data.links import Link, format_links, parse_links, piece_words, word_count
-from transformer.data.tokenizer import normalize
+from transformer.data.normalization import normalize
 
 # Of a line: it holds no line end.
 TEXTS = st.text(

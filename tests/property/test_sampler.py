@@ -182,7 +182,11 @@ def test_the_largest_batch_is_named() -> None:
     row = PlannedRow(plan)
     assert row.epoch_length == len(plan)
     positions = plan.positions(plan.epoch(0))
-    assert row.largest().pairs.tolist() == row[int(positions.argmax())].pairs.tolist()
+    most, key = row.largest()
+    assert most == positions.max()
+    assert key.pairs.tolist() == row[int(positions.argmax())].pairs.tolist()
+    small = PlannedRow(BatchPlan(*lengths_like_captions(3000), batch_tokens=512, seed=1), corpus=1)
+    assert MixedRow([small, row], [1.0, 1.0], seed=1).largest()[0] == most
     assert positions.max() > positions.mean()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer.data.tags import SourceTags, TaggedText, Tags
 from transformer.data.tokenizer import (
     BOS,
     EOS,
@@ -44,6 +45,7 @@ def build(algorithm: str, sampling: float = 0.2) -> Tokenizer:
     return Tokenizer.train(config, lambda: zip(SENTENCES[:2], SENTENCES[2:], strict=True))
 
 
+TAGS = Tags(targets=("de",), corpora=("web",))
 TOKENIZERS = {algorithm: build(algorithm) for algorithm in ALGORITHMS}
 
 
@@ -69,6 +71,20 @@ def test_no_text_has_a_control_symbol(text: str, seed: int, algorithm: str) -> N
     tokenizer = TOKENIZERS[algorithm]
     rows = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
     assert not {PAD, UNK, BOS, EOS} & {piece for row in rows for piece in row}
+
+
+@settings(deadline=None, max_examples=200)
+@given(TEXT | st.sampled_from(TAGS.spelt), st.integers(0, 9), st.sampled_from(ALGORITHMS))
+def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> None:
+    plain, tagged = TOKENIZERS[algorithm], TOKENIZERS[algorithm].with_tags(TAGS)
+    source = TaggedText(text, SourceTags("de", "web"))
+    first = plain.source_vocab_size
+    for rows in (tagged.encode_source([source]), tagged.sample_source([source], [seed])):
+        (row,) = rows
+        assert row[:2] == ([first, first + 1] if row else [])
+        assert all(piece < first for piece in row[2:])
+    assert tagged.encode_target([text]) == plain.encode_target([text])
+    assert tagged.sample_target([text], [seed]) == plain.sample_target([text], [seed])
 
 
 @settings(deadline=None)
@@ -108,7 +124,7 @@ def test_a_draw_is_the_same_in_another_process(tmp_path: Path) -> None:
 def test_unigram_draws_follow_the_smoothed_probabilities() -> None:
     strength, draws = 0.2, 4000
     tokenizer = TOKENIZERS["unigram"]
-    model = tokenizer._source
+    model = tokenizer._source.processor
     drawn = Counter(
         tuple(row) for row in tokenizer.sample_source(["Garten"] * draws, list(range(draws)))
     )

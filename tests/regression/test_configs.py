@@ -6,8 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
+from transformer.doctor.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
 from transformer.training.config import run_config
+from transformer.training.typed import typed
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -32,6 +34,18 @@ def test_every_verb_has_a_config(verb: str) -> None:
     needed = {"attention": ["text=x"], "score": ["source=x", "target=x"]}
     given = ["checkpoint=x", *needed.get(verb, [])]
     assert compose_config(verb, given).checkpoint == "x"
+
+
+def test_doctor_and_clean_know_all_checks() -> None:
+    thresholds = typed(Thresholds, dict(compose_config("doctor", []).thresholds), "thresholds")
+    assert set(thresholds.shares()) == set(CHECKS)
+    filters = compose_config("clean", ["output=x"]).filters
+    # A text may well have several translations.
+    assert set(filters) == set(CHECKS) - {"several_targets", "several_sources"}
+    for group in ("data", "tokenizer"):
+        for file in Path(ROOT, group).glob("*.yaml"):
+            if file.stem != "base":
+                assert group in compose_config("doctor", [f"{group}={file.stem}"])
 
 
 def test_an_experiment_introduces_no_key() -> None:

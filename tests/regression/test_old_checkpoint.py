@@ -46,7 +46,8 @@ def test_its_run_can_go_on() -> None:
     config = run_config(read_payload(OLD)[PORTABLE]["config"])
     assert config.task == "translation"
     assert config.loss.alignment_weight == 0
-    assert config.data.alignment is None
+    assert config.data.alignment is None and config.data.corpora is None
+    assert not config.data.target_tag and config.data.documents is None
 
 
 def test_it_is_older_than_what_is_written_today() -> None:

@@ -13,12 +13,15 @@ PACKAGE = Path(transformer.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "data": set(),
     "model": set(),
+    "doctor": {"data"},
     "evaluation": set(),
     "decoding": {"data", "model"},
-    "training": {"data", "model", "decoding", "evaluation"},
+    "training": {"data", "model", "decoding", "evaluation", "doctor"},
     "export": {"data", "model", "decoding", "evaluation"},
     "tuning": {"data", "model", "decoding", "evaluation", "training"},
-    "cli": {"data", "model", "decoding", "evaluation", "training", "export", "tuning"},
+    "cli": {
+        *("data", "doctor", "model", "decoding", "evaluation", "training", "export", "tuning"),
+    },
 }
 
 

@@ -13,7 +13,7 @@ from transformer.errors import InputError
 if TYPE_CHECKING:
     from transformer.data.corpus import Pair
     from transformer.data.links import WordLinks
-    from transformer.data.splits import Split
+    from transformer.data.mixture import AnySplit
     from transformer.decoding.constraints import Constraints
     from transformer.decoding.translator import Translator
     from transformer.evaluation.metrics import Score
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _OF_TRANSLATIONS = (
     *("source", "reference", "alignment", "alignment_head", "alignment_threshold"),
-    *("heads_off", "terms", "constrain", "averaging", "precision"),
+    *("heads_off", "terms", "constrain", "averaging", "precision", "to", "tag"),
 )
 
 
@@ -79,6 +79,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
     from transformer.data.phrases import occurs
+    from transformer.decoding.documents import in_documents
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report
     from transformer.evaluation.terms import term_accuracy
@@ -88,7 +89,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     pairs = list(split)
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
-    found = translator.translate([source for source, _ in pairs], constraints)
+    found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs])
     if terms is not None:
@@ -103,21 +104,25 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     print(format_json(scores))
 
 
-def _split(config: DictConfig, run: dict[str, Any]) -> "Split":
+def _split(config: DictConfig, run: dict[str, Any]) -> "AnySplit":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
+    from transformer.cli.load import refuse_idle
     from transformer.data.config import DataConfig
     from transformer.data.corpus import Corpus
     from transformer.data.splits import Split, find_splits
+    from transformer.training.typed import typed
 
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is not None:
         return Split(Corpus.of([config.source, config.reference], "source", "reference"))
-    splits = find_splits(DataConfig(**run["data"]))
-    if config.split not in splits or config.split == "train":
+    refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
+    splits = find_splits(typed(DataConfig, run["data"], "data"))
+    known = [name for name in splits if not name.startswith("train")]
+    if config.split not in known:
         raise InputError(
             f"split={config.split} is not there to evaluate on; choose one of "
-            f"{', '.join(name for name in splits if name != 'train')}, or give source= and "
+            f"{', '.join(known)}, or give source= and "
             "reference="
         )
     return splits[config.split]
@@ -145,7 +150,7 @@ def _terms(
     return terms, [Constraints(must=line) for line in terms] if constrain else None
 
 
-def _gold_links(config: DictConfig, split: "Split") -> "list[WordLinks] | None":
+def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
     from transformer.cli.load import refuse_idle
     from transformer.data.links import read_links

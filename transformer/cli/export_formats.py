@@ -53,12 +53,12 @@ def _write_ctranslate2(
     from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
     from transformer.export.verification import verify_ctranslate2
-    from transformer.training.typed import typed_value
+    from transformer.training.typed import typed, typed_value
 
     most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
     sentences = typed_value(config.sentences, int | None, "sentences")
     refuse_inexpressible(translator.model.config)
-    pairs = validation_pairs(DataConfig(**run["data"]), sentences)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     verified = verify_ctranslate2(translator, folder, pairs, config.quantization)

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from transformer.cli.survey import corpus_pairs, known_split
+from transformer.decoding.documents import in_documents
 from transformer.decoding.head_ranking import Better, ForcedLoss, Measure
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
@@ -76,7 +77,8 @@ def bleu_scorer(
 
     def measure(off: Sequence[HeadName]) -> float:
         with switched_off(translator.model, off):
-            hypotheses = [found.text for found in translator.translate(sources)]
+            found = in_documents(translator).translate(sources)
+        hypotheses = [translation.text for translation in found]
         return score(hypotheses, references, ("bleu",))[0].value
 
     signature = score(references, references, ("bleu",))[0].signature

@@ -7,6 +7,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.models import load_checkpoints, model_of
+from transformer.data.tags import SourceTags
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
@@ -32,13 +33,24 @@ def load_translator(
     model = model_of(config, [checkpoint, *others])
     translator = Translator(
         model,
-        Tokenizer.from_state(checkpoint.tokenizer),
+        tagged_tokenizer(config, checkpoint),
         search,
         batch_tokens=batch_tokens_of(config),
         device=next(model.parameters()).device,
         aligner=_aligner(config, arguments, checkpoint),
     )
     return translator, checkpoint.config
+
+
+def tagged_tokenizer(config: DictConfig, checkpoint: Checkpoint) -> Tokenizer:
+    """The tokenizer, which puts ``to=`` and ``tag=`` before a source that names none itself.
+
+    Raises:
+        InputError: The model has no such tag.
+    """
+    # Not every verb has the keys.
+    given = (typed_value(config.get(key), str | None, key) for key in ("to", "tag"))
+    return Tokenizer.from_state(checkpoint.tokenizer).tagged(SourceTags(*given))
 
 
 def _search(

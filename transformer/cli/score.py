@@ -34,16 +34,15 @@ def _score(config: DictConfig) -> None:
 
 
 def _scores(config: DictConfig) -> "Iterator[TargetScore]":
-    from transformer.cli.load import batch_tokens_of
+    from transformer.cli.load import batch_tokens_of, tagged_tokenizer
     from transformer.cli.models import load_checkpoints, model_of
     from transformer.data.corpus import Corpus
-    from transformer.data.tokenizer import Tokenizer
     from transformer.decoding.scorer import score_pairs
 
     batch_tokens = batch_tokens_of(config)
     checkpoints = load_checkpoints(config.checkpoint)
     model = model_of(config, checkpoints)
-    tokenizer = Tokenizer.from_state(checkpoints[0].tokenizer)
+    tokenizer = tagged_tokenizer(config, checkpoints[0])
     pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
     first = 1
     while window := list(islice(pairs, WINDOW)):

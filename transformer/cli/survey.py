@@ -22,7 +22,7 @@ from transformer.evaluation.alignment import Links, count_links
 from transformer.evaluation.heads import HeadCharacter, HeadTotals, head_totals
 
 if TYPE_CHECKING:
-    from transformer.data.splits import Split
+    from transformer.data.mixture import AnySplit
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""
@@ -69,7 +69,7 @@ def corpus_pairs(
     return encoded
 
 
-def known_split(data: Mapping[str, Any], split: str) -> "Split":
+def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
     """A split of the run's corpus.
 
     Raises:
@@ -77,8 +77,9 @@ def known_split(data: Mapping[str, Any], split: str) -> "Split":
     """
     from transformer.data.config import DataConfig
     from transformer.data.splits import find_splits
+    from transformer.training.typed import typed
 
-    splits = find_splits(DataConfig(**data))
+    splits = find_splits(typed(DataConfig, data, "data"))
     if split not in splits:
         raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
     return splits[split]

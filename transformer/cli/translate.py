@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -22,7 +23,9 @@ from transformer.cli.streams import files_of, open_input, open_output
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer.data.tokenizer import Tokenizer
     from transformer.decoding.constraints import Request
+    from transformer.decoding.documents import DocumentTranslator
     from transformer.decoding.translator import Translator
 
 
@@ -39,21 +42,45 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     # A name such as 2014 is a number to the config.
     source, target = (None if one is None else str(one) for one in (config.input, config.output))
     files = files_of(source, target)
-    if files is not None:
-        _refuse_bad_lines(files[0], config.input_format)
-        _translate_file(config, translator_by_engine(config, arguments), share, *files)
-    elif share.world > 1:
+    if files is None and share.world > 1:
         raise InputError("several processes need a file to share out: set input= and output= too")
+    translator = _translator(config, translator_by_engine(config, arguments), share)
+    if files is not None:
+        _refuse_bad_lines(files[0], config.input_format, translator.tokenizer)
+        _translate_file(config, translator, share, *files)
     else:
-        translator = translator_by_engine(config, arguments)
         with ExitStack() as stack:
             lines, ready = open_input(source, stack)
             output = open_output(target, stack)
-            _stream(config, translator, lines, output, lambda index: index + 1, ready)
+            _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
+
+
+def _translator(
+    config: DictConfig, translator: "Translator", share: Share
+) -> "Translator | DocumentTranslator":
+    """What translates documents as such, if it is asked to."""
+    from transformer.decoding.documents import in_documents
+    from transformer.training.typed import typed_value
+
+    asked = typed_value(config.documents, bool | None, "documents")
+    if asked and not translator.tokenizer.tags.sentences:
+        raise InputError("documents=true: the model was trained on sentences; leave it out")
+    found = translator if asked is False else in_documents(translator)
+    if found is not translator:
+        for key in ("alignment", "attention"):
+            if config[key]:
+                raise InputError(f"{key}=true is of sentences; set documents=false too")
+        if share.world > 1:
+            raise InputError("several processes would tear documents apart; set documents=false")
+    return found
 
 
 def _translate_file(
-    config: DictConfig, translator: "Translator", share: Share, source: Path, output: Path
+    config: DictConfig,
+    translator: "Translator | DocumentTranslator",
+    share: Share,
+    source: Path,
+    output: Path,
 ) -> None:
     """The share of this process."""
     parts = Parts(output, share, _job(config, translator, source))
@@ -63,40 +90,50 @@ def _translate_file(
             if done:
                 print(f"going on after {done} lines in {part.name}", file=sys.stderr)
             lines, _ = open_input(str(source), stack)
-            own = share.lines(lines, done)
+            own = share.lines(lines, 0)
             with parts.told():
-                _stream(config, translator, own, part, lambda index: share.number(done + index))
+                _stream(config, translator, own, part, share.number, done=done)
             parts.finish()
     if not share.rank:
         parts.join()
 
 
-def _refuse_bad_lines(source: Path, input_format: str) -> None:
+def _refuse_bad_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
     """Say now what would else end it half-way; what is mended is another text, to be begun anew."""
     lines, _ = open_input(str(source), ExitStack())
     read: Iterator[Any] = lines
     if input_format == "json":
-        read = _requests(lines, lambda index: f"{source}:{index + 1}")
+        read = _requests(lines, lambda index: f"{source}:{index + 1}", tokenizer)
     deque(read, maxlen=0)
 
 
 def _stream(
     config: DictConfig,
-    translator: "Translator",
+    translator: "Translator | DocumentTranslator",
     lines: Iterator[str],
     output: BinaryIO,
     number: Callable[[int], int],
+    *,
     ready: Callable[[], bool] | None = None,
+    done: int = 0,
 ) -> None:
-    """Translate lines; ``number`` tells where the n-th of them, from 0, stands in its file."""
+    """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
+    from transformer.decoding.documents import DocumentTranslator
+
     name = config.input or "stdin"
     requests: Any = lines
     if config.input_format == "json":
-        requests = _requests(lines, lambda index: f"{name}:{number(index)}")
-    found = translator.translate_stream(
-        requests, ready=ready, attention=config.attention, alignment=config.alignment
-    )
-    for index, translation in enumerate(found):
+        requests = _requests(lines, lambda i: f"{name}:{number(i)}", translator.tokenizer)
+    if isinstance(translator, DocumentTranslator):
+        found = translator.translate_stream(requests, ready=ready, done=done)
+    else:
+        found = translator.translate_stream(
+            islice(requests, done, None),
+            ready=ready,
+            attention=config.attention,
+            alignment=config.alignment,
+        )
+    for index, translation in enumerate(found, start=done):
         if config.format == "json":
             line = json.dumps(translation.to_json(), ensure_ascii=False)
         else:
@@ -108,11 +145,19 @@ def _stream(
         output.flush()
 
 
-def _requests(lines: Iterator[str], where: Callable[[int], str]) -> "Iterator[Request]":
+def _requests(
+    lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
+) -> "Iterator[Request]":
+    from transformer.data.tags import tags_of
     from transformer.decoding.constraints import Request
 
     for index, line in enumerate(lines):
-        yield Request.parse(line, where(index))
+        request = Request.parse(line, where(index))
+        try:
+            tokenizer.tags.places(tags_of(request.text).over(tokenizer.source_tags))
+        except InputError as error:
+            raise InputError(f"{where(index)}: {error}") from error
+        yield request
 
 
 def _check(config: DictConfig) -> None:
@@ -131,7 +176,7 @@ def _check(config: DictConfig) -> None:
         refuse_idle(config, ("alignment_threshold",), "alignment=true")
 
 
-def _job(config: DictConfig, translator: "Translator", source: Path) -> str:
+def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
     """A hash of the model, the search, the text and all settings: what the output depends on."""
     from transformer.export.fingerprint import fingerprint_of
 

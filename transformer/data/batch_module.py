@@ -3,6 +3,7 @@
 Does not know what the datasets are made of: datamodule.py fills them with sentence pairs.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
-from transformer.data.dataset import PlannedDataset
+from transformer.data.dataset import KeyedDataset, PlannedDataset
 from transformer.data.loader import EpochLoader, Shares, UpdateLoader
-from transformer.data.rows import PlannedRow
+from transformer.data.mixture import format_shares, shares_of
+from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
 from transformer.data.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
@@ -47,7 +51,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> PlannedDataset[Any]: ...
+    def _training(self) -> KeyedDataset[Any]: ...
 
     @property
     @abstractmethod
@@ -60,16 +64,25 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        return PlannedRow(self.plan(self._data.batch_tokens))
+        return self.row_of(self._data.batch_tokens)
 
-    def plan(self, batch_tokens: int) -> BatchPlan:
-        """Return how training would be cut into batches of some budget.
+    def row_of(self, batch_tokens: int) -> BatchRow:
+        """Return the row that training would have with batches of some budget.
 
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        lengths = self._training.lengths()
-        return BatchPlan(*lengths, batch_tokens=batch_tokens, seed=self._data.seed)
+        data, training = self._data, self._training
+        assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
+        rows = [
+            PlannedRow(BatchPlan(*part.lengths(), batch_tokens=batch_tokens, seed=data.seed), place)
+            for place, part in enumerate(training.parts)
+        ]
+        if data.corpora is None:
+            return rows[0]
+        shares = shares_of(data, [row.epoch_length for row in rows])
+        logger.info("shares of the batches: %s", format_shares(shares))
+        return MixedRow(rows, list(shares.values()), data.seed)
 
     def setup(self, stage: str) -> None:
         """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
@@ -107,7 +120,8 @@ class BatchModule(LightningDataModule, ABC):
 
     def largest_batch(self, row: BatchRow | None = None) -> Any:
         """Return the batch that needs the most memory, of the run's row or another of its text."""
-        return self._training[(self.row if row is None else row).largest()]
+        _, key = (self.row if row is None else row).largest()
+        return self._training[key]
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""

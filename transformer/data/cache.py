@@ -4,9 +4,11 @@ Does not know what is in the files. A process killed while it writes leaves a `.
 nobody reads and the next writer overwrites.
 """
 
+import errno
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,13 +17,28 @@ from filelock import FileLock
 from transformer.errors import InputError
 
 
+class NoSpaceLeft(InputError):
+    """The disk, or the user's share of it, is full."""
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path to write to (a file or a folder), which becomes ``path`` when all went well."""
+    """Give a path to write to (a file or a folder), which becomes ``path`` when all went well.
+
+    Raises:
+        NoSpaceLeft: there is no room for it; nothing of it stays.
+    """
     part = path.with_name(path.name + f".{os.getpid()}.part")
     try:
         yield part
         os.replace(part, path)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        reason = os.strerror(error.errno)
+        raise NoSpaceLeft(
+            f"{path}: cannot be written ({reason}); free some space, or write elsewhere"
+        ) from error
     finally:
         if part.is_dir():
             shutil.rmtree(part)
@@ -44,10 +61,38 @@ def locked(folder: Path) -> Iterator[None]:
         lock = FileLock(folder / ".lock")
         lock.acquire()
     except OSError as error:
-        raise InputError(
-            f"cannot write to the cache {folder} ({error.strerror}); set data.cache=FOLDER"
-        ) from error
+        raise _unwritable(folder, error) from error
     try:
         yield
     finally:
         lock.release()
+
+
+def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
+    """Return what was answered to a question before, or else the answer, which is kept.
+
+    Args:
+        folder: whose subfolder "answers" keeps it.
+        question: names all that the answer depends on.
+        answer: finds it out.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    place = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
+    if place.is_file():
+        return place.read_text(encoding="utf-8")
+    found = answer()
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(place) as part:
+            part.write_text(found, encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return found
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot write to the cache {folder} ({error.strerror}); set data.cache=FOLDER"
+    )

@@ -1,10 +1,39 @@
-"""DataConfig: everything a run can say about its corpus and its batches.
+"""Everything a run can say about its text, its batches and its subwords.
 
-Does not read files, and holds no defaults: these stand in conf/data/.
+Does not read files, and holds no defaults: these stand in conf/data/ and conf/tokenizer/.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from transformer.errors import InputError
+
+_NAME = re.compile(r"[\w.+-]+")
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """One of several corpora: what it says goes before what ``data`` says for all."""
+
+    corpus: str | None = None
+    """See DataConfig, as for all that is not explained here."""
+    source: str | None = None
+    target: str | None = None
+    root: str | None = None
+    train: str | Sequence[str] | None = None
+    validation: str | Sequence[str] | None = None
+    test: str | Sequence[str] | None = None
+    validation_size: int | None = None
+    test_size: int | None = None
+    alignment: str | None = None
+    documents: int | None = None
+    """As DataConfig's; 1 for a corpus of single sentences among others of documents."""
+    document_key: str | None = None
+    weight: float | None = None
+    """Its share of the batches is its weight among all; None: ``data.temperature`` decides."""
+    tag: str | None = None
+    """Stands before each source, and tells this corpus from others; None: nothing does."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +49,9 @@ class DataConfig:
     root: str | None
     """multi30k: a folder that has the files already; None fetches them."""
     train: str | Sequence[str] | None
-    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz."""
+    """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz. With
+    ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
+    Parquet, or [SOURCES, TARGETS] of plain text."""
     validation: str | Sequence[str] | None
     """files: as ``train``; None holds ``validation_size`` pairs of the training text out."""
     test: str | Sequence[str] | None
@@ -38,9 +69,17 @@ class DataConfig:
     max_ratio: float | None
     """Training pairs with more tokens of one side for one of the other are left out."""
     deduplicate: bool
-    """Keep only the first of equal training pairs."""
+    """Keep only the first of equal training pairs; with ``streaming``, of those in one buffer."""
+    streaming: bool
+    """Read the training text again in each epoch, and keep nothing of it: no copy on the disk."""
+    buffer: int
+    """streaming: pairs that are read, shuffled and cut into batches together."""
+    prepare_workers: int | None
+    """Processes that cut a large training text into pieces; None: one for each core, 0: none but
+    the training process. What they make is the same for any number."""
     workers: int
-    """Processes that make batches beside the training process; 0 makes them in it."""
+    """Processes that make batches beside the training process; 0 makes them in it. With
+    ``streaming``, any but 0 also let a process more read the next buffer meanwhile."""
     seed: int
     """Of the order of the batches, the drawn segmentations and the held-out pairs."""
     cache: str
@@ -49,3 +88,106 @@ class DataConfig:
     """files, multi30k: word links of the training text, a line such as "0-0 1-2" for each pair
     (source-target, words counted from 0, parted by spaces); what is held out takes its lines
     along. The pocket corpus has its own."""
+    corpora: Mapping[str, CorpusConfig] | None
+    """Several corpora by name, in place of one. What an entry does not say, ``data`` says."""
+    temperature: float | None
+    """Of the shares of several corpora without weights: the share is as the size (batches of an
+    epoch) to the power of 1/temperature; 1, and None, take all as it comes, larger favours the
+    small (Arivazhagan et al. 2019, section 4.1, https://arxiv.org/abs/1907.05019)."""
+    target_tag: bool
+    """Put a tag of the target language before each source: one model, many directions."""
+    documents: int | None
+    """Join up to so many consecutive sentences of a document to one pair, and to one translation,
+    of at most ``max_length`` tokens; a line that is blank on both sides parts documents."""
+    document_key: str | None
+    """JSONL: a key whose value changes where another document begins."""
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself or would do nothing.
+
+        Raises:
+            InputError: there is such a thing.
+        """
+        for objection in _objections(self):
+            raise InputError(objection)
+
+
+def _objections(config: DataConfig) -> Iterator[str]:
+    if config.target_tag and not _NAME.fullmatch(config.target):
+        yield f"data.target={config.target!r} cannot be a tag; use letters, digits and ._+-"
+    if config.documents is not None and config.documents < 1:
+        yield f"data.documents={config.documents} must be at least 1; null joins none"
+    if config.streaming and (config.corpora is not None or (config.documents or 1) > 1):
+        yield (
+            "data.streaming=true reads one corpus of single sentences; leave data.corpora and "
+            "data.documents out, or set data.streaming=false"
+        )
+    if config.corpora is not None:
+        yield from _objections_to_all(config.corpora, config.temperature)
+    elif config.temperature is not None:
+        yield "data.temperature is of several corpora; set data.corpora={NAME:{train:…},…} too"
+    elif config.document_key is not None and config.documents is None:
+        yield "data.document_key does nothing alone; set data.documents=N too"
+
+
+def _objections_to_all(
+    corpora: Mapping[str, CorpusConfig], temperature: float | None
+) -> Iterator[str]:
+    if not corpora:
+        yield "data.corpora={} names none; give NAME:{train:…} for each"
+    if temperature is not None and temperature <= 0:
+        yield f"data.temperature={temperature} must be above 0"
+    for name, corpus in corpora.items():
+        yield from _objections_to(name, corpus)
+    without = [name for name, corpus in corpora.items() if corpus.weight is None]
+    if len(without) == len(corpora):
+        return
+    if temperature is not None:
+        yield "data.temperature and the weights of data.corpora both set the shares; leave one out"
+    if without:
+        yield f"data.corpora.{without[0]}.weight is missing; give a weight to each corpus, or none"
+
+
+def _objections_to(name: str, corpus: CorpusConfig) -> Iterator[str]:
+    where = f"data.corpora.{name}"
+    if not _NAME.fullmatch(name):
+        yield f"data.corpora: {name!r} cannot be a name; use letters, digits and ._+-"
+    for key in ("tag", "target"):
+        if (value := getattr(corpus, key)) is not None and not _NAME.fullmatch(value):
+            yield f"{where}.{key}={value!r} cannot be a tag; use letters, digits and ._+-"
+    if corpus.weight is not None and corpus.weight <= 0:
+        yield f"{where}.weight={corpus.weight} must be above 0"
+    if corpus.documents is not None and corpus.documents < 1:
+        yield f"{where}.documents={corpus.documents} must be at least 1"
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """How text is cut into pieces; the defaults stand in conf/tokenizer/."""
+
+    algorithm: str
+    """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
+    vocab_size: int
+    """Pieces of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
+    joint: bool
+    """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""
+    sampling: float
+    """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
+    (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
+    character_coverage: float
+    """Share of the characters of the training text that get a piece; the rest is spelt in bytes."""
+    max_sentences: int
+    """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
+
+
+def refuse_streaming(data: DataConfig, task: str) -> None:
+    """Refuse what only translation can do.
+
+    Raises:
+        InputError: the text is to be streamed.
+    """
+    if data.streaming:
+        raise InputError(
+            f"data.streaming=true is for task=translation, not task={task}; set "
+            "data.streaming=false"
+        )

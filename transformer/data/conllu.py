@@ -73,7 +73,7 @@ def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:
         raise InputError(f"{where}: ID {place!r} is no word number such as 1, 1-2 or 1.1")
     if mark:
         return None
-    if int(place) != expected:
+    if place.lstrip("0") != str(expected):
         raise InputError(
             f"{where}: ID {place} where {expected} comes next; number the words of a sentence "
             "from 1, and part sentences by a blank line"

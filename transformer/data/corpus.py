@@ -1,25 +1,21 @@
 """Reads aligned lines: a pair of plain files, one TSV or one JSONL, each also gzipped.
 
 Streams, and holds one pair at a time. Does not know what the text is for, nor which split it is.
-A line ends at \\n or \\r\\n and nowhere else: U+2028, \\x85 or a lone \\r are text.
 """
 
-import difflib
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BufferedReader
 from itertools import zip_longest
 from pathlib import Path
 
+from transformer.data.cache import remembered
+from transformer.data.lines import file_digest, is_large, read_lines
 from transformer.errors import InputError
 
 Pair = tuple[str, str]
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
@@ -33,13 +29,22 @@ class Corpus:
     """The JSONL key of the source side (``data.source``)."""
     target: str
     """The JSONL key of the target side (``data.target``)."""
+    document_key: str | None = None
+    """A JSONL key whose value changes where another document begins: a blank pair is put there."""
 
     @classmethod
-    def of(cls, paths: str | Path | Sequence[str | Path], source: str, target: str) -> "Corpus":
+    def of(
+        cls,
+        paths: str | Path | Sequence[str | Path],
+        source: str,
+        target: str,
+        document_key: str | None = None,
+    ) -> "Corpus":
         """Name a corpus as a user does; relative paths start where the command was started.
 
         Raises:
-            InputError: there are not one or two paths, or one that is neither TSV nor JSONL.
+            InputError: there are not one or two paths, one that is neither TSV nor JSONL, or a
+                document key for a file that has none.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(Path(name).expanduser() for name in names)
@@ -53,7 +58,12 @@ class Corpus:
                 f"{found[0]}: one file holds both sides only as .tsv or .jsonl (or these .gz); "
                 "give two plain files as [SOURCE,TARGET]; a treebank is for task=tagging"
             )
-        return cls(found, source, target)
+        if document_key is not None and (len(found) != 1 or format_of(found[0]) != "jsonl"):
+            raise InputError(
+                f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
+                "that is blank on both sides parts documents"
+            )
+        return cls(found, source, target, document_key)
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line.
@@ -62,92 +72,68 @@ class Corpus:
             InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other.
         """
         if len(self.paths) == 2:
-            return _read_plain(*self.paths)
+            sources, targets = map(read_lines, self.paths)
+            return plain_pairs(sources, targets, self.paths)
         (path,) = self.paths
-        if _format(path) == "tsv":
-            return _read_tsv(path)
-        return _read_jsonl(path, self.source, self.target)
+        if format_of(path) == "tsv":
+            return tsv_pairs(read_lines(path), path)
+        sides = (self.source, self.target)
+        return jsonl_pairs(read_lines(path), path, sides, document_key=self.document_key)
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
+
+        Args:
+            cache: remembers the digests of large files (`file_digest`).
 
         Raises:
             InputError: a file is missing or cannot be read.
         """
-        digest = hashlib.sha256(repr((self.source, self.target)).encode())
+        keys = (self.source, self.target, *filter(None, [self.document_key]))
+        digest = hashlib.sha256(repr(keys).encode())
         for path in self.paths:
-            digest.update(f"{_format(path)} {path.suffix == '.gz'} ".encode())
-            with _opened(path) as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            digest.update(f"{format_of(path)} {path.suffix == '.gz'} ".encode())
+            digest.update(file_digest(path, cache))
         return digest.hexdigest()
 
+    def count(self, cache: Path) -> int:
+        """Return the number of pairs, which ``cache`` remembers where the files are large.
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
+        Raises:
+            InputError: as reading the corpus does.
+        """
 
-    Raises:
-        InputError: the file is missing, a folder, no UTF-8, or a damaged gzip file.
-    """
-    number = 0
-    with _opened(path) as raw:
-        file: BufferedReader | gzip.GzipFile = raw
-        if path.suffix == ".gz":
-            file = gzip.GzipFile(fileobj=raw)
-        try:
-            for number, line in enumerate(file, start=1):
-                yield _decoded(line, path, number)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(
-                f"{path}: damaged gzip file after line {number} ({error}); fetch or pack it again"
-            ) from error
+        def counted() -> str:
+            return str(sum(1 for _ in self))
 
-
-def _decoded(line: bytes, path: Path, number: int) -> str:
-    if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-    try:
-        return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}:{number}: byte {error.start + 1} of the line is not UTF-8; "
-            "save the file as UTF-8 (iconv -t UTF-8)"
-        ) from error
-
-
-def _opened(path: Path) -> BufferedReader:
-    try:
-        return path.open("rb")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file{_nearest(path)}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def _nearest(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
-    names = [entry.name for entry in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; is {path.parent / near[0]} meant?" if near else f" (seen from {Path.cwd()})"
+        if not any(map(is_large, self.paths)):
+            return int(counted())
+        return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
 
 
 def is_plain(path: str | Path) -> bool:
     """Whether a file, by its name, holds plain text: one side alone."""
-    return _format(Path(path)) == "plain"
+    return format_of(path) == "plain"
 
 
-def _format(path: Path) -> str:
-    suffix = Path(path.name.removesuffix(".gz")).suffix
+def format_of(path: str | Path) -> str:
+    """Return what a file holds, by its name: "plain", "tsv" or "jsonl"."""
+    suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     if suffix == ".tsv":
         return "tsv"
     return "jsonl" if suffix in _JSON_SUFFIXES else "plain"
 
 
-def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
-    sources, targets = read_lines(source), read_lines(target)
-    for number, (first, second) in enumerate(zip_longest(sources, targets), start=1):
+def plain_pairs(
+    sources: Iterator[str], targets: Iterator[str], names: Sequence[object], start: int = 1
+) -> Iterator[Pair]:
+    """Join the lines of two aligned files; ``start`` is the number of the first line.
+
+    Raises:
+        InputError: one of the files, of these names, has more lines than the other.
+    """
+    source, target = names
+    for number, (first, second) in enumerate(zip_longest(sources, targets), start):
         if first is None or second is None:
             first_count = number - (first is None) + sum(1 for _ in sources)
             second_count = number - (second is None) + sum(1 for _ in targets)
@@ -158,31 +144,68 @@ def _read_plain(source: Path, target: Path) -> Iterator[Pair]:
         yield first, second
 
 
-def _read_tsv(path: Path) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
+def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
+    """Part the lines of a TSV file; ``start`` is the number of the first line.
+
+    Raises:
+        InputError: a line has not one tab.
+    """
+    for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != 2:
             raise InputError(
-                f"{path}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
+                f"{name}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
                 "mend the line"
             )
         yield fields[0], fields[1]
 
 
-def _read_jsonl(path: Path, source: str, target: str) -> Iterator[Pair]:
-    for number, line in enumerate(read_lines(path), start=1):
-        where = f"{path}:{number}"
+def jsonl_pairs(
+    lines: Iterable[str],
+    name: object,
+    sides: tuple[str, str],
+    start: int = 1,
+    document_key: str | None = None,
+) -> Iterator[Pair]:
+    """Read the lines of a JSONL file.
+
+    Args:
+        lines: an object each.
+        name: of the file, for messages.
+        sides: the keys of source and target.
+        start: the number of the first line.
+        document_key: a blank pair comes where its value changes.
+
+    Raises:
+        InputError: a line is no object, or lacks one of the texts or the key.
+    """
+    source, target = sides
+    document: object = None
+    for number, line in enumerate(lines, start):
+        where = f"{name}:{number}"
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = getattr(error, "msg", "nested too deep")
+        except (ValueError, RecursionError) as error:
+            # Python reads no number of more than 4,300 digits, and nothing nested too deep.
+            reason = getattr(error, "msg", "a number too long, or nested too deep")
             raise InputError(f"{where}: not a JSON object ({reason}); mend the line") from error
         if not isinstance(row, dict):
             raise InputError(f"{where}: not a JSON object; write {{{source!r}: ..., ...}}")
-        yield _field(row, source, where, "source"), _field(row, target, where, "target")
+        if document_key is not None:
+            if document_key not in row:
+                raise InputError(f"{where}: no key {document_key!r}; set data.document_key to one")
+            if number > start and row[document_key] != document:
+                yield "", ""
+            document = row[document_key]
+        yield jsonl_field(row, source, where, "source"), jsonl_field(row, target, where, "target")
 
 
-def _field(row: dict[str, object], key: str, where: str, side: str) -> str:
+def jsonl_field(row: dict[str, object], key: str, where: str, side: str) -> str:
+    """Return the text of a side of a row.
+
+    Raises:
+        InputError: there is none, or it cannot be one line of UTF-8.
+    """
     if key not in row:
         keys = ", ".join(map(repr, row)) or "none"
         raise InputError(

@@ -5,19 +5,26 @@ Does not know models, losses or scores.
 
 import hashlib
 import logging
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 
+from transformer.data.batch import Batch
 from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
-from transformer.data.dataset import BatchDataset, EncodedCorpus
-from transformer.data.encoding import encode_corpus
+from transformer.data.corpus import Pair
+from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
+from transformer.data.documents import joined_pairs
 from transformer.data.filters import Filters
-from transformer.data.splits import Split, find_splits
+from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
+from transformer.data.preparation import encode_corpus
+from transformer.data.split import Split
+from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
+from transformer.data.texts import Texts, read_texts
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 
@@ -26,7 +33,7 @@ __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 logger = logging.getLogger(__name__)
 
 # Of the encoded files; to be raised when their columns change.
-_LAYOUT = 1
+_LAYOUT = 2
 
 
 class DataModule(BatchModule):
@@ -62,44 +69,57 @@ class DataModule(BatchModule):
         Raises:
             InputError: the text cannot be read, or does not suit the vocabulary size.
         """
+        tags = tags_of_config(self._data)
         if self._initial_tokenizer is not None:
+            tags.refuse_unlike(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
-        train = self._split("train")
+        split = self._split("train")
+        text: Split | BalancedText = (
+            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+        )
         with locked(self._cache):
-            return Tokenizer.train(
-                self._tokenizer_config, train.__iter__, self._cache, train.fingerprint()
+            learnt = Tokenizer.train(
+                self._tokenizer_config,
+                text.__iter__,
+                self._cache,
+                text.fingerprint(self._cache),
             )
+        return learnt.with_tags(tags)
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are: "validation", "test", and what the corpus adds."""
-        return tuple(name for name in self._splits if name != "train")
+        """The evaluation splits there are: "validation", "test", and what the corpus adds.
 
-    def texts(self, split: str) -> tuple[list[str], list[str]]:
+        Of several corpora: the validation text of all together, the test text of each alone.
+        """
+        parts = ("train", "validation_") if self._data.corpora else ("train",)
+        return tuple(name for name in self._splits if not name.startswith(parts))
+
+    def texts(self, split: str) -> Texts:
         """Return all sources and all references of an evaluation split, line for line.
 
         Raises:
             InputError: there is no such split, or its text cannot be read or has no line.
         """
         corpus = self._split(split)
-        pairs = list(corpus)
-        if not pairs:
+        texts = read_texts(corpus, self._cache)
+        if not texts.sources:
             raise InputError(
-                f"{corpus.corpus.paths[0]}: the {split} text has no line; fill the file, or give "
+                f"{corpus.place}: the {split} text has no line; fill the file, or give "
                 f"another as data.{split}"
             )
-        return [source for source, _ in pairs], [reference for _, reference in pairs]
+        return texts
 
     def training_targets(self, most: int) -> list[list[int]]:
         """Return the target pieces of the first pairs that training uses, in one segmentation.
 
         Args:
-            most: as many pairs, if there are.
+            most: as many pairs, if there are, of the first corpus.
 
         Raises:
             InputError: the text cannot be read.
         """
-        corpus = EncodedCorpus(self._encoded_path("train"))
+        corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
         rows = corpus.ids("target", np.arange(min(most, len(corpus))))
         return [row.tolist() for row in rows]
 
@@ -111,28 +131,53 @@ class DataModule(BatchModule):
                 size.
         """
         # What is missing or malformed is known before the hard work, not when it is over.
+        training = self._parts("train")
         if self._links:
-            self._split("train").links_fingerprint()
+            for name in training:
+                self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        self._encoded_path("train")
-        self._encoded_path("validation")
+        for name in (*training, *self._parts("validation")):
+            self._encoded_path(name)
 
     @cached_property
-    def _splits(self) -> dict[str, Split]:
+    def _splits(self) -> dict[str, AnySplit]:
         return find_splits(self._data)
 
-    def _split(self, name: str) -> Split:
+    def _parts(self, name: str) -> list[str]:
+        """Return the splits that a split is made of: of one corpus itself."""
+        split = self._split(name)
+        if isinstance(split, Split):
+            return [name]
+        return [f"{name}_{part}" for part in split.parts]
+
+    def _part(self, name: str) -> Split:
+        split = self._split(name)
+        assert isinstance(split, Split)
+        return split
+
+    def _split(self, name: str) -> AnySplit:
         if name not in self._splits:
             raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
-        """Return the Arrow file of a split, made if it is not in the cache."""
-        split, tokenizer = self._split(name), self.tokenizer
+        """Return the encoded shards of a split of one corpus, made if they are not in the cache."""
+        split, training = self._part(name), name in self._parts("train")
+        tokenizer = self.tokenizer.tagged(split.tags)
+        texts = training and tokenizer.config.sampling > 0
         filters = links = None
-        decides = f"{split.fingerprint()} {tokenizer.fingerprint}"
-        if name == "train":
+        pairs: Callable[[], Iterable[Pair]] = split.__iter__
+        decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
+        if split.sentences > 1:
+            if self._links:
+                raise InputError(
+                    "guided alignment learns from single sentences; set data.documents=null or "
+                    "loss.alignment_weight=0"
+                )
+            pairs = partial(joined_pairs, split, tokenizer, split.sentences)
+            decides += f" {split.sentences} {tokenizer.tags.pieces}"
+        if training:
             data = self._data
             filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
             if self._links:
@@ -140,27 +185,38 @@ class DataModule(BatchModule):
                 decides += f" {split.links_fingerprint()}"
         decides += f" {filters} {_LAYOUT}"
         key = hashlib.sha256(decides.encode()).hexdigest()[:24]
-        path = self._cache / f"{name}-{key}.arrow"
+        folder = self._cache / f"{name}-{key}"
         with locked(self._cache):
-            if not path.exists():
-                encode_corpus(name, split.__iter__, tokenizer, filters, path, links=links)
-        return path
+            if not folder.exists():
+                encode_corpus(
+                    *(name, pairs, tokenizer, filters, folder),
+                    links=links,
+                    texts=texts,
+                    workers=self._data.prepare_workers,
+                )
+        return folder
 
     @cached_property
-    def _training(self) -> BatchDataset:
+    def _training(self) -> KeyedDataset[Batch]:
+        if self._data.corpora is None:
+            return self._training_of("train")
+        return MixedDataset([self._training_of(name) for name in self._parts("train")])
+
+    def _training_of(self, name: str) -> BatchDataset:
+        """Return the pairs of one corpus."""
         data = self._data
-        corpus = EncodedCorpus(self._encoded_path("train"))
+        corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
             return SamplingDataset(
                 corpus,
-                self.tokenizer,
+                self.tokenizer.tagged(self._part(name).tags),
                 seed=data.seed,
                 batch_tokens=data.batch_tokens,
                 max_length=data.max_length,
                 linked=self._links,
             )
         linked_by = self.tokenizer if self._links else None
-        return BatchDataset(corpus, np.arange(len(corpus)), linked_by)
+        return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
 
     @cached_property
     def _validation(self) -> BatchDataset:
@@ -169,13 +225,13 @@ class DataModule(BatchModule):
         Raises:
             InputError: it can be computed on none.
         """
-        corpus = EncodedCorpus(self._encoded_path("validation"))
+        corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         source, target = corpus.lengths("source"), corpus.lengths("target")
         limit = min(self._data.max_length, self._data.batch_tokens - 1)
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').corpus.paths[0]}: every validation pair is empty or "
+                f"{self._split('validation').place}: every validation pair is empty or "
                 f"longer than {limit} tokens; give other text, or raise data.max_length and "
                 "data.batch_tokens"
             )

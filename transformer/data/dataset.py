@@ -1,4 +1,4 @@
-"""Encoded sentence pairs in an Arrow file, memory-mapped, and the batches made of them.
+"""Encoded sentence pairs in Arrow files, memory-mapped, and the batches made of them.
 
 Knows texts, ids, links and lengths; does not know how they came into the file, nor the order of
 batches.
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
@@ -17,27 +18,33 @@ from transformer.data.batch import Batch, Row, collate
 from transformer.data.links import linked_pieces, piece_words
 from transformer.data.sampler import BatchKey
 from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
 
 B = TypeVar("B")
 
 
 class EncodedCorpus:
-    """An Arrow file of `encode_corpus`, read through a memory map: workers share its pages."""
+    """The shards of `encode_corpus`, read through memory maps: workers share their pages."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the file; nothing but the lengths is read yet."""
-        from datasets import Dataset as ArrowDataset
+    def __init__(self, *folders: Path) -> None:
+        """Open the shards in a folder, or in several as one; nothing but the lengths is read yet.
 
-        self._path = path
-        self._table = ArrowDataset.from_file(str(path)).data
-        names = [name for name in ("source", "target", "links") if name in self._table.column_names]
-        self._columns = {name: _flat(self._table.column(name)) for name in names}
-        chunks = self._table.column("source").chunks
-        self._starts = np.cumsum([0, *map(len, chunks)])
+        Raises:
+            InputError: a shard is damaged.
+        """
+        self._folders = folders
+        shards = [path for folder in folders for path in sorted(folder.iterdir())]
+        self._batches = [batch for path in shards for batch in _mapped(path)]
+        self._columns = {
+            name: [_flat(batch.column(name)) for batch in self._batches]
+            for name in ("source", "target", "links")
+            if all(name in batch.schema.names for batch in self._batches)
+        }
+        self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
-    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path]]:
-        """Travel to a spawned worker as a path."""
-        return type(self), (self._path,)
+    def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path, ...]]:
+        """Travel to a spawned worker as paths."""
+        return type(self), self._folders
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -60,9 +67,15 @@ class EncodedCorpus:
         return [row.reshape(-1, 2) for row in self._rows("links", pairs)]
 
     def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
-        """Return the raw texts of some pairs on a side."""
-        chunks = self._table.column(f"{side}_text").chunks
-        return [chunks[chunk][row].as_py() for chunk, row in self._places(pairs)]
+        """Return the raw texts of some pairs on a side.
+
+        Raises:
+            KeyError: the file was written without texts.
+        """
+        name = f"{side}_text"
+        return [
+            self._batches[batch].column(name)[row].as_py() for batch, row in self._places(pairs)
+        ]
 
     def _rows(self, name: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         column, found = self._columns[name], []
@@ -76,19 +89,49 @@ class EncodedCorpus:
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
 
-class PlannedDataset(Dataset[B], ABC):
-    """Gives lengths to plan batches with, and makes the batch of a key, whole."""
+class KeyedDataset(Dataset[B], ABC):
+    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
 
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
+
+
+class PlannedDataset(KeyedDataset[B]):
+    """Gives lengths to plan batches with, too."""
+
+    @property
+    def parts(self) -> Sequence["PlannedDataset[B]"]:
+        """The corpora, in the order in which keys count them; of one itself."""
+        return (self,)
 
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
         """Return the lengths of source and target that batches are to be planned with."""
 
 
+class MixedDataset(PlannedDataset[Batch]):
+    """Several corpora; a key says which of them its batch is of."""
+
+    def __init__(self, parts: Sequence[PlannedDataset[Batch]]) -> None:
+        """Serve these corpora, in the order in which keys count them."""
+        self._parts = tuple(parts)
+
+    @property
+    def parts(self) -> Sequence[PlannedDataset[Batch]]:
+        """The corpora."""
+        return self._parts
+
+    def __getitem__(self, key: BatchKey) -> Batch:
+        return self.parts[key.corpus][key]
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the lengths of all, corpus after corpus."""
+        sources, targets = zip(*(part.lengths() for part in self.parts), strict=True)
+        return np.concatenate(sources), np.concatenate(targets)
+
+
 class BatchDataset(PlannedDataset[Batch]):
-    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
+    """Makes batches of an encoded corpus."""
 
     def __init__(
         self,
@@ -135,8 +178,17 @@ class BatchDataset(PlannedDataset[Batch]):
         return source[self._pairs], target[self._pairs]
 
 
-def _flat(
-    column: Any,
-) -> list[tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]]:
-    """Return (values, offsets) of each record batch, without copying the values."""
-    return [(chunk.values.to_numpy(), chunk.offsets.to_numpy()) for chunk in column.chunks]
+def _mapped(path: Path) -> list[pa.RecordBatch]:
+    """Return the record batches of a shard, none of which is read yet."""
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        return [reader.get_batch(number) for number in range(reader.num_record_batches)]
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"{path}: damaged ({error}); delete {path.parent}, it will be made anew"
+        ) from error
+
+
+def _flat(column: Any) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]:
+    """Return (values, offsets) of a record batch, without copying the values."""
+    return column.values.to_numpy(), column.offsets.to_numpy()

@@ -1,85 +1,134 @@
-"""Cuts a corpus into pieces and writes them to an Arrow file, which `EncodedCorpus` reads.
+"""Cuts a block of a corpus into pieces and writes it to an Arrow file, a shard of `EncodedCorpus`.
 
-Knows texts, ids and links; does not know where the text came from, nor batches.
+Knows texts, ids and links; does not know where the text came from, who writes which block, nor
+batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool, Int
 
 from transformer.data.cache import written_whole
+from transformer.data.corpus import Pair
 from transformer.data.filters import Filters, Selection
 from transformer.data.links import WordLinks
-from transformer.data.tokenizer import Pairs, Tokenizer
-
-logger = logging.getLogger(__name__)
+from transformer.data.tokenizer import Tokenizer
 
 # Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
 _CHUNK = 16_384
 
-# The columns of a pair: both texts, both rows of ids, and its links where they are wanted.
-_Row = tuple[Any, ...]
-
-LinksOfPairs = Callable[[], Iterator[WordLinks]]
-"""Called for a pass over the links of the words of each pair, in the order of the pairs."""
+_COUNTS = b"counts"
 
 
-def encode_corpus(
-    split: str,
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    filters: Filters | None,
-    path: Path,
-    *,
-    links: LinksOfPairs | None = None,
-) -> None:
-    """Cut a corpus into pieces and write texts and ids to an Arrow file, in the order of the text.
+class Block(NamedTuple):
+    """Consecutive pairs of a corpus."""
 
-    Args:
-        split: its name in the log.
-        pairs: called for each pass over the (source, target) text.
-        tokenizer: cuts both sides.
-        filters: which pairs to leave out; None keeps every line.
-        path: the file, which appears when it is complete.
-        links: of the words of each pair; the sure ones are written too.
-
-    Raises:
-        InputError: text or links cannot be read, or the filters leave nothing of it.
-    """
-    from datasets import Features, List, Value
-    from datasets.arrow_writer import ArrowWriter
-
-    ids, text = List(Value("int32")), Value("string")
-    columns = {"source_text": text, "target_text": text, "source": ids, "target": ids}
-    features = Features(columns if links is None else columns | {"links": ids})
-    selection = Selection(filters, pairs)
-    with written_whole(path) as part, ArrowWriter(features=features, path=str(part)) as writer:
-        for rows in _encoded(pairs, tokenizer, links):
-            kept = [row for row in rows if selection.keeps(len(row[2]), len(row[3]))]
-            if kept:
-                filled = zip(features, map(list, zip(*kept, strict=True)), strict=True)
-                writer.write_batch(dict(filled), writer_batch_size=_CHUNK)
-        writer.finalize()
-    logger.info(selection.describe(split))
+    number: int
+    """Which block it is, from 0."""
+    pairs: list[Pair]
+    """Source and target texts."""
+    links: list[WordLinks] | None
+    """Those of each pair, where they are wanted."""
+    first: Bool[np.ndarray, " pair"] | None
+    """Whether each pair is the first of its like, where duplicates are left out."""
 
 
-def _encoded(
-    pairs: Pairs, tokenizer: Tokenizer, links: LinksOfPairs | None
-) -> Iterator[list[_Row]]:
-    """Yield the rows of a chunk of pairs after the other."""
-    stream = iter(pairs())
-    linked = None if links is None else links()
-    while chunk := list(islice(stream, _CHUNK)):
-        sources, targets = map(list, zip(*chunk, strict=True))
-        ids = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
-        columns: list[Sequence[Any]] = [sources, targets, *ids]
-        if linked is not None:
-            columns.append([_flat(next(linked)) for _ in chunk])
-        yield list(zip(*columns, strict=True))
-    if linked is not None:
-        next(linked, None)  # here the file of links complains if it has lines left
+@dataclass(frozen=True)
+class ShardWriter:
+    """Writes blocks to a folder, each as a file that is there whole or not at all."""
+
+    folder: Path
+    """Where the shards go."""
+    tokenizer: Tokenizer
+    """Cuts both sides."""
+    filters: Filters | None
+    """Which pairs to leave out; None keeps every line."""
+    texts: bool
+    """Whether the raw text is written too, which only subword sampling reads."""
+
+    def path(self, number: int) -> Path:
+        """Return the file of a block."""
+        return self.folder / f"{number:05d}.arrow"
+
+    def write(self, block: Block) -> None:
+        """Cut a block and write what is kept of it; the same block gives the same bytes.
+
+        Raises:
+            NoSpaceLeft: the disk is full.
+        """
+        selection = Selection(self.filters, block.first)
+        tables = [
+            self._table(block, start, selection)
+            for start in range(0, max(len(block.pairs), 1), _CHUNK)
+        ]
+        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
+        schema = tables[0].schema.with_metadata({_COUNTS: counts})
+        with (
+            written_whole(self.path(block.number)) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, schema) as writer,
+        ):
+            for table in tables:
+                writer.write_batch(table)
+
+    def _table(self, block: Block, start: int, selection: Selection) -> pa.RecordBatch:
+        pairs = block.pairs[start : start + _CHUNK]
+        kept = list(encoded(pairs, self.tokenizer, selection))
+        columns: dict[str, Any] = {
+            "source": _lists([source for _, source, _ in kept]),
+            "target": _lists([target for *_, target in kept]),
+        }
+        if self.texts:
+            for side, name in enumerate(("source_text", "target_text")):
+                columns[name] = pa.array([pairs[place][side] for place, *_ in kept], pa.string())
+        if block.links is not None:
+            columns["links"] = _lists([_flat(block.links[start + place]) for place, *_ in kept])
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def encoded(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Cut pairs, and yield the place and the pieces of both sides of each that is kept."""
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if selection.keeps(len(source), len(target)):
+            yield place, source, target
+
+
+def counts_of(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
+    """Return how many pairs were read for some shards, and why how many were left out."""
+    read, dropped = 0, Counter[str]()
+    for shard in shards:
+        with pa.memory_map(str(shard)) as file:
+            counts = json.loads(pa.ipc.open_file(file).schema.metadata[_COUNTS])
+        read += counts["read"]
+        dropped.update(counts["dropped"])
+    return read, dropped
+
+
+def joined(
+    rows: Sequence[Sequence[int]],
+) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " bound"]]:
+    """Return the pieces of all rows, and where each row begins; the last bound is the end."""
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    pieces = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
+    return pieces, bounds
+
+
+def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
+    pieces, bounds = joined(rows)
+    return pa.ListArray.from_arrays(bounds, pieces)
 
 
 def _flat(links: WordLinks) -> list[int]:

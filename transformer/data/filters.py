@@ -5,7 +5,7 @@ Does not know files or batches; never applied to validation or test text.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,40 +53,33 @@ class Filters:
 
 
 class Selection:
-    """Walks through a corpus in its order, and keeps what filters let through."""
+    """Walks through pairs in their order, keeps what filters let through, and counts the rest."""
 
     def __init__(
-        self, filters: Filters | None, pairs: Callable[[], Iterable[tuple[str, str]]]
+        self, filters: Filters | None, first: Bool[np.ndarray, " pair"] | None = None
     ) -> None:
         """Prepare to judge the pairs; ``filters`` None keeps all.
 
         Args:
             filters: what to leave out.
-            pairs: called for a pass over the text, where duplicates are to be left out.
+            first: whether each pair is the first of its like, where duplicates are left out.
         """
         self._filters = filters
-        deduplicate = filters is not None and filters.deduplicate
-        self._first = first_occurrences(pairs()) if deduplicate else None
-        self._dropped: Counter[str] = Counter()
-        self._read = 0
+        self._first = first
+        self.dropped: Counter[str] = Counter()
+        self.read = 0
 
     def keeps(self, source_length: int, target_length: int) -> bool:
         """Judge the next pair, of so many tokens on either side."""
-        place, self._read = self._read, self._read + 1
+        place, self.read = self.read, self.read + 1
         if self._filters is None:
             return True
         reason = self._filters.reason(source_length, target_length)
         if reason is None and self._first is not None and not self._first[place]:
             reason = "duplicate"
         if reason is not None:
-            self._dropped[reason] += 1
+            self.dropped[reason] += 1
         return reason is None
-
-    def describe(self, split: str) -> str:
-        """Return the line of the log that says what was kept so far and what was not."""
-        if self._filters is None:
-            return f"{split}: {self._read:,} pairs, every line kept"
-        return self._filters.describe(split, self._dropped, self._read)
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:

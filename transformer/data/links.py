@@ -15,15 +15,20 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from transformer.data.corpus import Pair, read_lines
+from transformer.data.normalization import normalize
 from transformer.data.segmentation import WORD_START
-from transformer.data.tokenizer import normalize
+from transformer.data.tags import is_tag
 from transformer.errors import InputError
 
 Link = tuple[int, int]
 """(source word, target word), counted from 0."""
 Links = frozenset[Link]
 
-_LINK = re.compile(r"(\d+)([-p])(\d+)", re.ASCII)
+# No sentence has more words than nine digits can say.
+_LINK = re.compile(r"(\d{1,9})([-p])(\d{1,9})", re.ASCII)
+NO_WORD = -1
+"""In place of a word's number: what a tag is part of."""
+
 # Bytes a model can spell that part words: the translator makes a space of a line end.
 _SPACES = ("<0x20>", "<0x0A>")
 
@@ -96,11 +101,16 @@ def piece_words(pieces: Sequence[str]) -> list[int]:
 
     Args:
         pieces: as they are spelt in the vocabulary; a search may put them together in ways that
-            no segmentation does, and a piece that spells nothing then counts to a neighbour.
+            no segmentation does, and a piece that spells nothing then counts to a neighbour. A
+            tag is part of NO_WORD, and no word goes on after it.
     """
     words: list[int] = []
     word, begun = -1, False
     for piece in pieces:
+        if is_tag(piece):
+            words.append(NO_WORD)
+            begun = False
+            continue
         begun = begun and not piece.startswith(WORD_START) and piece not in _SPACES
         if not begun and piece != WORD_START and piece not in _SPACES:
             word, begun = word + 1, True
@@ -118,7 +128,8 @@ def linked_pieces(
         source_words: the word of each source piece (`piece_words`).
         target_words: the word of each target piece.
     """
-    table = np.zeros((max(target_words, default=-1) + 1, max(source_words, default=-1) + 1), bool)
+    # One more of each, the last, is NO_WORD: nothing is linked to it.
+    table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)
     table[links[:, 1], links[:, 0]] = True
     return table[np.ix_(target_words, source_words)]
 

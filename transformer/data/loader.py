@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from transformer.data.dataset import PlannedDataset
+from transformer.data.dataset import KeyedDataset
 from transformer.data.sampler import BatchKey, BatchRow
 
 logger = logging.getLogger(__name__)
@@ -25,6 +25,17 @@ class Movable(Protocol):
 
     def to(self, device: torch.device | str, **kwargs: Any) -> Any:
         """Return the batch on a device."""
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A row that finds a batch quickly only if it is told where it stood before it."""
+
+    def state_dict(self, number: int) -> dict[str, Any]:
+        """Return where it stands at a batch."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stand there."""
 
 
 B = TypeVar("B", bound=Movable)
@@ -83,7 +94,7 @@ class UpdateLoader(Generic[B]):
 
     def __init__(
         self,
-        dataset: PlannedDataset[B],
+        dataset: KeyedDataset[B],
         row: BatchRow,
         *,
         shares: Shares,
@@ -141,8 +152,10 @@ class UpdateLoader(Generic[B]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return where these shares began in the row; the updates since are the trainer's."""
+        row: Any = self.row
         return {
             "identity": self.row.identity(),
+            "row": row.state_dict(self._next()) if isinstance(row, Placed) else None,
             "epoch_length": self.row.epoch_length,
             "ranks": self.shares.ranks,
             "accumulation": self.shares.accumulation,
@@ -158,6 +171,8 @@ class UpdateLoader(Generic[B]):
         """
         self._before = state
         mine, before = self.state_dict(), state
+        if isinstance(self.row, Placed) and before["row"] is not None:
+            self.row.load_state_dict(before["row"])
         if self.shares != Shares(before["ranks"], before["accumulation"]):
             logger.info(
                 "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
@@ -174,6 +189,10 @@ class UpdateLoader(Generic[B]):
                 ", ".join(f"{name} {old.get(name)} -> {new[name]}" for name in changed),
             )
 
+    def _next(self) -> int:
+        """Return the first batch that these shares have not dealt out."""
+        return self._first + (self._done() - self._since) * self.shares.batches
+
     def _start(self) -> tuple[int, int]:
         """Return the first batch that is not done, and how many updates are."""
         done, before = self._done(), self._before
@@ -181,18 +200,17 @@ class UpdateLoader(Generic[B]):
             return done * self.shares.batches, done
         shares = Shares(before["ranks"], before["accumulation"])
         first = before["first"] + (done - before["since"]) * shares.batches
-        if before["identity"] != self.row.identity():
+        lengths = self.row.epoch_length, before["epoch_length"]
+        if before["identity"] != self.row.identity() and lengths[0] and lengths[1]:
             # The same part of the same epoch.
-            first = first * self.row.epoch_length // before["epoch_length"]
+            first = first * lengths[0] // lengths[1]
         return first, done
 
 
 class EpochLoader(Generic[B]):
     """The batches of one rank in one epoch of a plan, to validate on."""
 
-    def __init__(
-        self, dataset: PlannedDataset[B], keys: list[BatchKey], *, pin_memory: bool
-    ) -> None:
+    def __init__(self, dataset: KeyedDataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
         self._keys = keys
         self._loader = DataLoader(

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from transformer.data.config import DataConfig
+from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.corpus import Pair, is_plain
 from transformer.data.datamodule import DataModule
+from transformer.data.mixture import AnySplit
 from transformer.data.overlong import refuse_overlong
 from transformer.data.splits import Split, find_splits
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -43,7 +44,11 @@ class MonolingualData(DataModule):
             tokenizer: how to learn the vocabulary.
             initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
             positions: that the model has for a sentence and its bos; None: as many as need be.
+
+        Raises:
+            InputError: the text is to be streamed.
         """
+        refuse_streaming(data, "language_modelling")
         super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
         self._positions = positions
 
@@ -58,11 +63,14 @@ class MonolingualData(DataModule):
             return
         for name in self.splits:
             rows = self.tokenizer.encode_target(self.texts(name)[1])
-            refuse_overlong(map(len, rows), self._positions, partial(_line, self._split(name)))
+            refuse_overlong(map(len, rows), self._positions, partial(_line, self._part(name)))
 
     @cached_property
-    def _splits(self) -> dict[str, Split]:
-        return {name: _target_of(split) for name, split in find_splits(_found(self._data)).items()}
+    def _splits(self) -> dict[str, AnySplit]:
+        found = find_splits(_found(self._data))
+        return {
+            name: _target_of(split) for name, split in found.items() if isinstance(split, Split)
+        }
 
 
 def _target_of(split: Split) -> TargetSplit:

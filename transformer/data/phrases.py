@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.data.corpus import read_lines
-from transformer.data.tokenizer import normalize
+from transformer.data.normalization import normalize
 from transformer.errors import InputError
 
 WORD, SPACE, OTHER = 0, 1, 2

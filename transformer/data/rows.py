@@ -31,10 +31,12 @@ class PlannedRow:
         batches: EpochBatches = self._epoch(epoch)
         return BatchKey(epoch, batches[index], self._corpus)
 
-    def largest(self) -> BatchKey:
-        """Return the batch of the first epoch with the most positions."""
+    def largest(self) -> tuple[int, BatchKey]:
+        """Return the batch of the first epoch with the most positions, and how many it has."""
         batches = self._epoch(0)
-        return BatchKey(0, batches[int(self.plan.positions(batches).argmax())], self._corpus)
+        positions = self.plan.positions(batches)
+        index = int(positions.argmax())
+        return int(positions[index]), BatchKey(0, batches[index], self._corpus)
 
     @property
     def epoch_length(self) -> int:
@@ -74,14 +76,15 @@ class MixedRow:
         earlier = block * int(self._counts[row]) + int((turns[:place] == row).sum())
         return self._rows[row][earlier]
 
-    def largest(self) -> BatchKey:
-        """Return the batch of most pairs among the largest of each row."""
-        return max((row.largest() for row in self._rows), key=lambda key: len(key.pairs))
+    def largest(self) -> tuple[int, BatchKey]:
+        """Return the largest of the largest batches of each row."""
+        return max((row.largest() for row in self._rows), key=lambda found: found[0])
 
     @property
-    def epoch_length(self) -> int:
+    def epoch_length(self) -> int | None:
         """Number of batches of one epoch of every row together."""
-        return sum(row.epoch_length for row in self._rows)
+        known = [length for row in self._rows if (length := row.epoch_length) is not None]
+        return sum(known) if len(known) == len(self._rows) else None
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""

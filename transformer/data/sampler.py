@@ -13,6 +13,9 @@ from jaxtyping import Int
 
 from transformer.errors import InputError
 
+# Lengths that are looked at at once.
+_SLICE = 1 << 20
+
 
 @dataclass(frozen=True)
 class BatchKey:
@@ -51,12 +54,15 @@ class BatchRow(Protocol):
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch, at whatever number, without making those before it."""
 
-    def largest(self) -> BatchKey:
-        """Return a batch of the first epoch that needs the most memory."""
+    def largest(self) -> tuple[int, BatchKey]:
+        """Return the batch of the beginning with the most positions, and how many it has.
+
+        Positions are tokens of both sides, padding and eos included.
+        """
 
     @property
-    def epoch_length(self) -> int:
-        """Number of batches that make an epoch."""
+    def epoch_length(self) -> int | None:
+        """Number of batches that make an epoch; None: not known before it is over."""
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
@@ -94,8 +100,9 @@ class BatchPlan:
         Raises:
             InputError: no pairs, a pair longer than the budget, or fewer pairs than batches.
         """
-        self._source = np.asarray(source_lengths, dtype=np.int64) + 1
-        self._target = np.asarray(target_lengths, dtype=np.int64) + 1
+        # Of ten million pairs a column of int64 is 80 MB, and there are many of them.
+        self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
+        self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
         self._seed, self._shuffle = seed, shuffle
         longest = np.maximum(self._source, self._target)
         if not len(longest):
@@ -108,6 +115,10 @@ class BatchPlan:
             )
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
+        # Where pairs of other lengths begin in the layout.
+        new = np.diff(self._source[self._layout], prepend=0) != 0
+        new |= np.diff(self._target[self._layout], prepend=0) != 0
+        self._cells = np.flatnonzero(new)
         self._batch_tokens = batch_tokens
         self._count, self._rotates = self._batch_count(multiple_of)
 
@@ -124,15 +135,21 @@ class BatchPlan:
         sizes = np.diff(bounds)[order]
         ends = np.cumsum(sizes)
         # The pairs of batch k lie at bounds[order[k]] + 0, 1, 2, ...
-        index = np.repeat(bounds[order] - (ends - sizes), sizes) + np.arange(ends[-1])
+        kind = self._layout.dtype
+        index = np.repeat((bounds[order] - (ends - sizes)).astype(kind), sizes)
+        index += np.arange(len(index), dtype=kind)
         return EpochBatches(pairs[index], np.concatenate([[0], ends]))
 
     def identity(self) -> dict[str, int]:
         """Return what two plans have in common if and only if they give the same batches."""
-        lengths = np.stack([self._source, self._target])
+        check = 0
+        for lengths in (self._source, self._target):
+            for start in range(0, len(lengths), _SLICE):
+                part = lengths[start : start + _SLICE].astype(np.int64)
+                check = zlib.crc32(part.tobytes(), check)
         return {
             "pairs": len(self._source),
-            "lengths": zlib.crc32(lengths.tobytes()),
+            "lengths": check,
             "batch_tokens": self._batch_tokens,
             "seed": self._seed,
         }
@@ -183,10 +200,14 @@ class BatchPlan:
 
     def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
         """Shuffle pairs of equal lengths among each other: the lengths keep their order."""
-        source, target = self._source[self._layout], self._target[self._layout]
-        new = (np.diff(source, prepend=0) != 0) | (np.diff(target, prepend=0) != 0)
-        cell = np.cumsum(new)
-        return self._layout[np.lexsort((random.random(len(cell)), cell))]
+        drawn = random.random(len(self._layout))
+        order = np.arange(len(drawn), dtype=self._layout.dtype)
+        ends = np.append(self._cells[1:], len(drawn))
+        for start, end in zip(self._cells.tolist(), ends.tolist(), strict=True):
+            if end - start > 1:
+                order[start:end] = np.argsort(drawn[start:end], kind="stable")
+                order[start:end] += start
+        return self._layout[order]
 
 
 def _by_length(
@@ -197,8 +218,12 @@ def _by_length(
     The larger side grows; within one length of it the difference of the sides runs up, then down
     for the next length, like a snake, so that there is no jump from one length to the next.
     """
-    longest, difference = np.maximum(source, target), source - target
-    return np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
+    longest = np.maximum(source, target)
+    # Numbers of 16 bits are sorted in linear time.
+    kind = np.int16 if len(longest) and longest.max() < 2**15 else np.int32
+    longest, difference = longest.astype(kind), (source - target).astype(kind)
+    order = np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
+    return order.astype(np.int32) if len(order) < 2**31 else order
 
 
 def _cut_greedily(

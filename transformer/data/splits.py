@@ -5,87 +5,56 @@ Knows where text lies; does not know pieces or batches. Nothing is read before i
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
 from transformer.data.cache import locked, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
-from transformer.data.corpus import Corpus, Pair, read_lines
+from transformer.data.corpus import Corpus
 from transformer.data.fetch import fetch_multi30k, find_multi30k
-from transformer.data.links import WordLinks, format_links, read_links
+from transformer.data.links import format_links
+from transformer.data.mixture import AnySplit, mixed_splits
+from transformer.data.split import Split as Split
+from transformer.data.tags import SourceTags
 from transformer.errors import InputError
 
 POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 # The corpus is one and the same for every run; data.seed only orders its batches.
 _POCKET_SEED = 1
 
-T = TypeVar("T")
-
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Split:
-    """The pairs of a corpus that belong to one split, in the order of the corpus."""
-
-    corpus: Corpus
-    lines: frozenset[int] = frozenset()
-    """0-based line numbers."""
-    inverted: bool = True
-    """True: all lines but those; False: those alone."""
-    links: Path | None = None
-    """Word alignment of the whole corpus, a line of Pharaoh links a pair; None: not known."""
-
-    def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target); raises InputError as `Corpus` does."""
-        return self._chosen(self.corpus)
-
-    def word_links(self) -> Iterator[WordLinks]:
-        """Yield the links of each pair, in the order of the pairs.
-
-        Raises:
-            InputError: they are not known, cannot be read, or do not fit the text.
-        """
-        return self._chosen(read_links(self._known_links(), self.corpus))
-
-    def links_fingerprint(self) -> str:
-        """Return a hash of what the file of links holds; raises InputError as `word_links`."""
-        digest = hashlib.sha256()
-        for line in read_lines(self._known_links()):
-            digest.update(f"{line}\n".encode())
-        return digest.hexdigest()
-
-    def fingerprint(self) -> str:
-        """Return a hash of all that decides what the split yields, links apart."""
-        chosen = f"{self.corpus.fingerprint()} {self.inverted} {sorted(self.lines)}"
-        return hashlib.sha256(chosen.encode()).hexdigest()
-
-    def _known_links(self) -> Path:
-        if self.links is None:
-            raise InputError(
-                f"the word alignment of {self.corpus.paths[0]} is not known; set "
-                "data.alignment=FILE (a line of links such as 0-0 1-2 for each training pair), "
-                "or do without: loss.alignment_weight=0"
-            )
-        return self.links
-
-    def _chosen(self, lines: Iterable[T]) -> Iterator[T]:
-        if self.inverted and not self.lines:
-            return iter(lines)
-        return (
-            line for number, line in enumerate(lines) if (number in self.lines) is not self.inverted
-        )
-
-
-def find_splits(config: DataConfig) -> dict[str, Split]:
+def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """Return "train", "validation" and what else there is to evaluate on, by name.
 
-    Makes or fetches the corpus if need be.
+    Of several corpora, "train" and "validation" are all of theirs, and each has its own
+    ("train_NAME", "validation_NAME", "test_NAME"). Makes or fetches a corpus if need be.
+
+    Raises:
+        InputError: a corpus is unknown, or lacks what the config asks of it.
+    """
+    splits: dict[str, AnySplit] = {}
+    if config.corpora is None:
+        splits |= splits_of_one(config)
+    else:
+        splits |= mixed_splits(config, splits_of_one)
+    if "validation" not in splits:
+        raise InputError(
+            "training needs a validation text; set data.validation=[SOURCE,TARGET], "
+            "or data.validation_size=N to hold N pairs out (not of a stream)"
+        )
+    return splits
+
+
+def splits_of_one(config: DataConfig) -> dict[str, Split]:
+    """Return what `find_splits` does of a config without several corpora.
+
+    There need be no validation text.
 
     Raises:
         InputError: the corpus is unknown, or lacks what the config asks of it.
@@ -99,7 +68,11 @@ def find_splits(config: DataConfig) -> dict[str, Split]:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
-    return makers[config.corpus](config)
+    tags = SourceTags(config.target if config.target_tag else None)
+    return {
+        name: replace(split, tags=tags, sentences=config.documents or 1)
+        for name, split in makers[config.corpus](config).items()
+    }
 
 
 def _pocket(config: DataConfig) -> dict[str, Split]:
@@ -201,39 +174,45 @@ def _files(config: DataConfig) -> dict[str, Split]:
             "or data.train=FILE.tsv or FILE.jsonl"
         )
     given = {"train": config.train, "validation": config.validation, "test": config.test}
+    if config.streaming:
+        del given["train"]  # shards.py finds it
     splits = {
         name: Split(
-            Corpus.of(paths, config.source, config.target),
+            Corpus.of(paths, config.source, config.target, config.document_key),
             links=_links_of_training(config) if name == "train" else None,
         )
         for name, paths in given.items()
         if paths is not None
     }
-    if config.validation is None and config.validation_size < 1:
-        raise InputError(
-            "training needs a validation text; set data.validation=[SOURCE,TARGET], "
-            "or data.validation_size=N to hold N pairs out"
-        )
+    if config.streaming:
+        return splits
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    return _held_out(splits, missing, config.seed) if missing else splits
+    if missing and config.documents is not None and config.documents > 1:
+        raise InputError(
+            "single pairs held out would tear documents apart; give whole ones as data.validation "
+            "and data.test, or set data.validation_size=0 or data.test_size=0"
+        )
+    return _held_out(splits, missing, config) if missing else splits
 
 
 def _links_of_training(config: DataConfig) -> Path | None:
     return None if config.alignment is None else Path(config.alignment).expanduser()
 
 
-def _held_out(splits: dict[str, Split], sizes: dict[str, int], seed: int) -> dict[str, Split]:
+def _held_out(
+    splits: dict[str, Split], sizes: dict[str, int], config: DataConfig
+) -> dict[str, Split]:
     """Take the missing splits out of the training text, by line numbers drawn with the seed."""
     corpus, links = splits["train"].corpus, splits["train"].links
-    total, wanted = sum(1 for _ in corpus), sum(sizes.values())
+    total, wanted = corpus.count(Path(config.cache).expanduser()), sum(sizes.values())
     if wanted >= total:
         asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
             f"{corpus.paths[0]} has {total:,} pairs, too few to hold out {asked}; "
             "set them lower, or give data.validation and data.test"
         )
-    drawn = np.random.default_rng(seed).permutation(total)[:wanted].tolist()
+    drawn = np.random.default_rng(config.seed).permutation(total)[:wanted].tolist()
     splits = splits | {"train": Split(corpus, frozenset(drawn), links=links)}
     for name, size in sizes.items():
         splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False, links=links)

@@ -3,6 +3,7 @@
 Knows the encoded corpus and the tokenizer; does not know the order of batches.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,9 @@ class SamplingDataset(BatchDataset):
 
         ``linked`` batches carry the word links of the corpus.
         """
-        super().__init__(corpus, np.arange(len(corpus)), tokenizer if linked else None)
-        self._state = tokenizer.to_state()
+        pairs = np.arange(len(corpus), dtype=np.int32)
+        super().__init__(corpus, pairs, tokenizer if linked else None)
+        self._state, self._tags = tokenizer.to_state(), tokenizer.source_tags
         self._tokenizer: Tokenizer | None = tokenizer
         self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length
 
@@ -45,12 +47,11 @@ class SamplingDataset(BatchDataset):
         return self.__dict__ | {"_tokenizer": None}
 
     def __getitem__(self, key: BatchKey) -> Batch:
-        room = min(self._batch_tokens // len(key.pairs) - 1, self._max_length)
         sides: list[list[Row]] = []
         for side in ("source", "target"):
             best = self._corpus.ids(side, key.pairs)
             drawn = self._drawn(side, key.pairs, key.epoch)
-            sides.append([d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)])
+            sides.append(fitting(drawn, best, self._batch_tokens, self._max_length))
         return self._batch(key.pairs, *sides)
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
@@ -61,20 +62,48 @@ class SamplingDataset(BatchDataset):
         probe = np.arange(min(len(self._corpus), 1_000))
         planned = []
         for side in ("source", "target"):
-            best = self._corpus.lengths(side)
-            drawn = np.array([len(ids) for ids in self._drawn(side, probe, epoch=0)])
-            longer = np.ceil(best * float(np.quantile(drawn / best[probe], 0.95)))
-            planned.append(np.maximum(best, np.minimum(longer, self._batch_tokens - 1)))
-        source, target = (lengths.astype(np.int64) for lengths in planned)
+            drawn = self._drawn(side, probe, epoch=0)
+            planned.append(planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens))
+        source, target = planned
         return source, target
 
     def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
         if self._tokenizer is None:
-            self._tokenizer = Tokenizer.from_state(self._state)
-        sample = getattr(self._tokenizer, f"sample_{side}")
-        seeds = _seeds(self._seed, epoch, pairs, side == "target")
-        drawn: list[list[int]] = sample(self._corpus.texts(side, pairs), seeds)
-        return drawn
+            self._tokenizer = Tokenizer.from_state(self._state).tagged(self._tags)
+        texts = self._corpus.texts(side, pairs)
+        return draw(self._tokenizer, side, texts, (self._seed, epoch, pairs))
+
+
+def draw(
+    tokenizer: Tokenizer, side: str, texts: Sequence[str], drawn_for: tuple[int, int, np.ndarray]
+) -> list[list[int]]:
+    """Draw a segmentation of each text of a side, for a (seed, epoch, number of each pair)."""
+    seeds = _seeds(*drawn_for, side == "target")
+    drawn: list[list[int]] = getattr(tokenizer, f"sample_{side}")(texts, seeds)
+    return drawn
+
+
+def fitting(
+    drawn: Sequence[Row], best: Sequence[Row], batch_tokens: int, max_length: int
+) -> list[Row]:
+    """Return what is drawn for the rows of a batch, or the best where that is too long."""
+    room = min(batch_tokens // len(best) - 1, max_length)
+    return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
+
+
+def planned_lengths(
+    best: Int[np.ndarray, " pair"], drawn: Sequence[Row], batch_tokens: int
+) -> Int[np.ndarray, " pair"]:
+    """Return lengths that 95% of drawn segmentations keep to.
+
+    Args:
+        best: lengths of the best segmentations.
+        drawn: segmentations of the first pairs, to measure how much longer they are.
+        batch_tokens: the budget, which no single pair may exceed.
+    """
+    longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
+    planned = np.ceil(best * float(np.quantile(longer, 0.95)))
+    return np.maximum(best, np.minimum(planned, batch_tokens - 1)).astype(np.int32)
 
 
 def _seeds(seed: int, epoch: int, pairs: Int[np.ndarray, " batch"], target: bool) -> list[int]:

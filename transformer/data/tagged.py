@@ -17,7 +17,7 @@ from jaxtyping import Int
 from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batch_module import BatchModule
 from transformer.data.cache import locked
-from transformer.data.config import DataConfig
+from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
@@ -80,8 +80,9 @@ class TaggingData(BatchModule):
             positions: that the model has for a sentence and its eos; None: as many as need be.
 
         Raises:
-            InputError: subwords are to be sampled.
+            InputError: subwords are to be sampled, or the text streamed.
         """
+        refuse_streaming(data, "tagging")
         super().__init__(data)
         if tokenizer.sampling:
             raise InputError(

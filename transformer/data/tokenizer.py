@@ -4,73 +4,42 @@ Home of the control symbols. Does not know files, batches or models.
 """
 
 import hashlib
-import json
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import asdict, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sentencepiece
 import torch
 
-from transformer.data.cache import written_whole
-from transformer.data.segmentation import WORD_START, SegmentationSampler
-from transformer.data.vocabulary import learn_vocabulary
+from transformer.data.config import TokenizerConfig as TokenizerConfig
+from transformer.data.normalization import normalize as normalize
+from transformer.data.subwords import Subwords
+from transformer.data.tags import UNTAGGED, SourceTags, Tags, tags_of
+from transformer.data.vocabularies import Pairs as Pairs
+from transformer.data.vocabularies import vocabularies
+from transformer.errors import InputError
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-Pairs = Callable[[], Iterable[tuple[str, str]]]
-
-
-@dataclass(frozen=True)
-class TokenizerConfig:
-    """How text is cut into pieces; the defaults stand in conf/tokenizer/."""
-
-    algorithm: str
-    """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
-    vocab_size: int
-    """Pieces of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
-    joint: bool
-    """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""
-    sampling: float
-    """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
-    (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
-    character_coverage: float
-    """Share of the characters of the training text that get a piece; the rest is spelt in bytes."""
-    max_sentences: int
-    """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
-
-
-def normalize(text: str) -> str:
-    """Return what the tokenizer keeps of a text: everything but the way of writing it.
-
-    Characters are composed (NFC), runs of spaces become one space, spaces at the ends go, and
-    U+2581, which SentencePiece uses for the space, is a space. Half of a surrogate pair, which no
-    UTF-8 file can hold, becomes a question mark. Nothing else changes: compatibility forms (NFKC)
-    would alter the target text.
-    """
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
-    return " ".join(word for word in text.split(" ") if word)
+SYMBOLS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
 
 
 class Tokenizer:
-    """Source and target vocabularies, one and the same when joint."""
+    """Source and target vocabularies, one and the same when joint, and the tags after each."""
 
-    def __init__(self, config: TokenizerConfig, source: bytes, target: bytes | None) -> None:
+    def __init__(
+        self, config: TokenizerConfig, source: bytes, target: bytes | None, tags: Tags | None = None
+    ) -> None:
         """Wrap trained SentencePiece models; ``target`` is None when the vocabulary is joint."""
         self.config = config
+        self.tags = tags or Tags()
+        self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = sentencepiece.SentencePieceProcessor(model_proto=source)
-        self._target = (
-            self._source
-            if target is None
-            else sentencepiece.SentencePieceProcessor(model_proto=target)
-        )
+        self._source = Subwords(source, config, self.tags)
+        self._target = self._source if target is None else Subwords(target, config, self.tags)
 
     @classmethod
     def train(
@@ -91,21 +60,7 @@ class Tokenizer:
         Raises:
             InputError: the text is empty, or cannot fill the vocabulary or not be held by it.
         """
-        if cache is None:
-            return cls(config, *_train_models(config, pairs))
-        key = _cache_key(config, pairs, content)
-        paths = [cache / f"tokenizer-{key}.{side}.model" for side in ("source", "target")]
-        if not config.joint and all(path.exists() for path in paths):
-            return cls(config, paths[0].read_bytes(), paths[1].read_bytes())
-        if config.joint and paths[0].exists():
-            return cls(config, paths[0].read_bytes(), None)
-        models = _train_models(config, pairs)
-        cache.mkdir(parents=True, exist_ok=True)
-        for path, model in zip(paths, models, strict=True):
-            if model is not None:
-                with written_whole(path) as part:
-                    part.write_bytes(model)
-        return cls(config, *models)
+        return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
 
     @property
     def joint(self) -> bool:
@@ -114,72 +69,125 @@ class Tokenizer:
 
     @property
     def source_vocab_size(self) -> int:
-        """Pieces of the source vocabulary."""
-        return int(self._source.get_piece_size())
+        """Pieces of the source vocabulary, and the tags."""
+        return len(self._source)
 
     @property
     def target_vocab_size(self) -> int:
-        """Pieces of the target vocabulary."""
-        return int(self._target.get_piece_size())
+        """Pieces of the target vocabulary, and the tags."""
+        return len(self._target)
+
+    @property
+    def never_written(self) -> range:
+        """Ids of the tags that no target holds: all but the separator."""
+        separators = 0 if self._target.separator is None else 1
+        return range(self._target.first_tag + separators, len(self._target))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the vocabularies: the same fingerprint cuts the same text alike."""
-        return hashlib.sha256(b"\0".join(model or b"" for model in self._models)).hexdigest()
+        """A hash of vocabularies and tags: the same fingerprint cuts the same text alike."""
+        parts = [model or b"" for model in self._models]
+        if self.tags != Tags():
+            parts.append(repr((self.tags, self.source_tags)).encode())
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+    @property
+    def cut_fingerprint(self) -> str:
+        """A hash of what decides the ids of a text: a tag that it does not have changes nothing."""
+        first, separator = self._source.first_tag, self._target.separator
+        before = [first + place for place in self.tags.places(self.source_tags)]
+        subwords = self.with_tags(Tags()).fingerprint
+        if not before and separator is None:
+            return subwords
+        return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
+
+    def tagged(self, tags: SourceTags) -> "Tokenizer":
+        """Return the same tokenizer, which puts these before a source that names none itself.
+
+        Raises:
+            InputError: there is no such tag.
+        """
+        self.tags.refuse_unknown(tags)
+        tagged = copy(self)
+        tagged.source_tags = tags
+        return tagged
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut source texts into piece ids, without bos or eos; a blank text has none."""
-        ids: list[list[int]] = self._source.encode([normalize(text) for text in texts])
-        return ids
+        """Cut source texts into piece ids, without bos or eos; a blank text has none.
+
+        A text begins with its own tags (`TaggedText`), else with those of the tokenizer (`tagged`).
+
+        Raises:
+            InputError: there is no such tag, or one is missing.
+        """
+        return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
         """Cut target texts into piece ids, without bos or eos; a blank text has none."""
-        ids: list[list[int]] = self._target.encode([normalize(text) for text in texts])
-        return ids
+        return self._target.encode(texts)
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Draw one segmentation of each source text; a function of text and seed alone."""
-        return _drawn(self._source_sampler, texts, seeds)
+        """Draw one segmentation of each source text; a function of text, tags and seed alone."""
+        return self._prefixed(texts, self._source.sample(texts, seeds))
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Draw one segmentation of each target text; a function of text and seed alone."""
-        return _drawn(self._target_sampler, texts, seeds)
+        return self._target.sample(texts, seeds)
 
-    @cached_property
-    def _source_sampler(self) -> SegmentationSampler:
-        config = self.config
-        return SegmentationSampler(self._source, config.algorithm, config.sampling)
+    def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
+        wanted = [
+            tags_of(text).over(self.source_tags) if row else None
+            for text, row in zip(texts, rows, strict=True)
+        ]
+        prefixes: dict[SourceTags | None, list[int]] = {
+            tags: [self._source.first_tag + place for place in self.tags.places(tags)]
+            for tags in set(wanted)
+            if tags is not None
+        }
+        if not any(prefixes.values()):
+            return rows
+        return [prefixes.get(tags, []) + row for tags, row in zip(wanted, rows, strict=True)]
 
-    @cached_property
-    def _target_sampler(self) -> SegmentationSampler:
-        if self.joint:
-            return self._source_sampler
-        config = self.config
-        return SegmentationSampler(self._target, config.algorithm, config.sampling)
+    def leading_tags(self, source: Sequence[int]) -> int:
+        """Count the tags that a source begins with."""
+        return sum(1 for _ in takewhile(lambda piece: piece >= self._source.first_tag, source))
 
     def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join source pieces into texts, as `decode_target`."""
-        return _decoded(self._source, ids)
+        return self._source.decode(ids)
 
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Join target pieces into texts; pad, bos and eos vanish.
+        """Join target pieces into texts; pad, bos, eos and tags vanish, a separator is a space.
 
         A text may hold any character but those that `normalize` removes, line ends included:
         bytes that make no UTF-8 become U+FFFD.
         """
-        return _decoded(self._target, ids)
+        return self._target.decode(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the target pieces as they are spelt in the vocabulary, control symbols too."""
-        return [self._target.id_to_piece(int(piece)) for piece in ids]
+        return self._target.spelt(ids)
 
     def source_pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the source pieces as they are spelt in the vocabulary, control symbols too."""
-        return [self._source.id_to_piece(int(piece)) for piece in ids]
+        return self._source.spelt(ids)
 
     def with_sampling(self, sampling: float) -> "Tokenizer":
         """Return a tokenizer of the same vocabularies that samples with another strength."""
-        return Tokenizer(replace(self.config, sampling=sampling), *self._models)
+        return Tokenizer(replace(self.config, sampling=sampling), *self._models, self.tags)
+
+    def with_tags(self, tags: Tags) -> "Tokenizer":
+        """Return a tokenizer of the same subwords with these tags after them."""
+        return Tokenizer(self.config, *self._models, tags)
+
+    def in_one_thread(self) -> "Tokenizer":
+        """Return the same tokenizer, encoding in the calling thread: for one process of many."""
+        single = copy(self)
+        source, target = self._models
+        single._source = single._target = Subwords(source, self.config, self.tags, threads=1)
+        if target is not None:
+            single._target = Subwords(target, self.config, self.tags, threads=1)
+        return single
 
     def to_state(self) -> dict[str, Any]:
         """Return plain types and uint8 tensors, which a checkpoint can hold."""
@@ -188,61 +196,28 @@ class Tokenizer:
             "config": asdict(self.config),
             "source": _to_tensor(source),
             "target": None if target is None else _to_tensor(target),
+            "tags": self.tags.to_state(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
-        """Rebuild a tokenizer from `to_state`."""
-        target = state["target"]
-        return cls(
-            TokenizerConfig(**state["config"]),
-            bytes(state["source"].numpy()),
-            None if target is None else bytes(target.numpy()),
-        )
+        """Rebuild a tokenizer from `to_state`; one of before there were tags has none.
 
-
-def _decoded(
-    model: sentencepiece.SentencePieceProcessor, ids: Iterable[Sequence[int]]
-) -> list[str]:
-    rows = [[int(piece) for piece in row if piece not in (PAD, BOS, EOS)] for row in ids]
-    texts: list[str] = model.decode(rows)
-    return texts
-
-
-def _drawn(
-    sampler: SegmentationSampler, texts: Sequence[str], seeds: Sequence[int]
-) -> list[list[int]]:
-    drawn = zip(texts, seeds, strict=True)
-    return [sampler.draw(normalize(text), seed) for text, seed in drawn]
-
-
-def _train_models(config: TokenizerConfig, pairs: Pairs) -> tuple[bytes, bytes | None]:
-    def learn(texts: Iterator[str]) -> bytes:
-        return learn_vocabulary(
-            (normalize(text) for text in texts),
-            algorithm=config.algorithm,
-            vocab_size=config.vocab_size,
-            character_coverage=config.character_coverage,
-            max_sentences=config.max_sentences,
-            symbols={"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS},
-        )
-
-    if config.joint:
-        return learn(text for pair in pairs() for text in pair), None
-    return learn(source for source, _ in pairs()), learn(target for _, target in pairs())
-
-
-def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:
-    digest = hashlib.sha256()
-    if content is not None:
-        digest.update(content.encode())
-    else:
-        for pair in pairs():
-            digest.update("\n".join((*pair, "")).encode())
-    # Sampling changes how the vocabulary is used, not what it holds.
-    learnt = asdict(config) | {"sampling": None, "library": sentencepiece.__version__}
-    digest.update(json.dumps(learnt, sort_keys=True).encode())
-    return digest.hexdigest()[:24]
+        Raises:
+            InputError: the state is not what `to_state` has returned.
+        """
+        try:
+            target = state["target"]
+            return cls(
+                TokenizerConfig(**state["config"]),
+                bytes(state["source"].numpy()),
+                None if target is None else bytes(target.numpy()),
+                Tags.from_state(state.get("tags")),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise InputError(
+                "the tokenizer of the checkpoint is damaged; use another checkpoint"
+            ) from error
 
 
 def _to_tensor(model: bytes) -> torch.Tensor:

@@ -5,7 +5,7 @@ Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import BytesIO
 from random import Random
 
@@ -20,15 +20,17 @@ _MAX_LINE_BYTES = 16_384
 class _Lines:
     """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
 
-    def __init__(self, texts: Iterable[str], most: int) -> None:
-        self.texts, self.most = texts, most
+    def __init__(self, texts: Iterable[str], most: int, normalize: Callable[[str], str]) -> None:
+        self.texts, self.most, self.normalize = texts, most, normalize
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[str]:
         try:
-            # SentencePiece learns nothing from a line with NUL; NUL itself is spelt as a byte.
-            texts = (text.replace("\0", " ") for text in self.texts if text)
-            yield from _sample(texts, self.most)
+            # What is not drawn need not be normalised: of a large corpus, most of it.
+            for text in _sample((text for text in self.texts if text), self.most):
+                if normal := self.normalize(text):
+                    # SentencePiece learns nothing from a line with NUL, which is spelt as a byte.
+                    yield normal.replace("\0", " ")
         except Exception as error:
             self.error = error
 
@@ -36,16 +38,18 @@ class _Lines:
 def learn_vocabulary(
     texts: Iterable[str],
     *,
+    normalize: Callable[[str], str],
     algorithm: str,
     vocab_size: int,
     character_coverage: float,
     max_sentences: int,
     symbols: Mapping[str, int],
 ) -> bytes:
-    """Return a SentencePiece model learnt from normalised texts.
+    """Return a SentencePiece model learnt from texts.
 
     Args:
-        texts: the training text, read once; empty texts are passed over.
+        texts: the training text, read once; blank texts are passed over.
+        normalize: what is kept of a text.
         algorithm: "unigram" or "bpe".
         vocab_size: number of pieces, control symbols and 256 bytes included; met exactly.
         character_coverage: share of the text's characters that get a piece of their own.
@@ -57,7 +61,7 @@ def learn_vocabulary(
     """
     if algorithm not in ("unigram", "bpe"):
         raise InputError(f"tokenizer.algorithm={algorithm} is unknown; set unigram or bpe")
-    lines, model = _Lines(texts, max_sentences), BytesIO()
+    lines, model = _Lines(texts, max_sentences, normalize), BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
@@ -88,7 +92,7 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
     for number, text in enumerate(texts, start=1):
         if number <= most:
             kept.append(text)
-        elif (place := random.randrange(number)) < most:
+        elif (place := int(random.random() * number)) < most:
             kept[place] = text
     return kept
 

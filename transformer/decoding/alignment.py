@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.data.links import Links
+from transformer.data.links import NO_WORD, Links
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -143,7 +143,7 @@ def word_links(
 
     Args:
         weights: Of each target piece on each source piece; the end of the source left out.
-        source_words: The word of each source piece.
+        source_words: The word of each source piece; a tag, which is of no word, counts to none.
         target_words: The word of each target piece.
         near_best: The least share of the best word's weight that makes a link.
     """
@@ -153,8 +153,9 @@ def word_links(
     by_word = weights.new_zeros(shape)
     # target source -> target_word source_word
     # (a piece before the first word spells nothing and counts to that word)
-    places = torch.tensor(target_words).clamp_min(0), torch.tensor(source_words).clamp_min(0)
-    by_word.index_put_((places[0][:, None], places[1][None]), weights, accumulate=True)
+    rows, columns = torch.tensor(target_words).clamp_min(0), torch.tensor(source_words)
+    read = columns != NO_WORD
+    by_word.index_put_((rows[:, None], columns[read][None]), weights[:, read], accumulate=True)
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())

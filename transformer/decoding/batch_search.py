@@ -19,7 +19,7 @@ from transformer.decoding.diverse import diverse_search
 from transformer.decoding.ensemble import Model, leader, step_of
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
-from transformer.decoding.search import Hypothesis
+from transformer.decoding.search import Hypothesis, StepWithout
 from transformer.errors import InputError
 from transformer.model.heads import HeadName
 
@@ -32,6 +32,7 @@ def search_batch(
     config: SearchConfig,
     head: HeadName | None,
     constraints: CompiledConstraints | None = None,
+    never: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
@@ -45,6 +46,7 @@ def search_batch(
         head: Where the coverage penalty looks (of an ensemble, in the first), as in
             ``aligning_attention``.
         constraints: What the translations are asked for.
+        never: Tokens that no translation has.
 
     Raises:
         FloatingPointError: The model gave NaN.
@@ -57,10 +59,10 @@ def search_batch(
         )
     config = config.of_candidates
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints)
+        return _search(model, segments, config, constraints, never)
     # All that the beam ends with compete for the places of the n-best list.
     every = replace(config, nbest=config.width, coverage_penalty=0.0)
-    found = _search(model, segments, every, constraints)
+    found = _search(model, segments, every, constraints, never)
     ranked = ranked_by_coverage(leader(model), segments, found, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
 
@@ -70,6 +72,7 @@ def _search(
     segments: Sequence[list[int]],
     config: SearchConfig,
     constraints: CompiledConstraints | None,
+    never: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
     most = most_pieces(model)
@@ -78,6 +81,8 @@ def _search(
     if constraints is not None:
         limits, width = constraints.limits(limits, most), constraints.width(width)
     step = step_of(model, pad_source(segments).to(device), width)
+    if never:
+        step = StepWithout(step, torch.tensor(never, device=device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:

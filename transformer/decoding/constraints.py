@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.data.phrases import occurs, one_line
+from transformer.data.tags import SourceTags, with_tags
 from transformer.errors import InputError
 
 
@@ -52,7 +53,7 @@ class Constraints:
         for key in values:
             if key not in cls.__dataclass_fields__:
                 raise InputError(
-                    f"{where}: unknown key {key!r}; choose text, prefix, must or never"
+                    f"{where}: unknown key {key!r}; choose text, to, tag, prefix, must or never"
                 )
         prefix = values.get("prefix", "")
         if not isinstance(prefix, str):
@@ -91,6 +92,8 @@ class Request:
     def parse(cls, line: str, where: str) -> "Request":
         """Read ``{"text": "…"}`` with the keys of ``Constraints.from_json`` beside it.
 
+        ``"to"`` and ``"tag"`` become the tags of the text (``SourceTags``).
+
         Raises:
             InputError: The line is something else; the message begins with ``where``.
         """
@@ -104,7 +107,15 @@ class Request:
             ) from error
         if not isinstance(values, dict) or not isinstance(text := values.pop("text", None), str):
             raise InputError(f'{where}: no "text"; write {{"text": "…"}}, one object a line')
+        tags = SourceTags(*(_name(values.pop(key, None), key, where) for key in ("to", "tag")))
+        text = with_tags(text, tags)
         return cls(text, Constraints.from_json(values, where) if values else None)
+
+
+def _name(value: object, key: str, where: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InputError(f'{where}: "{key}" must be a string, not {value!r}')
+    return value
 
 
 def _phrases(values: object, key: str, where: str) -> tuple[str, ...]:

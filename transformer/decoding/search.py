@@ -40,6 +40,22 @@ class StepFunction(Protocol):
         ...
 
 
+class StepWithout:
+    """A ``StepFunction`` over another one, after which some tokens never follow."""
+
+    def __init__(self, step: StepFunction, never: Int[Tensor, " ruled_out"]) -> None:
+        """Begin before the first token; what is ruled out becomes ``-inf``."""
+        self.step = step
+        self.never = never
+        self.reorder, self.keep = step.reorder, step.keep
+
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+        """Append one token to each hypothesis; return what may follow."""
+        log_probabilities = self.step(tokens)
+        log_probabilities[..., self.never] = -math.inf
+        return log_probabilities
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """A finished translation in tokens.

@@ -111,7 +111,8 @@ class ModelSearcher:
         asked = [segment.constraints for segment in segments]
         device = next(self.model.parameters()).device
         compiled = self.compiler.compile(asked, most_pieces(self.model), device)
-        found = search_batch(self.model, pieces, self.search, self.head, compiled)
+        never = self.tokenizer.never_written
+        found = search_batch(self.model, pieces, self.search, self.head, compiled, never)
         found = [hypotheses or [NOTHING] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found

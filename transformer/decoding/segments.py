@@ -21,12 +21,16 @@ class Segment:
 
 
 def segments_of(
-    pieces: list[int], lengths: Sequence[int], constraints: Constraints | None
+    pieces: list[int],
+    lengths: Sequence[int],
+    constraints: Constraints | None,
+    tags: Sequence[int] = (),
 ) -> list[Segment]:
     """Cut a text into parts of these lengths, and share out what is asked of it.
 
-    The first part has the prefix, every part what never is allowed. In which part a must-phrase
-    belongs is not known: it is asked of none, and is there by luck or unmet.
+    Each begins with the tags. The first part has the prefix, every part what never is allowed. In
+    which part a must-phrase belongs is not known: it is asked of none, and is there by luck or
+    unmet.
     """
     if len(lengths) < 2 or constraints is None:
         parts = [constraints] * len(lengths)
@@ -35,7 +39,7 @@ def segments_of(
         parts = [replace(constraints, must=()), *[rest] * (len(lengths) - 1)]
     left = iter(pieces)
     return [
-        Segment([next(left) for _ in range(length)], part)
+        Segment([*tags, *(next(left) for _ in range(length))], part)
         for length, part in zip(lengths, parts, strict=True)
     ]
 

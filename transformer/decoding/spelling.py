@@ -14,6 +14,7 @@ from jaxtyping import Int
 
 from transformer.data.phrases import OTHER, SPACE, WORD, kind_of
 from transformer.data.segmentation import WORD_START
+from transformer.data.tags import is_tag
 from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 WITHIN = 3
@@ -93,7 +94,7 @@ def _bytes(spelling: Spelling) -> bytes:
 
 
 def _spell_piece(number: int, piece: str) -> Spelling:
-    if number in (PAD, BOS, EOS):
+    if number in (PAD, BOS, EOS) or is_tag(piece):
         return ()
     if number == UNK:
         return spell(" \u2047 ")  # as SentencePiece writes it

@@ -118,7 +118,8 @@ class Translator:
         space.
 
         Args:
-            texts: Any strings, also empty or with control characters.
+            texts: Any strings, also empty or with control characters; a ``TaggedText`` has its own
+                tags before it, any other those of the tokenizer.
             constraints: What is asked of each translation; ``Translation.unmet`` tells what the
                 search could not meet. ``segments_of`` shares them out where a text is cut.
             attention: Also return where the best candidate looked, as the aligner sees it.
@@ -126,7 +127,8 @@ class Translator:
 
         Raises:
             FloatingPointError: The model gave NaN.
-            InputError: Phrases must occur, and the search is not beam search.
+            InputError: Phrases must occur, and the search is not beam search; or a tag is unknown
+                to the model, or missing.
         """
         asked = [None] * len(texts) if constraints is None else list(constraints)
         with evaluating(self.asked):
@@ -173,15 +175,18 @@ class Translator:
         most = most_pieces(self.asked)
         if not pieces:
             return []
-        lengths = [len(pieces)]
+        count = self.tokenizer.leading_tags(pieces)
+        tags, text = pieces[:count], pieces[count:]
+        lengths = [len(text)]
         if len(pieces) > most:
-            lengths = segment_lengths(self.tokenizer.source_pieces(pieces), most)
+            room = max(1, most - count)
+            lengths = segment_lengths(self.tokenizer.source_pieces(text), room)
             log.warning(
                 "a text of %d pieces is longer than model.max_length=%d allows; "
                 "it is translated in %d segments",
                 *(len(pieces), self.asked.config.max_length, len(lengths)),
             )
-        return segments_of(pieces, lengths, constraints)
+        return segments_of(text, lengths, constraints, tags)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
         found = self.searcher(segments)

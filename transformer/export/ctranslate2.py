@@ -67,7 +67,7 @@ def write_ctranslate2(
     """
     refuse_inexpressible(model.config)
     spec = _spec(model.config)
-    _fill(spec, model)
+    _fill(spec, model, tokenizer.never_written)
     source = tokenizer.source_pieces(range(tokenizer.source_vocab_size))
     target = tokenizer.pieces(range(tokenizer.target_vocab_size))
     spec.register_source_vocabulary(list(source))
@@ -113,7 +113,7 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     return TransformerSpec(encoder, decoder)
 
 
-def _fill(spec: "TransformerSpec", model: Transformer) -> None:
+def _fill(spec: "TransformerSpec", model: Transformer, never_written: Sequence[int]) -> None:
     """Copy every weight."""
     length = model.config.max_length
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
@@ -134,7 +134,7 @@ def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     spec.decoder.projection.weight = _array(model.projection.weight)
     # Our searches never choose these; the engine does as its bias says.
     never = torch.zeros(model.config.target_vocab_size)
-    never[[PAD, BOS]] = -1e4
+    never[[PAD, BOS, *never_written]] = -1e4
     spec.decoder.projection.bias = _array(never)
 
 

@@ -49,7 +49,7 @@ def write_safetensors(
     for side in SIDES:
         if state[side] is not None:
             (folder / f"{side}.model").write_bytes(bytes(state[side].numpy()))
-    values = portable_part(model.config, state["config"], config)
+    values = portable_part(model.config, state["config"], config) | {"tags": state["tags"]}
     text = json.dumps(values, indent=1, ensure_ascii=False)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
@@ -77,7 +77,8 @@ def read_safetensors(folder: Path) -> Checkpoint:
         refuse_program(values["config"], folder)
         model = build_transformer(ModelConfig(**values["model"]))
         load_model(model, folder / WEIGHTS)
-        tokenizer = {"config": values["tokenizer"]} | {side: _model(folder, side) for side in SIDES}
+        tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
+        tokenizer |= {side: _model(folder, side) for side in SIDES}
         Tokenizer.from_state(tokenizer)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())

@@ -88,12 +88,9 @@ def read_payload(path: Path) -> dict[str, Any]:
             program.
     """
     payload = read_archive(path)
-    foreign = InputError(f"{path} is not a checkpoint of this framework")
-    if not isinstance(payload, dict) or not {PORTABLE, "state_dict"} <= payload.keys():
-        raise foreign
+    if not _is_ours(payload):
+        raise InputError(f"{path} is not a checkpoint of this framework")
     portable = payload[PORTABLE]
-    if not isinstance(portable, dict) or not isinstance(portable.get("format"), int):
-        raise foreign
     if portable["format"] > FORMAT:
         raise InputError(
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
@@ -102,7 +99,7 @@ def read_payload(path: Path) -> dict[str, Any]:
     try:
         portable = upgraded(portable)
     except (KeyError, TypeError, AttributeError) as error:
-        raise foreign from error
+        raise InputError(f"{path} is not a checkpoint of this framework") from error
     refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
 
@@ -123,6 +120,23 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
         if path.is_file() or file == before or not before.is_file():
             raise
         return before, read_payload(before)
+
+
+def _is_ours(payload: Any) -> bool:
+    """Whether plain values are laid out as a checkpoint is, whatever they say."""
+    if not isinstance(payload, dict):
+        return False
+    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
+    if not isinstance(portable, dict) or not isinstance(weights, dict):
+        return False
+    parts = [portable.get(part, {}) for part in ("model", "tokenizer", "config")]
+    return (
+        type(portable.get("format")) is int
+        and portable["format"] >= 1
+        and all(isinstance(part, dict) for part in parts)
+        and isinstance(parts[-1].get("decoding", {}), dict)
+        and all(isinstance(name, str) for name in weights)
+    )
 
 
 def refuse_program(config: dict[str, Any], path: Path) -> None:
@@ -160,7 +174,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: It was not trained to translate.
     """
-    task = task_of(payload)
+    task = payload[PORTABLE].get("config", {}).get("task")
     if task != "translation":
         raise InputError(
             f"{file} was trained for task={task} and does not translate; "
@@ -176,7 +190,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     """
     try:
         model.load_state_dict(model_weights(payload))
-    except RuntimeError as error:
+    except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
     model.eval()
@@ -192,9 +206,16 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     payload = read_payload(file)
     require_translation(payload, file)
     portable = payload[PORTABLE]
-    model = build_transformer(ModelConfig(**portable["model"]))
+    try:
+        tokenizer, config = portable["tokenizer"], portable["config"]
+        model = build_transformer(ModelConfig(**portable["model"]))
+    except InputError:
+        raise
+    except Exception as error:
+        # Values of a wrong type fail in any place that uses them.
+        raise InputError(f"{file} describes no model that this framework has") from error
     load_weights(model, payload, file)
-    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
+    return Checkpoint(model, tokenizer, config, file)
 
 
 def write_payload(payload: dict[str, Any], path: Path) -> None:

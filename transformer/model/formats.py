@@ -44,13 +44,28 @@ DECODING_3 = {
 }
 DECODING_4 = {"stopping": "full", "candidates": 1, "candidates_by": "sampling", "utility": "chrf"}
 
+DATA_5 = {
+    "corpora": None,
+    "temperature": None,
+    "target_tag": False,
+    "documents": None,
+    "document_key": None,
+    "prepare_workers": None,
+    "streaming": False,
+    "buffer": 100_000,
+}
 RECOVERY_5 = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
     4: {"model": {}, "decoding": DECODING_4},
-    5: {"model": {}, "recovery": RECOVERY_5, "callbacks": {"save_interval": 1000}},
+    5: {
+        "model": {},
+        "data": DATA_5,
+        "recovery": RECOVERY_5,
+        "callbacks": {"save_interval": 1000},
+    },
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from transformer.data.rows import PlannedRow
 from transformer.errors import InputError
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.task import Task
@@ -83,7 +82,7 @@ class Attempt:
     def __call__(self, budget: int) -> bool:
         """Try."""
         data = self.task.data
-        batch: Any = data.largest_batch(PlannedRow(data.plan(budget)))
+        batch: Any = data.largest_batch(data.row_of(budget))
         try:
             self._step(batch.to(self.device))
         except (torch.OutOfMemoryError, MemoryError):

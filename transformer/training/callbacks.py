@@ -13,9 +13,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from transformer.data.loader import Update
-from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.evaluation.metrics import score
 from transformer.training.progress import time_to_log
 
 logger = logging.getLogger(__name__)
@@ -66,52 +64,6 @@ class CountedBatch(Protocol):
     @property
     def positions(self) -> int:
         """All with padding."""
-
-
-class TranslateValidation(Callback):
-    """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
-
-    The sentences are shared among the ranks. It runs at the start of a validation, when the
-    moving average, if there is one, has just taken the place of the weights.
-    """
-
-    def __init__(
-        self, translator: Translator, sources: list[str], references: list[str], samples: int
-    ) -> None:
-        self.translator = translator
-        self.sources = sources
-        self.references = references
-        self.samples = samples
-
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Translate, score, log, show some."""
-        self.translator.device = pl_module.device
-        hypotheses = self._translate(trainer)
-        bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
-        values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
-        pl_module.log_dict(values, rank_zero_only=False)
-        if not trainer.is_global_zero:
-            return
-        logger.info("step %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
-        for index in range(min(self.samples, len(self.sources))):
-            logger.info(
-                "  %s => %s (reference: %s)",
-                self.sources[index],
-                hypotheses[index],
-                self.references[index],
-            )
-
-    def _translate(self, trainer: Trainer) -> list[str]:
-        rank, world_size = trainer.global_rank, trainer.world_size
-        share = [t.text for t in self.translator.translate(self.sources[rank::world_size])]
-        if world_size == 1:
-            return share
-        shares: list[list[str]] = [[] for _ in range(world_size)]
-        torch.distributed.all_gather_object(shares, share)
-        hypotheses = [""] * len(self.sources)
-        for other, texts in enumerate(shares):
-            hypotheses[other::world_size] = texts
-        return hypotheses
 
 
 class Measure(Callback):

@@ -32,6 +32,7 @@ from transformer.training.task import (
     load_single_stack,
     refuse_decoder,
     refuse_second_side,
+    refuse_several_corpora,
     sentence_positions,
     update_settings,
 )
@@ -68,6 +69,7 @@ class LanguageModelling(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         refuse_decoder(config, "pocket_lm")
+        refuse_several_corpora(config)
         if tokenizer is None:
             refuse_second_side(config)
         self.config = config

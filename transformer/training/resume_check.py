@@ -21,9 +21,9 @@ from torch import Tensor
 from transformer.data.loader import Update
 from transformer.errors import InputError
 from transformer.model.checkpoint import find_last
-from transformer.training.callbacks import TranslateValidation
 from transformer.training.config import run_config
 from transformer.training.run import fit
+from transformer.training.translated_validation import TranslateValidation
 
 _COMPARED = (
     "global_step",
@@ -150,6 +150,7 @@ class _Witness(Callback):
             if isinstance(callback, TranslateValidation):
                 callback.sources = callback.sources[:_SENTENCES]
                 callback.references = callback.references[:_SENTENCES]
+                callback.ranges = {}
 
     def on_train_batch_end(
         self,
@@ -185,8 +186,10 @@ def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]
             yield where, float("inf")
         for index, (a, b) in enumerate(zip(one, other, strict=False)):
             yield from differences(a, b, f"{where}/{index}")
-    elif isinstance(one, Tensor) and isinstance(other, Tensor) and one.shape == other.shape:
-        if not torch.equal(one, other):
+    elif isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape != other.shape:
+            yield where, float("inf")
+        elif not torch.equal(one, other):
             yield where, (one.double() - other.double()).abs().max().item()
     elif one != other:
         yield where, _distance(one, other)

@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
+from pytorch_lightning.utilities import rank_zero_only
 
 from transformer.data.tokenizer import Tokenizer
+from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
@@ -89,6 +91,8 @@ def fit(
     task = make_task(config, payload)
     task.data.accumulation = config.trainer["accumulate_grad_batches"]
     task.data.prepare_data()
+    if config.task == "translation" and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
+        log_faults(config.data)
     task.data.setup("fit")
     _describe(task)
     before = 0

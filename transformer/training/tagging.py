@@ -29,6 +29,7 @@ from transformer.training.task import (
     load_single_stack,
     refuse_decoder,
     refuse_second_side,
+    refuse_several_corpora,
     sentence_positions,
     update_settings,
 )
@@ -64,6 +65,7 @@ class Tagging(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         refuse_decoder(config, "pocket_tagging")
+        refuse_several_corpora(config)
         if config.model["tie_embeddings"] != "none":
             raise InputError(
                 f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "

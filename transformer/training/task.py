@@ -138,6 +138,22 @@ def refuse_decoder(config: RunConfig, experiment: str) -> None:
             )
 
 
+def refuse_several_corpora(config: RunConfig) -> None:
+    """Refuse what only translation has, in a task that reads one text.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    given = {
+        "data.corpora": config.data.corpora,
+        "data.target_tag": config.data.target_tag,
+        "data.documents": config.data.documents,
+    }
+    for key, value in given.items():
+        if value:
+            raise InputError(f"{key} is for task=translation, not task={config.task}; leave it out")
+
+
 def refuse_second_side(config: RunConfig) -> None:
     """Refuse, where a run begins, what only two sides of text have, in a task that reads one.
 

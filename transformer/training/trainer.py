@@ -104,11 +104,20 @@ def _validate_at_least_once(arguments: dict[str, Any]) -> None:
 
 
 def bound_by_epochs(trainer: Trainer, epochs: int | None, data: BatchModule) -> None:
-    """Turn the bound in epochs into one in updates: the row of batches has no end."""
+    """Turn the bound in epochs into one in updates: the row of batches has no end.
+
+    Raises:
+        InputError: The length of an epoch is not known.
+    """
     if epochs is None or epochs < 0:
         return
-    batches = trainer.world_size * data.accumulation
-    updates = math.ceil(epochs * data.row.epoch_length / batches)
+    length = data.row.epoch_length
+    if length is None:
+        raise InputError(
+            f"trainer.max_epochs={epochs}: how many batches an epoch of a stream has is not known "
+            "before it is over; set trainer.max_steps or trainer.max_time"
+        )
+    updates = math.ceil(epochs * length / (trainer.world_size * data.accumulation))
     if not 0 <= trainer.max_steps <= updates:
         trainer.fit_loop.epoch_loop.max_steps = updates
 

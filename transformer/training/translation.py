@@ -11,17 +11,19 @@ import torch
 from pytorch_lightning import Callback
 
 from transformer.data.datamodule import DataModule
+from transformer.data.stream_module import StreamData
 from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks import TranslateValidation
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.module import TranslationModule
 from transformer.training.task import Evaluation, Task, update_settings
+from transformer.training.translated_validation import TranslateValidation
 
 
 class Translation(Task):
@@ -32,7 +34,8 @@ class Translation(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
-        self.data = DataModule(
+        kind = StreamData if config.data.streaming else DataModule
+        self.data = kind(
             config.data,
             config.tokenizer,
             initial_tokenizer=tokenizer,
@@ -55,8 +58,10 @@ class Translation(Task):
             config.decoding,
             batch_tokens=config.data.batch_tokens,
         )
-        sources, references = self.data.texts("validation")
-        return [TranslateValidation(translator, sources, references, config.callbacks.samples)]
+        sources, references, ranges = self.data.texts("validation")
+        translate = in_documents(translator)
+        samples = config.callbacks.samples
+        return [TranslateValidation(translate, sources, references, samples, ranges)]
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str = "cpu"
@@ -71,9 +76,10 @@ class Translation(Task):
         )
 
         def evaluate(split: str) -> Evaluation:
-            sources, references = self.data.texts(split)
-            hypotheses = [translation.text for translation in translator.translate(sources)]
-            return Evaluation(score(hypotheses, references), hypotheses)
+            texts = self.data.texts(split)
+            found = in_documents(translator).translate(texts.sources)
+            hypotheses = [translation.text for translation in found]
+            return Evaluation(score(hypotheses, texts.references), hypotheses)
 
         return evaluate
 

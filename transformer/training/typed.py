@@ -3,10 +3,11 @@
 It does not know what the values mean, and imports nothing heavy.
 """
 
+import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.errors import InputError
@@ -23,7 +24,9 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for unknown in sorted(values.keys() - names):
-        raise InputError(f"{where}.{unknown} is not a setting of {where}")
+        near = difflib.get_close_matches(unknown, names, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"{where}.{unknown} is not a setting of {where}{meant}")
     for field in fields(kind):  # type: ignore[arg-type]
         if field.default is MISSING and field.name not in values:
             raise InputError(f"{where}.{field.name} is missing")
@@ -38,7 +41,8 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 def typed_value(value: Any, hint: Any, where: str) -> Any:
     """The value as its annotation says.
 
-    An annotation is int, float, bool, str, None, a literal, a tuple, a sequence, or a union.
+    An annotation is int, float, bool, str, None, a literal, a tuple, a sequence, a mapping from
+    str, a dataclass, or a union.
 
     Raises:
         InputError: The value has another type.
@@ -49,21 +53,41 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
             try:
                 return typed_value(value, option, where)
             except InputError:
-                continue
+                if isinstance(value, Mapping) and get_origin(option) is Mapping:
+                    # What is wrong inside it says more than that it is none of the options.
+                    raise
+    elif isinstance(value, Mapping) and (origin is Mapping or is_dataclass(hint)):
+        return _mapped(value, hint, where)
     elif origin in (tuple, Sequence) and isinstance(value, list | tuple):
-        items = get_args(hint)
-        if origin is Sequence:
-            items *= len(value)
-        if len(items) == len(value):
-            return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
+        return _items(value, hint, where)
     elif origin is Literal and value in get_args(hint):
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     elif isinstance(hint, type) and type(value) is hint:
         return value
+    raise _refusal(value, hint, where)
+
+
+def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
+    if get_origin(hint) is not Mapping:
+        return typed(hint, value, where)
+    kind = get_args(hint)[1]
+    return {str(key): typed_value(one, kind, f"{where}.{key}") for key, one in value.items()}
+
+
+def _items(value: Sequence[Any], hint: Any, where: str) -> tuple[Any, ...]:
+    items = get_args(hint)
+    if get_origin(hint) is Sequence:
+        items *= len(value)
+    if len(items) != len(value):
+        raise _refusal(value, hint, where)
+    return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
+
+
+def _refusal(value: Any, hint: Any, where: str) -> InputError:
     said = "null" if value is None else repr(value)
-    raise InputError(f"{where}={said} must be {_words(hint)}")
+    return InputError(f"{where}={said} must be {_words(hint)}")
 
 
 def _words(hint: Any) -> str:
@@ -77,5 +101,7 @@ def _words(hint: Any) -> str:
         return f"a list of {len(get_args(hint))}"
     if origin is Sequence:
         return "a list"
+    if origin is Mapping or is_dataclass(hint):
+        return "a mapping, {KEY: VALUE}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return names.get(hint, "null" if hint is type(None) else str(hint))

@@ -18,12 +18,14 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.validation import validation_pairs
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
+from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import PORTABLE, model_weights
 from transformer.model.config import ModelConfig
+from transformer.training.typed import typed
 from transformer.tuning.trial import Trial, best_trial, grid
 
 METRICS = ("bleu", "chrf")
@@ -78,7 +80,7 @@ def sweep(
     run = portable["config"]
     own = SearchConfig(**run["decoding"])
     searches = grid(own, config.beam_sizes, config.length_penalties)
-    pairs = validation_pairs(DataConfig(**run["data"]), config.sentences)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), config.sentences)
     model = build_transformer(ModelConfig(**portable["model"]))
     tokenizer = Tokenizer.from_state(portable["tokenizer"])
     aligner = Aligner.trained(run["loss"], model.config)
@@ -104,9 +106,9 @@ def sweep(
 def _trial(weights: str, translator: Translator, pairs: Sequence[Pair], metric: str) -> Trial:
     sources, references = zip(*pairs, strict=True)
     # The first call of a process takes longer.
-    translator.translate(sources[:1])
+    in_documents(translator).translate(sources[:1])
     began = time.perf_counter()
-    found = translator.translate(sources)
+    found = in_documents(translator).translate(sources)
     seconds = time.perf_counter() - began
     value = score([one.text for one in found], references, (metric,))[0]
     return Trial(weights, translator.search, value, seconds, len(pairs))

@@ -17,6 +17,7 @@ from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced_alignment import align
 from transformer.errors import InputError
 from transformer.evaluation.alignment import count_links
+from transformer.model.formats import DATA_5
 from transformer.model.heads import HeadName
 
 
@@ -32,6 +33,7 @@ def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
         **{"validation_size": 4, "test_size": 0, "batch_tokens": 100, "max_length": 50},
         **{"max_ratio": 8.0, "deduplicate": False, "workers": 0, "seed": 1, "cache": str(folder)},
         "alignment": None if links is None else str(folder / "train.links"),
+        **DATA_5,
     }
 
 

@@ -36,10 +36,18 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "max_length": 50,
         "max_ratio": None,
         "deduplicate": True,
+        "streaming": False,
+        "buffer": 100,
+        "prepare_workers": 0,
         "workers": 0,
         "seed": 3,
         "cache": str(folder / "cache"),
         "alignment": None,
+        "corpora": None,
+        "temperature": None,
+        "target_tag": False,
+        "documents": None,
+        "document_key": None,
     }
     return DataConfig(**(fields | changes))
 

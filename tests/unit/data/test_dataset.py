@@ -1,26 +1,28 @@
-"""The Arrow file holds what the tokenizer gives, and the batches are made of it."""
+"""The Arrow files hold what the tokenizer gives, and the batches are made of them."""
 
 import logging
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config, write_corpus
-from transformer.data import encoding
+from transformer.data import encoding, preparation
 from transformer.data.corpus import Corpus
 from transformer.data.dataset import BatchDataset, EncodedCorpus
-from transformer.data.encoding import encode_corpus
 from transformer.data.filters import Filters
 from transformer.data.links import WordLinks, read_links
+from transformer.data.preparation import encode_corpus
 from transformer.data.rows import PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 
+ALONE: dict[str, Any] = {"texts": True, "workers": 0}
 FILTERS = Filters(max_length=30, max_ratio=None, deduplicate=True)
 
 
@@ -41,9 +43,11 @@ def corpus(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> EncodedCorpus:
-    monkeypatch.setattr(encoding, "_CHUNK", 10)  # so that the file has several record batches
-    encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train.arrow")
-    return EncodedCorpus(tmp_path / "train.arrow")
+    # So that there are several shards, of several record batches each.
+    monkeypatch.setattr(encoding, "_CHUNK", 10)
+    monkeypatch.setattr(preparation, "_BLOCK", 25)
+    encode_corpus("train", lambda: pairs, tokenizer, None, tmp_path / "train", **ALONE)
+    return EncodedCorpus(tmp_path / "train")
 
 
 def test_pairs_come_back_as_they_were(
@@ -113,8 +117,8 @@ def test_filtered_pairs_are_counted_in_the_log(
 ) -> None:
     pairs = [("a b", "b a"), ("", "x"), ("a", " "), ("a b", "b a"), ("a " * 40, "b"), ("c", "c")]
     with caplog.at_level(logging.INFO):
-        encode_corpus("train", lambda: pairs, tokenizer, FILTERS, tmp_path / "train.arrow")
-    corpus = EncodedCorpus(tmp_path / "train.arrow")
+        encode_corpus("train", lambda: pairs, tokenizer, FILTERS, tmp_path / "train", **ALONE)
+    corpus = EncodedCorpus(tmp_path / "train")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c"]
     assert (
         "train: 2 of 6 pairs kept; left out: 2 with an empty side, 1 longer than 30 tokens"
@@ -125,8 +129,8 @@ def test_filtered_pairs_are_counted_in_the_log(
 
 def test_without_filters_every_line_is_kept(tokenizer: Tokenizer, tmp_path: Path) -> None:
     pairs = [("a", ""), ("", ""), ("a", "")]
-    encode_corpus("validation", lambda: pairs, tokenizer, None, tmp_path / "val.arrow")
-    assert len(EncodedCorpus(tmp_path / "val.arrow")) == 3
+    encode_corpus("validation", lambda: pairs, tokenizer, None, tmp_path / "val", **ALONE)
+    assert len(EncodedCorpus(tmp_path / "val")) == 3
 
 
 def test_a_broken_preparation_leaves_no_file(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -135,7 +139,7 @@ def test_a_broken_preparation_leaves_no_file(tokenizer: Tokenizer, tmp_path: Pat
         raise InputError("broken")
 
     with pytest.raises(InputError, match="broken"):
-        encode_corpus("train", broken, tokenizer, None, tmp_path / "train.arrow")
+        encode_corpus("train", broken, tokenizer, None, tmp_path / "train", **ALONE)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,6 +154,7 @@ def linked_corpus(pairs: list[tuple[str, str]], tokenizer: Tokenizer, path: Path
     encode_corpus(
         *("train", lambda: pairs, tokenizer, FILTERS, path),
         links=lambda: map(reversal, pairs),
+        **ALONE,
     )
     return EncodedCorpus(path)
 
@@ -159,7 +164,7 @@ def test_links_stay_with_their_pair_when_others_are_left_out(
 ) -> None:
     monkeypatch.setattr(encoding, "_CHUNK", 2)
     pairs = [("a b", "b a"), ("", "x"), ("a b", "b a"), ("a " * 40, "b"), ("c d e", "e d c")]
-    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train.arrow")
+    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     assert corpus.texts("source", np.arange(len(corpus))) == ["a b", "c d e"]
     assert [links.tolist() for links in corpus.links(np.array([1, 0]))] == [
         [[0, 2], [1, 1], [2, 0]],
@@ -172,7 +177,7 @@ def test_batches_carry_the_links_of_their_pieces(
     pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path, drawn: bool
 ) -> None:
     """However the words are cut: a linked source piece spells a word that the target one spells."""
-    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train.arrow")
+    corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     made = (
         SamplingDataset(corpus, tokenizer, seed=5, batch_tokens=999, max_length=99, linked=True)
         if drawn
@@ -199,7 +204,8 @@ def test_a_file_of_links_that_goes_on_too_long_is_refused(
     (tmp_path / "links").write_text("0-0\n0-0\n")
     with pytest.raises(InputError, match="2 lines of links for 1 sentence pairs"):
         encode_corpus(
-            *("train", lambda: [("a", "a")], tokenizer, None, tmp_path / "train.arrow"),
+            *("train", lambda: [("a", "a")], tokenizer, None, tmp_path / "train"),
             links=lambda: read_links(tmp_path / "links", [("a", "a")]),
+            **ALONE,
         )
     assert [path.name for path in tmp_path.iterdir()] == ["links"]

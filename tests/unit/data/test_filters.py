@@ -39,16 +39,14 @@ def test_the_first_of_equal_pairs_is_marked() -> None:
 
 def test_a_selection_judges_each_pair_in_its_place() -> None:
     pairs = [("a", "b"), ("a", ""), ("a", "b"), ("c", "d"), ("a", "c")]
-    selection = Selection(FILTERS, lambda: pairs)
+    selection = Selection(FILTERS, first_occurrences(pairs))
     lengths = [(1, 1), (1, 0), (1, 1), (20, 20), (1, 1)]
     assert [selection.keeps(*sides) for sides in lengths] == [True, False, False, False, True]
-    assert selection.describe("train") == (
-        "train: 2 of 5 pairs kept; left out: 1 with an empty side, 1 longer than 10 tokens, "
-        "0 of a length ratio over 2.0, 1 exact duplicates"
-    )
-    every = Selection(None, lambda: pairs)
+    assert selection.read == 5
+    assert selection.dropped == Counter(empty=1, length=1, duplicate=1)
+    every = Selection(None)
     assert all(every.keeps(*sides) for sides in lengths)
-    assert every.describe("test") == "test: 5 pairs, every line kept"
+    assert (every.read, every.dropped) == (5, Counter())
 
 
 def test_the_line_of_the_log_accounts_for_every_pair() -> None:

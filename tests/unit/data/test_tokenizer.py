@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config
-from transformer.data.tokenizer import PAD, UNK, Tokenizer, normalize
+from transformer.data.normalization import normalize
+from transformer.data.tokenizer import PAD, UNK, Tokenizer
 from transformer.errors import InputError
 
 ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
@@ -167,3 +168,22 @@ def test_translating_does_not_import_what_only_training_needs() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.pop("source"),
+        lambda state: state.update(source=torch.zeros(40, dtype=torch.uint8)),
+        lambda state: state.update(config={"algorithm": "bpe"}),
+        lambda state: state.update(tags={"targets": None}),
+        lambda state: state.update(target="none"),
+    ],
+)
+def test_a_damaged_state_is_an_input_error(damage: Callable[[dict[str, Any]], object]) -> None:
+    pairs = [("a b c", "c b a"), ("b c", "c b")]
+    config = tokenizer_config(vocab_size=263)
+    state = Tokenizer.train(config, lambda: pairs).to_state()
+    damage(state)
+    with pytest.raises(InputError, match="the tokenizer of the checkpoint is damaged"):
+        Tokenizer.from_state(state)

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from transformer.data.tags import SourceTags, tags_of
 from transformer.decoding.constraints import Constraints, Request
 from transformer.errors import InputError
 
@@ -11,7 +12,7 @@ from transformer.errors import InputError
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"most": []}, "f:3: unknown key 'most'; choose text, prefix, must or never"),
+        ({"most": []}, "f:3: unknown key 'most'; choose text, to, tag, prefix, must or never"),
         ({"must": "Haus"}, "f:3: \"must\" must be a list of strings, not 'Haus'"),
         ({"never": ["a", 1]}, 'f:3: "never" must be a list of strings'),
         ({"prefix": None}, 'f:3: "prefix" must be a string'),
@@ -57,3 +58,11 @@ def test_what_is_unmet_is_told() -> None:
 def test_half_a_character_is_no_text(line: str) -> None:
     with pytest.raises(InputError, match="in:7: not JSON"):
         Request.parse(line, "in:7")
+
+
+def test_a_text_has_the_tags_that_the_line_names() -> None:
+    text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
+    assert text == "a dog" and tags_of(text) == SourceTags("de", "web")
+    assert tags_of(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
+    with pytest.raises(InputError, match='f:2: "to" must be a string, not 3'):
+        Request.parse('{"text": "a dog", "to": 3}', "f:2")

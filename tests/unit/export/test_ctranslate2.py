@@ -7,7 +7,11 @@ import ctranslate2
 import pytest
 import torch
 
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.models import tiny_transformer
+from tests.unit.decoding.steps import search_config
+from tests.unit.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from transformer.data.tags import SourceTags, TaggedText, Tags
+from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
 
@@ -49,6 +53,28 @@ def test_greedy_translations_are_equal(changes: dict[str, Any], tmp_path: Path) 
     found = said_by_ctranslate2(tmp_path, sources, beam=1)
     expected = [list(translation.tokens)[:30] for translation in translator.translate(TEXTS)]
     assert [tokens[:30] for tokens in found] == expected
+
+
+def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
+    tags = Tags(targets=("de", "fr"), corpora=("web",), sentences=2, pieces=60)
+    tokenizer = tiny_tokenizer().with_tags(tags).tagged(SourceTags("fr"))
+    size = tokenizer.source_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+        # The model would say nothing but a tag, if it could.
+        model.projection.weight[size - 1] *= 50
+    search = search_config(algorithm="greedy", beam_size=1, max_length_offset=30)
+    translator = Translator(model, tokenizer, search, 200)
+    texts = ["a dog runs .\ntwo cats sleep .", "<2 de> a dog", TaggedText("a", SourceTags("de"))]
+    write_ctranslate2(model, tokenizer, tmp_path)
+    sources = [tokenizer.source_pieces(pieces) for pieces in tokenizer.encode_source(texts)]
+    assert [row[0] for row in sources] == ["<2 fr>", "<2 fr>", "<2 de>"]
+    assert sources[0].count("< >") == 1 and "<2 de>" not in sources[1]
+    found = said_by_ctranslate2(tmp_path, sources, beam=1)
+    expected = [list(translation.tokens)[:30] for translation in translator.translate(texts)]
+    assert [tokens[:30] for tokens in found] == expected
+    assert not {"<2 de>", "<2 fr>", "<tag web>"} & {piece for row in found for piece in row}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
@@ -79,6 +80,20 @@ def test_separate_vocabularies(tmp_path: Path) -> None:
     assert (tmp_path / "source.model").read_bytes() != (tmp_path / "target.model").read_bytes()
     found = Tokenizer.from_state(read_safetensors(tmp_path).tokenizer)
     assert (found.fingerprint, found.config) == (tokenizer.fingerprint, config)
+
+
+def test_tags_go_with_it(tmp_path: Path) -> None:
+    tokenizer = tiny_translator().tokenizer.with_tags(Tags(("de",), ("web",), False, 3, 50))
+    size = tokenizer.source_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
+    write_safetensors(model, tokenizer, RUN, tmp_path)
+    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == tokenizer.tags
+    # A folder of before there were tags.
+    file = tmp_path / "config.json"
+    values = json.loads(file.read_text())
+    del values["tags"]
+    file.write_text(json.dumps(values))
+    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == Tags()
 
 
 def test_a_difference_is_noticed(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.training.callbacks import Measure, TranslateValidation
+from transformer.training.callbacks import Measure
+from transformer.training.translated_validation import TranslateValidation
 
 from .fakes import fake_module, fake_trainer, logged
 

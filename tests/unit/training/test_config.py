@@ -1,6 +1,6 @@
 """Plain values become typed ones, or an error that names the key."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,12 @@ from transformer.training.typed import typed
 
 
 @dataclass(frozen=True)
+class Inner:
+    size: int
+    names: Sequence[str] | None = None
+
+
+@dataclass(frozen=True)
 class Settings:
     count: int
     rate: float
@@ -25,6 +31,7 @@ class Settings:
     pair: tuple[float, float]
     files: str | Sequence[str] | None
     limit: float | None = None
+    inner: Mapping[str, Inner] | None = None
 
 
 VALUES: dict[str, Any] = {
@@ -43,6 +50,28 @@ def test_values_get_the_types_of_the_fields() -> None:
     assert settings == Settings(3, 1.0, "x", True, "b", (0.9, 1.0), ("a.en", "a.de"), 2.0)
     for value in (settings.rate, settings.limit, *settings.pair):
         assert type(value) is float
+
+
+def test_a_mapping_holds_settings_of_its_own() -> None:
+    inner = {"x": {"size": 1, "names": ["a"]}, 2: {"size": 2}}
+    settings = typed(Settings, VALUES | {"inner": inner}, "here")
+    assert settings.inner == {"x": Inner(1, ("a",)), "2": Inner(2)}
+
+
+@pytest.mark.parametrize(
+    ("inner", "message"),
+    [
+        ({"x": {"szie": 1}}, "here.inner.x.szie is not a setting of here.inner.x; did you mean"),
+        ({"x": {"size": "1"}}, "here.inner.x.size='1' must be a whole number"),
+        ({"x": {}}, "here.inner.x.size is missing"),
+        ({"x": 3}, "here.inner.x=3 must be a mapping, {KEY: VALUE}"),
+        (["x"], "here.inner=['x'] must be a mapping, {KEY: VALUE} or null"),
+    ],
+)
+def test_what_is_wrong_inside_a_mapping_is_named(inner: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        typed(Settings, VALUES | {"inner": inner}, "here")
+    assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("files", ["a.tsv", None])
@@ -68,7 +97,7 @@ def test_every_side_of_a_union_is_taken(files: str | None) -> None:
         ("files", 3, "here.files=3 must be a text or a list or null"),
         ("files", ["a", 3], "here.files=['a', 3] must be a text or a list or null"),
         ("limit", "x", "here.limit='x' must be a number or null"),
-        ("cuont", 3, "here.cuont is not a setting of here"),
+        ("cuont", 3, "here.cuont is not a setting of here; did you mean count?"),
     ],
 )
 def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:

@@ -1,0 +1,51 @@
+"""Any text can be examined and cleaned; no line of it is lost, and no report breaks a terminal."""
+
+import json
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.doctor.texts import examination_config, written
+from transformer.data.corpus import Corpus, read_lines
+from transformer.doctor.checks import Checks
+from transformer.doctor.cleaning import clean
+from transformer.doctor.config import CHECKS
+from transformer.doctor.examination import examine
+from transformer.doctor.report import example_lines, to_json
+
+# U+0345, a mark whose case and composition change its place; and what the checks look for.
+ODD = ["a", "B", " ", "\t", "ß", "é", "e\u0301", "\u0345", "İ", "日本", "Д", "\u200b", "\ufffd"]
+ODD += ["<b>", "&amp;", "Ã¤", "ﬁ", "\U0001f600", "\ud7ff", "\x00", "\u2028", "…", "٣"]
+TEXT = st.lists(
+    st.sampled_from(ODD)
+    | st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=4),
+    max_size=8,
+).map("".join)
+PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(PAIRS, PAIRS)
+def test_any_text_can_be_examined_and_cleaned(
+    train: list[tuple[str, str]], test: list[tuple[str, str]]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        splits = written({"train": train, "test": test}, folder / "in")
+        examination = examine(splits, examination_config())
+        assert examination.pairs == {"train": len(train), "test": len(test)}
+        assert all(0 <= found.count <= found.total for found in examination.findings)
+        for line in example_lines(examination, splits):
+            assert line.removeprefix(name).isprintable()
+        json.dumps(to_json(examination, splits, dict.fromkeys(CHECKS, 0.0))).encode()
+        wanted = frozenset(CHECKS)
+        checks = Checks(splits, examination_config())
+        done = clean(splits, ["train"], checks, wanted, folder / "out")["train"]
+        kept = list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
+        rows = map(json.loads, read_lines(folder / "out/train.rejected.jsonl"))
+        refused = {row["line"]: (row["source"], row["target"]) for row in rows}
+    assert (len(kept), len(refused)) == (done.kept, done.rejected)
+    left = iter(kept)
+    assert [refused.get(line) or next(left) for line in range(1, len(train) + 1)] == train

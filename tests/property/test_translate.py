@@ -1,0 +1,110 @@
+"""Random Unicode through the verb translate: as many lines out as in, and never a crash."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import PROJECT
+from tests.unit.decoding.steps import search_config
+from tests.unit.decoding.translators import tiny_tokenizer, tiny_translator
+from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+
+SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}
+LOSS = {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0}
+
+# Where code points come from: plain text, controls and spaces, whole planes, marks, and what means
+# something to a tokenizer, a shell or a terminal.
+RANGES = [
+    *((0x20, 0x7E), (0x20, 0x7E), (0xA0, 0x24F), (0x00, 0x1F), (0x7F, 0xA0), (0x300, 0x36F)),
+    *((0x2000, 0x206F), (0x4E00, 0x9FFF), (0x590, 0x6FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)),
+]
+ODD = [
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<0x0A>",
+    "▁",
+    "\u2028",
+    "\x85",
+    "\ufeff",
+    "\r",
+    "\\n",
+    "\t",
+    " ",
+    "",
+]
+
+
+def random_line(random_: random.Random) -> str:
+    parts = []
+    for _ in range(random_.randint(0, 6)):
+        low, high = random_.choice(RANGES)
+        drawn = (random_.randint(low, high) for _ in range(random_.randint(0, 6)))
+        parts.append("".join(chr(c) for c in drawn if not 0xD800 <= c < 0xE000 and c != 10))
+        parts.append(random_.choice(ODD))
+    return "".join(parts)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of random weights: it says whatever its vocabulary can spell, bytes included."""
+    path = tmp_path_factory.mktemp("tiny") / "x.ckpt"
+    model = tiny_translator(encoder_layers=1, decoder_layers=1).model
+    run: dict[str, Any] = {
+        "task": "translation",
+        "decoding": asdict(search_config(**SEARCH)),
+        "loss": LOSS,
+    }
+    payload = {
+        "state_dict": {f"model.{name}": weight for name, weight in model.state_dict().items()},
+        PORTABLE: portable_part(model.config, tiny_tokenizer().to_state(), run),
+    }
+    write_payload(payload, path)
+    return path
+
+
+def translated(checkpoint: Path, lines: list[str], folder: Path, *more: str) -> list[str]:
+    """What the verb answers to a file of these lines on its standard input."""
+    source = folder / "lines"
+    source.write_text("".join(f"{line}\n" for line in lines), "utf-8", newline="")
+    call = ["-m", "transformer", "translate", f"checkpoint={checkpoint}", *more]
+    with source.open("rb") as file:
+        done = subprocess.run(
+            [sys.executable, *call],
+            stdin=file,
+            capture_output=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    assert b"Traceback" not in done.stderr
+    *answers, rest = done.stdout.decode("utf-8").split("\n")
+    assert rest == ""
+    return answers
+
+
+def compare(lines: list[str], answers: list[str]) -> None:
+    assert len(answers) == len(lines)
+    for line, answer in zip(lines, answers, strict=True):
+        # A line end of Windows belongs to the line end.
+        if not line.removesuffix("\r").strip():
+            assert answer == ""
+
+
+def test_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
+    random_ = random.Random(1)
+    lines = [random_line(random_) for _ in range(300)]
+    compare(lines, translated(checkpoint, lines, tmp_path, "decoding.algorithm=beam"))
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_lines_of_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
+    random_ = random.Random(2)
+    lines = [random_line(random_) for _ in range(100_000)]
+    compare(lines, translated(checkpoint, lines, tmp_path, "batch_tokens=8192"))

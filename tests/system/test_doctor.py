@@ -1,0 +1,32 @@
+"""The doctor and what cleans after it, as a user calls them."""
+
+import json
+from pathlib import Path
+
+from tests.helpers.runs import verb
+from tests.unit.doctor.texts import call_of, planted_texts, written
+
+
+def test_planted_faults_are_found_left_out_and_gone(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    written(texts, tmp_path / "in")
+    code, stdout, stderr = verb("doctor", *call_of("in"), home=tmp_path)
+    assert code == 2
+    report = json.loads(stdout)
+    *_, last = stderr.strip().split("\n")
+    assert last.startswith("error: too many faults (train: misaligned;")
+    assert "test: leak" in report["exceeded"]
+    assert report["splits"]["train"]["pairs"] == 1500
+    assert report["pairs_per_second"] > 0
+    for check in ("empty", "mojibake", "language"):
+        assert f"in/train.de:{where[check][1]}: {check}: " in stderr
+    more = ["output=out", "splits=[train,test]", "filters.not_nfc=true"]
+    code, stdout, stderr = verb("clean", *call_of("in"), *more, home=tmp_path)
+    assert code == 0, stderr
+    told = json.loads(stdout)["splits"]["train"]
+    assert told["kept"] + told["rejected"] == 1500
+    assert f"train: {told['kept']:,} of 1,500 pairs kept" in stderr
+    (tmp_path / "in/validation.en").rename(tmp_path / "out/validation.en")
+    (tmp_path / "in/validation.de").rename(tmp_path / "out/validation.de")
+    code, stdout, stderr = verb("doctor", *call_of("out"), home=tmp_path)
+    assert (code, json.loads(stdout)["exceeded"]) == (0, []), stderr

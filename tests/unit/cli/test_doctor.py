@@ -1,0 +1,75 @@
+"""Wrong calls of doctor and clean, and what a right one says."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.test_load import RUN
+from tests.unit.cli.test_load import written as write_checkpoint
+from tests.unit.doctor.texts import call_of, clean_texts, written
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a little clean text."""
+    written({split: pairs[:200] for split, pairs in clean_texts().items()}, tmp_path / "in")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(verb: str, *arguments: str) -> int:
+    code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
+    return code
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("doctor", ["thresholds.empty=2"], "thresholds.empty=2.0 is no share of the pairs"),
+        ("doctor", ["thresholds.emty=0"], "thresholds.empty"),
+        ("doctor", ["ratio=1"], "ratio=1.0 must be above 1"),
+        ("doctor", ["data.train=gone.tsv"], "gone.tsv"),
+        ("doctor", ["tokenizer=bpe", "checkpoint=x"], "leave tokenizer= out"),
+        ("doctor", ["checkpoint=gone"], "checkpoint=gone does not exist"),
+        ("clean", [], "output= is missing"),
+        ("clean", ["output=in"], "output=in is there already"),
+        ("clean", ["output=out", "filters.copy=3"], "filters.copy=3 must be true or false"),
+        ("clean", ["output=out", "filters.unknown_characters=true"], "needs checkpoint=RUN"),
+        ("clean", ["output=out", "splits=[tset]"], "splits=tset is not there"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_2(
+    name: str, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(name, *call_of("in"), *arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert len(said.err.strip().split("\n")) == 1, said.err
+    assert not Path("out").exists()
+
+
+def test_a_tokenizer_may_be_learnt_to_count_with(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("doctor", *call_of("in"), "tokenizer=bpe", "tokenizer.vocab_size=400") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["splits"]["train"]["lengths"]["unit"] == "tokens"
+    assert report["exceeded"] == []
+
+
+def test_a_run_lends_its_tokenizer(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = write_checkpoint(home / "x.ckpt", RUN)
+    # It knows few letters: pocket has others.
+    assert call("doctor", *call_of("in"), f"checkpoint={checkpoint}") == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["splits"]["train"]["lengths"]["unit"] == "tokens"
+    assert "train: unknown_characters" in report["exceeded"]
+
+
+def test_what_is_null_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    off = [f"thresholds.{name}=null" for name in ("leak", "language", "mojibake")]
+    assert call("doctor", *call_of("in"), *off) == 0
+    found = {finding["check"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert not {"leak", "language", "mojibake"} & found
+    assert "leak_source" in found

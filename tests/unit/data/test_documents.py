@@ -1,0 +1,122 @@
+"""Sentences of a document are read together: within the bounds, and never over its end."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.data.corpora import data_config, tokenizer_config
+from transformer.data.corpus import Corpus
+from transformer.data.datamodule import DataModule
+from transformer.data.dataset import EncodedCorpus
+from transformer.data.documents import begins_window
+from transformer.errors import InputError
+
+LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 30))
+def test_a_window_keeps_to_its_bounds_and_is_as_long_as_may_be(
+    lengths: list[tuple[int, int] | None], sentences: int, pieces: int
+) -> None:
+    begins = list(begins_window(lengths, sentences, pieces))
+    assert begins[:1] == [True] * len(begins[:1])
+    starts = [place for place, first in enumerate(begins) if first]
+    windows = [range(*pair) for pair in pairwise([*starts, len(lengths)])]
+
+    def size(window: range) -> int:
+        return sum(lengths[place][0] for place in window) + len(window) - 1  # type: ignore[index]
+
+    for window, following in zip(windows, [*windows[1:], None], strict=False):
+        if any(lengths[place] is None for place in window):
+            assert len(window) == 1
+            continue
+        assert len(window) == 1 or (len(window) <= sentences and size(window) <= pieces)
+        if following is not None and lengths[following.start] is not None:
+            longer = range(window.start, following.start + 1)
+            assert len(longer) > sentences or size(longer) > pieces
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 30), st.data())
+def test_what_comes_later_changes_no_window_before(
+    lengths: list[tuple[int, int] | None], sentences: int, pieces: int, data: Any
+) -> None:
+    cut = data.draw(st.integers(0, len(lengths)))
+    whole = list(begins_window(lengths, sentences, pieces))
+    assert list(begins_window(lengths[:cut], sentences, pieces)) == whole[:cut]
+
+
+def write(folder: Path, name: str, documents: list[list[str]]) -> str:
+    """Each target is its source read backwards."""
+    lines = "\t\n".join("".join(f"{s}\t{s[::-1]}\n" for s in d) for d in documents)
+    (folder / name).write_text(lines)
+    return str(folder / name)
+
+
+def documents_module(folder: Path, **changes: Any) -> DataModule:
+    texts = [["a b", "c", "d e", "b"], ["a"], ["e e", "c a"]]
+    train = write(folder, "train.tsv", texts * 3)
+    fields = {"train": train, "validation": train, "validation_size": 0, "deduplicate": False}
+    config = data_config(folder, **(fields | {"documents": 3} | changes))
+    return DataModule(config, tokenizer_config(vocab_size=267))
+
+
+def texts_of(module: DataModule, split: str) -> list[tuple[str, str]]:
+    corpus = EncodedCorpus(module._encoded_path(split))
+    places = range(len(corpus))
+    sides = (corpus.texts(side, np.array(places)) for side in ("source", "target"))
+    return list(zip(*sides, strict=True))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_pair_is_a_window_of_a_document(tmp_path: Path, split: str) -> None:
+    module = documents_module(tmp_path)
+    expected = [
+        ("a b\nc\nd e", "b a\nc\ne d"),
+        ("b", "b"),
+        ("a", "a"),
+        ("e e\nc a", "e e\na c"),
+    ]
+    assert texts_of(module, split) == expected * 3
+    tokenizer = module.tokenizer
+    corpus = EncodedCorpus(module._encoded_path(split))
+    separator = tokenizer.source_vocab_size - 1
+    (first,) = corpus.ids("source", np.array([0]))
+    assert (first == separator).sum() == 2
+
+
+def test_a_window_has_no_more_tokens_than_a_pair_may_have(tmp_path: Path) -> None:
+    module = documents_module(tmp_path, max_length=4)
+    corpus = EncodedCorpus(module._encoded_path("train"))
+    assert corpus.lengths("source").max() <= 4
+    assert len(corpus) > 4 * 3
+
+
+def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
+    rows = [("1", "a"), ("1", "b"), ("2", "c"), ("1", "d")]
+    lines = [json.dumps({"id": id_, "x": text, "y": text}) + "\n" for id_, text in rows]
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(lines))
+    pairs = list(Corpus.of(str(path), "x", "y", "id"))
+    assert [source for source, _ in pairs] == ["a", "b", "", "c", "", "d"]
+    with pytest.raises(InputError, match=r"text.jsonl:1: no key 'part'"):
+        list(Corpus.of(str(path), "x", "y", "part"))
+    with pytest.raises(InputError, match=r"a.tsv: data.document_key=id is of JSONL"):
+        Corpus.of(str(tmp_path / "a.tsv"), "x", "y", "id")
+
+
+def test_links_are_of_single_sentences(tmp_path: Path) -> None:
+    module = documents_module(tmp_path)
+    linked = DataModule(module._data, tokenizer_config(vocab_size=267), links=True)
+    with pytest.raises(InputError, match="guided alignment learns from single sentences"):
+        linked._encoded_path("train")
+
+
+def test_pairs_held_out_would_tear_documents_apart(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="would tear documents apart"):
+        documents_module(tmp_path, validation=None, validation_size=2).prepare_data()

@@ -1,0 +1,74 @@
+"""What training looks at before it begins: a line a fault, found once, and never an error."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.data.corpora import data_config
+from tests.unit.doctor.texts import clean_texts, planted_texts, written
+from transformer.data.config import DataConfig
+from transformer.doctor import at_start
+from transformer.doctor.at_start import log_faults
+
+
+def config(folder: Path, **changes: Any) -> DataConfig:
+    names = ("train", "validation", "test")
+    files = {name: [str(folder / f"{name}.en"), str(folder / f"{name}.de")] for name in names}
+    return data_config(folder, source="en", target="de", **(files | changes))
+
+
+def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    texts, _ = planted_texts()
+    texts["train"] += [("", "etwas")] * 9
+    written(texts, tmp_path)
+    with caplog.at_level(logging.INFO):
+        lines = log_faults(config(tmp_path))
+    assert lines == [record.message for record in caplog.records]
+    found = {line.split(" pairs: ")[1].split(" ")[0] for line in lines}
+    assert found == {"empty", "copy", "misaligned", "replacement", "leak"}
+    warned = {
+        record.message.split(" pairs: ")[1].split(" ")[0]
+        for record in caplog.records
+        if record.levelno == logging.WARNING
+    }
+    # One line in fifteen hundred is few.
+    assert warned == {"empty", "misaligned", "leak"}
+    (leak,) = [line for line in lines if "leak" in line]
+    assert leak == (
+        f"test: 1 of 80 pairs: leak ({tmp_path}/test.en:5: stands in the training text, line 60); "
+        "transformer doctor tells more"
+    )
+
+
+def test_clean_text_is_quiet(tmp_path: Path) -> None:
+    written(clean_texts(), tmp_path)
+    assert log_faults(config(tmp_path)) == []
+
+
+def test_held_out_pairs_are_examined_too(tmp_path: Path) -> None:
+    texts = clean_texts()
+    # As good as every held-out pair then stands in the training text as well.
+    written({"train": texts["train"][:200] * 3}, tmp_path)
+    held_out = {"validation": None, "test": None, "validation_size": 20, "test_size": 20}
+    lines = log_faults(config(tmp_path, **held_out))
+    assert {line.split(":")[0] for line in lines} == {"validation", "test"}
+
+
+def test_a_second_start_reads_what_the_first_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, _ = planted_texts()
+    written(texts, tmp_path)
+    first = log_faults(config(tmp_path))
+
+    def fail(*arguments: Any) -> None:
+        raise AssertionError("examined again")
+
+    monkeypatch.setattr(at_start, "examine", fail)
+    assert log_faults(config(tmp_path)) == first
+    # Another text is another matter.
+    written(clean_texts(), tmp_path)
+    with pytest.raises(AssertionError, match="examined again"):
+        log_faults(config(tmp_path))

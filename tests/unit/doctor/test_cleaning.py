@@ -1,0 +1,159 @@
+"""Every line is either kept or rejected, and what is kept has nothing wrong with it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.data.corpora import data_config
+from tests.unit.doctor.texts import (
+    Pairs,
+    clean_texts,
+    examination_config,
+    planted_texts,
+    written,
+)
+from transformer.data.corpus import Corpus, read_lines
+from transformer.data.splits import Split
+from transformer.doctor.checks import Checks
+from transformer.doctor.cleaning import Cleaned, clean, given_texts
+from transformer.doctor.config import CHECKS
+from transformer.doctor.examination import examine
+from transformer.errors import InputError
+
+WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
+
+
+def cleaned(
+    texts: dict[str, Split], folder: Path, wanted: frozenset[str] = WANTED, names: str = "train"
+) -> dict[str, Cleaned]:
+    checks = Checks(texts, examination_config(tuple(wanted)))
+    return clean(texts, names.split(), checks, wanted, folder)
+
+
+def rejected(folder: Path, name: str = "train") -> dict[int, dict[str, object]]:
+    rows = map(json.loads, read_lines(folder / f"{name}.rejected.jsonl"))
+    return {row["line"]: row for row in rows}
+
+
+def put_together(kept: Pairs, refused: dict[int, dict[str, object]]) -> Pairs:
+    """The input, from what was kept and what was rejected."""
+    left = iter(kept)
+    return [
+        (str(row["source"]), str(row["target"])) if (row := refused.get(line)) else next(left)
+        for line in range(1, len(kept) + len(refused) + 1)
+    ]
+
+
+def test_kept_and_rejected_are_the_input(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    done = cleaned(written(texts, tmp_path / "in"), tmp_path / "out")["train"]
+    kept = list(Corpus((tmp_path / "out/train.en", tmp_path / "out/train.de"), "en", "de"))
+    refused = rejected(tmp_path / "out")
+    assert (done.kept, done.rejected) == (len(kept), len(refused))
+    assert put_together(kept, refused) == texts["train"]
+    for check in ("empty", "copy", "duplicate", "markup", "mojibake", "too_long", "language"):
+        assert check in refused[where[check][1]]["faults"], check  # type: ignore[operator]
+    # Both are said of the pair that is in the test text.
+    assert "leak" in refused[60]["faults"]  # type: ignore[operator]
+
+
+def test_what_was_cleaned_is_quiet(tmp_path: Path) -> None:
+    splits = written(planted_texts()[0], tmp_path / "in")
+    cleaned(splits, tmp_path / "out", names="train test")
+    again = {
+        name: Split(Corpus((folder / f"{name}.en", folder / f"{name}.de"), "en", "de"))
+        for name, folder in (
+            ("train", tmp_path / "out"),
+            ("validation", tmp_path / "in"),
+            ("test", tmp_path / "out"),
+        )
+    }
+    found = examine(again, examination_config(tuple(WANTED))).findings
+    natural = ("leak_source", "leak_target", "unknown_characters")
+    assert [one for one in found if one.count and one.check not in natural] == []
+
+
+def test_clean_text_stays_as_it_is(tmp_path: Path) -> None:
+    splits = written(clean_texts(), tmp_path / "in")
+    assert cleaned(splits, tmp_path / "out")["train"].rejected == 0
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "in" / name).read_bytes()
+    assert (tmp_path / "out/train.rejected.jsonl").read_bytes() == b""
+    assert not (tmp_path / "out/test.en").exists()
+
+
+def test_only_the_wanted_faults_are_left_out(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    splits = written(texts, tmp_path / "in")
+    cleaned(splits, tmp_path / "out", frozenset({"copy"}))
+    assert list(rejected(tmp_path / "out")) == [where["copy"][1]]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz"])
+def test_the_format_of_the_input_is_kept(suffix: str, tmp_path: Path) -> None:
+    lines = [f"a {n} dog\tein {n} Hund" for n in range(20)] + ["copy\tcopy"]
+    if suffix.startswith(".jsonl"):
+        rows = (dict(zip("xy", line.split("\t"), strict=True)) | {"id": "k"} for line in lines)
+        lines = [json.dumps(row) for row in rows]
+    path = tmp_path / f"text{suffix}"
+    opened = gzip.open if suffix.endswith(".gz") else open
+    with opened(path, "wt", encoding="utf-8", newline="\n") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+    splits = {"train": Split(Corpus((path,), "x", "y"))}
+    done = cleaned(splits, tmp_path / "out", frozenset({"copy"}))["train"]
+    # Line for line, other keys of JSONL included.
+    assert list(read_lines(tmp_path / "out" / path.name)) == lines[:-1]
+    assert done.files == (path.name, "train.rejected.jsonl")
+    assert rejected(tmp_path / "out")[21]["source"] == "copy"
+
+
+def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
+    texts = {"train": [("a b", "c d"), ("copy", "copy"), ("e", "f g")]}
+    (split,) = written(texts, tmp_path / "in").values()
+    links = tmp_path / "in/train.links"
+    links.write_text("0-0 1-1\n0-0\n0-1\n")
+    with_links = {"train": Split(split.corpus, links=links)}
+    cleaned(with_links, tmp_path / "out", frozenset({"copy"}))
+    assert (tmp_path / "out/train.links").read_text() == "0-0 1-1\n0-1\n"
+    links.write_text("0-0 1-1\n0-0\n")
+    with pytest.raises(InputError, match=r"2 lines of links for 3 sentence pairs"):
+        cleaned(with_links, tmp_path / "other", frozenset({"copy"}))
+    # Whole or not at all.
+    assert not (tmp_path / "other").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    splits = written(clean_texts(), tmp_path / "in")
+    before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+    with pytest.raises(InputError, match=r"output=.*/in is there already; name a new folder"):
+        cleaned(splits, tmp_path / "in")
+    assert {path: path.read_bytes() for path in (tmp_path / "in").iterdir()} == before
+
+
+def test_an_unknown_split_is_named(tmp_path: Path) -> None:
+    splits = written(clean_texts(), tmp_path / "in")
+    with pytest.raises(InputError, match="splits=tset is not there; choose of train, validation"):
+        cleaned(splits, tmp_path / "out", names="tset")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "text").write_text("word\n")
+    splits = {"train": Split(Corpus((tmp_path / "a/text", tmp_path / "b/text"), "x", "y"))}
+    with pytest.raises(InputError, match="text is the name of two files"):
+        cleaned(splits, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_are_taken_whole_with_nothing_held_out(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_text("a\tb\n")
+    splits = given_texts(data_config(tmp_path, validation_size=500, alignment="links"))
+    assert list(splits) == ["train"]
+    assert list(splits["train"]) == [("a", "b")]
+    assert splits["train"].links == Path("links")
+    with pytest.raises(InputError, match=r"data=files needs a text; set data\.train="):
+        given_texts(data_config(tmp_path, train=None))

@@ -1,0 +1,81 @@
+"""``clean``: the good pairs of a corpus to a new folder, the others with what is wrong."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.doctor.cleaning import Cleaned
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Clean; returns the exit code."""
+    return exit_code_of(lambda: _clean(compose_config("clean", arguments)))
+
+
+def _clean(config: DictConfig) -> None:
+    from transformer.cli.examined import data_config, tokenizer_of
+    from transformer.doctor.checks import Checks
+    from transformer.doctor.cleaning import clean, given_texts
+    from transformer.doctor.config import ExaminationConfig
+    from transformer.training.typed import typed_value
+
+    values: Any = OmegaConf.to_container(config)
+    wanted = {
+        name for name, on in values["filters"].items() if typed_value(on, bool, f"filters.{name}")
+    }
+    names = typed_value(values["splits"], Sequence[str], "splits")
+    data = data_config(config)
+    settings = ExaminationConfig(
+        checks=frozenset(wanted),
+        examples=0,
+        ratio=typed_value(config.ratio, float, "ratio"),
+        max_length=data.max_length,
+        languages=(data.source, data.target),
+    )
+    texts = given_texts(data)
+    tokenizer = tokenizer_of(config, texts, data.cache)
+    if tokenizer is None and "unknown_characters" in wanted:
+        raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
+    checks = Checks(texts, settings, tokenizer)
+    folder = Path(str(config.output))
+    done = clean(texts, names, checks, frozenset(wanted), folder)
+    _show(done, checks.skipped)
+    print(json.dumps(_report(folder, done, checks.skipped), indent=1, ensure_ascii=False))
+
+
+def _show(done: "Mapping[str, Cleaned]", skipped: Mapping[str, str]) -> None:
+    """A summary on stderr."""
+    for name, cleaned in done.items():
+        total = cleaned.kept + cleaned.rejected
+        print(f"{name}: {cleaned.kept:,} of {total:,} pairs kept", file=sys.stderr)
+        for reason, count in cleaned.reasons.most_common():
+            print(f"  {reason:20} {count:>12,}", file=sys.stderr)
+    for check, needs in skipped.items():
+        print(f"{check} was not looked for: it {needs}", file=sys.stderr)
+
+
+def _report(
+    folder: Path, done: "Mapping[str, Cleaned]", skipped: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "output": str(folder),
+        "splits": {
+            name: {
+                "kept": cleaned.kept,
+                "rejected": cleaned.rejected,
+                "faults": dict(cleaned.reasons.most_common()),
+                "files": [str(folder / file) for file in cleaned.files],
+            }
+            for name, cleaned in done.items()
+        },
+        "skipped": dict(skipped),
+    }

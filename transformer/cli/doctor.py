@@ -1,0 +1,77 @@
+"""``doctor``: what is wrong with a corpus, before any training."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.splits import Split
+    from transformer.doctor.examination import Examination
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine; returns the exit code."""
+    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments)))
+
+
+def _doctor(config: DictConfig) -> None:
+    from transformer.cli.examined import data_config, tokenizer_of
+    from transformer.data.splits import splits_of_one
+    from transformer.doctor.config import ExaminationConfig, Thresholds
+    from transformer.doctor.examination import examine
+    from transformer.doctor.report import to_json, too_many
+    from transformer.training.typed import typed, typed_value
+
+    values: Any = OmegaConf.to_container(config)
+    shares = typed(Thresholds, values["thresholds"], "thresholds").shares()
+    data = data_config(config)
+    examination_config = ExaminationConfig(
+        checks=frozenset(shares),
+        examples=typed_value(config.examples, int, "examples"),
+        ratio=typed_value(config.ratio, float, "ratio"),
+        max_length=data.max_length,
+        languages=(data.source, data.target),
+    )
+    splits = splits_of_one(data)
+    tokenizer = tokenizer_of(config, splits, data.cache)
+    begun = time.perf_counter()
+    examination = examine(splits, examination_config, tokenizer)
+    seconds = time.perf_counter() - begun
+    speed = round(sum(examination.pairs.values()) / seconds)
+    _show(examination, splits, shares, speed)
+    report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
+    print(json.dumps(report, indent=1, ensure_ascii=False))
+    if exceeded := too_many(examination, shares):
+        raise InputError(
+            f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
+            "transformer clean, or allow more with thresholds.NAME=SHARE"
+        )
+
+
+def _show(
+    examination: "Examination",
+    splits: "Mapping[str, Split]",
+    shares: Mapping[str, float],
+    speed: int,
+) -> None:
+    """Tables and examples, on stderr."""
+    from transformer.doctor.report import example_lines, finding_table, length_table
+    from transformer.evaluation.report import table_console
+
+    console = table_console()
+    console.print(length_table(examination))
+    if any(finding.count for finding in examination.findings):
+        console.print(finding_table(examination, shares))
+    for line in example_lines(examination, splits):
+        print(line, file=sys.stderr)
+    for check, needs in examination.skipped.items():
+        print(f"{check} was not looked for: it {needs}", file=sys.stderr)
+    print(f"{sum(examination.pairs.values()):,} pairs, {speed:,} a second", file=sys.stderr)

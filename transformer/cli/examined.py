@@ -1,0 +1,68 @@
+"""What doctor and clean read of their configs: the text, and the tokenizer that counts.
+
+It does not know what is looked for in the text.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.config import DataConfig
+    from transformer.data.splits import Split
+    from transformer.data.tokenizer import Tokenizer
+
+
+def data_config(config: DictConfig) -> "DataConfig":
+    """The corpus.
+
+    Raises:
+        InputError: A value has the wrong type, there are several corpora, or there is a stream.
+    """
+    from transformer.data.config import DataConfig
+    from transformer.training.typed import typed
+
+    values: Any = OmegaConf.to_container(config.data)
+    data = typed(DataConfig, values, "data")
+    if data.corpora:
+        raise InputError(
+            "one corpus at a time is examined; in place of data.corpora give each as "
+            "data=files data.train=… data.source=… data.target=…"
+        )
+    if data.streaming:
+        raise InputError("a stream is not examined; set data.streaming=false, and data.train=FILE")
+    return data
+
+
+def tokenizer_of(
+    config: DictConfig, splits: "Mapping[str, Split]", cache: str
+) -> "Tokenizer | None":
+    """The one of ``checkpoint=``, or that ``tokenizer=`` learns; None where neither is given.
+
+    Raises:
+        InputError: Both are given, or it cannot be read or learnt.
+    """
+    from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+    from transformer.training.typed import typed
+
+    chosen = config.get("tokenizer")
+    if config.checkpoint is not None:
+        if chosen is not None:
+            raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
+        from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
+
+        payload = read_payload(find_checkpoint(Path(config.checkpoint)))
+        return Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
+    if chosen is None:
+        return None
+    from transformer.data.cache import locked
+
+    values: Any = OmegaConf.to_container(chosen)
+    wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
+    folder = Path(cache).expanduser()
+    with locked(folder):
+        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint(folder))

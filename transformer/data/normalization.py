@@ -1,0 +1,22 @@
+"""What of a text is kept, before it is cut into pieces; it knows nothing of pieces.
+
+Unicode Standard Annex 15, https://unicode.org/reports/tr15.
+"""
+
+import unicodedata
+
+from transformer.data.segmentation import WORD_START
+
+
+def normalize(text: str) -> str:
+    """Return what the tokenizer keeps of a text: everything but the way of writing it.
+
+    Characters are composed (NFC), runs of spaces become one space, spaces at the ends go, and
+    U+2581, which SentencePiece uses for the space, is a space. Half of a surrogate pair, which no
+    UTF-8 file can hold, becomes a question mark. Nothing else changes: compatibility forms (NFKC)
+    would alter the target text.
+    """
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
+    return " ".join(word for word in text.split(" ") if word)

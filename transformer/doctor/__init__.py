@@ -1,0 +1,1 @@
+"""Faults of parallel text: found, reported and left out, before any training."""

@@ -1,0 +1,57 @@
+"""Characters that should not be there: control characters, replacement characters, odd forms.
+
+Does not know languages, nor what the tokenizer makes of a character.
+"""
+
+import re
+import unicodedata
+
+from transformer.doctor.check import SideCheck
+from transformer.doctor.pair import Side, quoted
+
+# Not among them: joiners and direction marks, which some scripts are spelt with, and no-break and
+# ideographic spaces, which are typography.
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2028-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb"
+    "\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]"
+)
+_REPLACEMENT = "\ufffd"
+
+
+class ControlCharacters(SideCheck):
+    """Control, private, zero-width and line-separating characters, U+FEFF, soft hyphens, tabs."""
+
+    name = "control"
+
+    def said(self, side: Side, text: str) -> str | None:
+        """Name the first such character."""
+        found = _CONTROL.search(text)
+        if found is None:
+            return None
+        return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+
+
+class ReplacementCharacters(SideCheck):
+    """U+FFFD: a character was lost when the text was decoded."""
+
+    name = "replacement"
+
+    def said(self, side: Side, text: str) -> str | None:
+        """Show the first place."""
+        place = text.find(_REPLACEMENT)
+        return None if place < 0 else f"U+FFFD in {quoted(text, place)}"
+
+
+class DecomposedCharacters(SideCheck):
+    """Text that is not in the normal form NFC, which every translation is written in."""
+
+    name = "not_nfc"
+
+    def said(self, side: Side, text: str) -> str | None:
+        """Show the first character that NFC spells otherwise."""
+        if text.isascii() or unicodedata.is_normalized("NFC", text):
+            return None
+        composed = unicodedata.normalize("NFC", text)
+        characters = zip(text, composed, strict=False)
+        place = next((i for i, (one, other) in enumerate(characters) if one != other), 0)
+        return f"not NFC: {quoted(text, place)}"

@@ -1,0 +1,167 @@
+"""Writes the good pairs of a text to files like its own, and the others with what is wrong.
+
+Every pair goes to one of both. Knows files and verdicts; how a fault is found, the checks know.
+"""
+
+import gzip
+import json
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from io import BufferedWriter
+from pathlib import Path
+
+from transformer.data.cache import written_whole
+from transformer.data.config import DataConfig
+from transformer.data.corpus import Corpus, read_lines
+from transformer.data.links import read_links
+from transformer.data.splits import Split, splits_of_one
+from transformer.doctor.check import Check
+from transformer.doctor.checks import Checks
+from transformer.doctor.pair import NumberedPair
+from transformer.errors import InputError
+
+REJECTED = "rejected.jsonl"
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """What became of a split."""
+
+    kept: int
+    rejected: int
+    reasons: Counter[str]
+    """Pairs by what is wrong with them; one pair may have several faults."""
+    files: tuple[str, ...]
+    """Names of what was written."""
+
+
+class Judge:
+    """Says what is wrong with each pair of a text."""
+
+    def __init__(self, checks: Sequence[Check], wanted: frozenset[str]) -> None:
+        """Take checks, and the names of those faults that count."""
+        self._checks, self._wanted = checks, wanted
+
+    def prepare(self, pairs: Iterator[NumberedPair]) -> None:
+        """Let those checks see the whole text that cannot judge a pair by itself."""
+        whole = [check for check in self._checks if check.whole]
+        if whole:
+            for pair in pairs:
+                for check in whole:
+                    check.see(pair)
+
+    def faults(self, pair: NumberedPair) -> list[str]:
+        """Return the names of all that is wrong with a pair."""
+        found = (name for check in self._checks for name in check.faults(pair))
+        return [name for name in found if name in self._wanted]
+
+
+def given_texts(data: DataConfig) -> dict[str, Split]:
+    """Return the texts of a corpus as their files hold them: nothing is drawn to be held out.
+
+    Raises:
+        InputError: there is no training text, or the corpus cannot be found.
+    """
+    if data.corpus != "files":
+        return splits_of_one(data)
+    given = {"train": data.train, "validation": data.validation, "test": data.test}
+    if data.train is None:
+        raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")
+    texts = {
+        name: Split(Corpus.of(paths, data.source, data.target))
+        for name, paths in given.items()
+        if paths is not None
+    }
+    if data.alignment is not None:
+        texts["train"] = replace(texts["train"], links=Path(data.alignment).expanduser())
+    return texts
+
+
+def clean(
+    texts: Mapping[str, Split],
+    names: Sequence[str],
+    checks: Checks,
+    wanted: frozenset[str],
+    folder: Path,
+) -> dict[str, Cleaned]:
+    """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
+
+    Args:
+        texts: all there are; "train" is among them.
+        names: of those to clean.
+        checks: of these texts.
+        wanted: names of the faults that a kept pair does not have.
+        folder: to make.
+
+    Raises:
+        InputError: the folder is there already or cannot be made, a name is unknown, or a text
+            cannot be read.
+    """
+    for name in names:
+        if name not in texts:
+            raise InputError(f"splits={name} is not there; choose of {', '.join(texts)}")
+    if folder.exists():
+        raise InputError(f"output={folder} is there already; name a new folder")
+    done = {}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(folder) as part:
+            part.mkdir()
+            for name in dict.fromkeys(names):
+                own = checks.of(name) + (checks.leaks() if name == "train" else [])
+                judge = Judge(own, wanted)
+                judge.prepare(checks.pairs(name))
+                done[name] = _clean_split(name, texts[name], checks.pairs(name), judge, part)
+    except OSError as error:
+        raise InputError(
+            f"output={folder} cannot be written to ({error.strerror}); choose another"
+        ) from error
+    return done
+
+
+def _clean_split(
+    name: str, split: Split, pairs: Iterator[NumberedPair], judge: Judge, folder: Path
+) -> Cleaned:
+    """Write the kept and the rejected lines of a split, which is a whole text."""
+    paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
+    names = [path.name for path in paths]
+    if split.links is not None:
+        # Says what is wrong with the links, and that there are as many lines as pairs.
+        deque(read_links(split.links, split.corpus), maxlen=0)
+    kept = rejected = 0
+    reasons: Counter[str] = Counter()
+    with ExitStack() as stack:
+        outputs = [_opened(folder / path, stack) for path in names]
+        refused = _opened(folder / f"{name}.{REJECTED}", stack)
+        for pair, lines in zip(pairs, zip(*map(read_lines, paths), strict=True), strict=True):
+            faults = judge.faults(pair)
+            if faults:
+                rejected += 1
+                reasons.update(faults)
+                refused.write(_rejected(pair, faults))
+                continue
+            kept += 1
+            for output, line in zip(outputs, lines, strict=True):
+                output.write(f"{line}\n".encode())
+    return Cleaned(kept, rejected, reasons, (*names, f"{name}.{REJECTED}"))
+
+
+def _rejected(pair: NumberedPair, faults: Sequence[str]) -> bytes:
+    row = {"line": pair.line, "faults": faults, "source": pair.source, "target": pair.target}
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+
+
+def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
+    try:
+        file = stack.enter_context(path.open("xb"))
+    except FileExistsError as error:
+        raise InputError(
+            f"{path.name} is the name of two files; give them different names"
+        ) from error
+    if path.suffix != ".gz":
+        return file
+    # No time and no name in it: equal text makes equal files.
+    packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
+    return stack.enter_context(BufferedWriter(packed))

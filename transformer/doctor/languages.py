@@ -1,0 +1,115 @@
+"""Languages: texts that are in another one than their side.
+
+A text counts only where two signs agree: it has hardly any of the common words of its side, and
+the detector is sure of another language. Needs py3langid (the extra ``doctor``; Lui and Baldwin
+2012, "langid.py"), whose model comes with it. Does not know translations.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from transformer.doctor.check import SideCheck
+from transformer.doctor.pair import SIDES, Side, quoted
+
+# Fewer characters tell too little.
+_CHARACTERS = 20
+_CONFIDENCE = 0.9
+_COMMON_WORDS = 100
+# Of the different words of a text, that are common in its language at least.
+_COMMON_SHARE = 0.2
+# Texts that the language of a side is made out from.
+_SAMPLE = 1000
+
+_WORD = re.compile(r"\w+")
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+class LanguageDetector:
+    """Names the language of a text, with a probability."""
+
+    def __init__(self) -> None:
+        """Load the model, in about a second the first time.
+
+        Raises:
+            ImportError: py3langid is not installed.
+        """
+        self._identifier = _identifier()
+        self.languages = frozenset(self._identifier.labels)
+        """The codes that it knows (ISO 639-1)."""
+
+    def detect(self, text: str) -> tuple[str, float]:
+        """Return the most probable language, and its probability."""
+        language, confidence = self._identifier.classify(text)
+        return str(language), float(confidence)
+
+
+class Language:
+    """The language of a side, as its own text shows it."""
+
+    def __init__(self, detector: LanguageDetector, name: str, texts: Sequence[str]) -> None:
+        """Make out the language and its common words.
+
+        Args:
+            detector: names languages.
+            name: of the side in the config: counts if it is a code that the detector knows.
+            texts: some of the side.
+        """
+        self._detector = detector
+        detected = [detector.detect(text)[0] for text in texts[:_SAMPLE]]
+        code = re.split(r"[-_]", name.lower())[0]
+        if code not in detector.languages and detected:
+            code = Counter(detected).most_common(1)[0][0]
+        self.code = code
+        """Of the language (ISO 639-1)."""
+        own = (text for text, found in zip(texts, detected, strict=False) if found == code)
+        self._common = _most_common(map(_words, own))
+
+    def other(self, text: str) -> str | None:
+        """Return the language of a text that is surely not in this one; None: it may be."""
+        if len(text) < _CHARACTERS:
+            return None
+        words = _words(text)
+        if not words or len(words & self._common) >= _COMMON_SHARE * len(words):
+            return None
+        found, confidence = self._detector.detect(text)
+        return found if found != self.code and confidence >= _CONFIDENCE else None
+
+
+def _most_common(texts: Iterable[set[str]]) -> frozenset[str]:
+    counts = Counter(word for words in texts for word in words)
+    return frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
+
+
+class WrongLanguage(SideCheck):
+    """Texts that are surely in another language than their side."""
+
+    name = "language"
+
+    def __init__(self, split: str, most: int, own: tuple[Language, Language]) -> None:
+        """Begin to count; see `PairCheck`.
+
+        Args:
+            split: as there.
+            most: as there.
+            own: the languages of the source side and of the target side.
+        """
+        super().__init__(split, most)
+        self._own = dict(zip(SIDES, own, strict=True))
+
+    def said(self, side: Side, text: str) -> str | None:
+        """Name the language that it is in, and the one that it should be in."""
+        found = self._own[side].other(text)
+        return None if found is None else f"{found} for {self._own[side].code}: {quoted(text)}"

@@ -1,0 +1,73 @@
+"""A pair of a text under examination, and what is compared of it.
+
+Does not know what is wrong with it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from transformer.data.corpus import Pair
+from transformer.data.splits import Split
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
+
+# The common ones go at once, as bytes; what Unicode has beside them, by the expression.
+_ASCII_NO_WORD = bytes(code for code in range(128) if not chr(code).isalnum())
+_NO_WORD = re.compile(r"[\W_]+")
+_QUOTED = 60
+
+
+class NumberedPair(NamedTuple):
+    """A sentence pair and where it stands."""
+
+    line: int
+    """Of its file or files, from 1."""
+    source: str
+    target: str
+    source_tokens: int
+    """Tokens of the source, counted or estimated."""
+    target_tokens: int
+
+
+def bare(text: str) -> str:
+    """Return the letters and digits of a text alone, without case: what makes it the same text."""
+    if text.isascii():
+        return text.lower().encode().translate(None, _ASCII_NO_WORD).decode()
+    folded = unicodedata.normalize("NFKC", text).casefold().encode()
+    return _NO_WORD.sub("", folded.translate(None, _ASCII_NO_WORD).decode())
+
+
+def quoted(text: str, place: int = 0) -> str:
+    """Return a text for a report, cut around a place of it; what cannot be seen is escaped."""
+    start = max(0, min(place - _QUOTED // 2, len(text) - _QUOTED))
+    end = start + _QUOTED
+    seen = "".join(_visible(character) for character in text[start:end])
+    return f'"{"…" if start else ""}{seen}{"…" if end < len(text) else ""}"'
+
+
+def _visible(character: str) -> str:
+    seen = character.isprintable() and not unicodedata.category(character).startswith(("C", "Z"))
+    if seen or character == " ":
+        return character
+    return f"\\u{{{ord(character):04X}}}"
+
+
+def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
+    """Yield (line, pair) of a split, in the order of its corpus, lines counted from 1.
+
+    The blank pairs that part documents are none.
+    """
+    for line, pair in enumerate(split.corpus, start=1):
+        if (line - 1 in split.lines) is not split.inverted:
+            if split.sentences > 1 and not any(pair):
+                continue
+            yield line, pair
+
+
+def place_of(split: Split, side: Side | None, line: int) -> str:
+    """Say where a line stands: the file of a side, or the first where both are meant."""
+    paths: Sequence[object] = split.corpus.paths
+    return f"{paths[-1] if side == 'target' else paths[0]}:{line}"

@@ -1,0 +1,184 @@
+"""Where the lengths of two texts go together best: as they are aligned, shifted, or not at all.
+
+Knows lengths only. A hidden Markov model over shifts: given the length of its source, that of a
+target has a normal distribution (after Gale and Church 1993, "A program for aligning sentences in
+bilingual corpora"), and the shift seldom changes. Viterbi finds the most probable shifts.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+# Lines that a text is shifted by, at most.
+_MOST_SHIFT = 5
+_SHIFTS = (0, *(sign * by for by in range(1, _MOST_SHIFT + 1) for sign in (1, -1)))
+_UNRELATED = len(_SHIFTS)
+# Lengths count against those around them: a text may change its style.
+_NEIGHBOURS = 512
+# Lines that are taken together, for speed.
+_BLOCK = 16
+# Nats that a change of the shift costs, and that one odd pair may cost at most.
+_CHANGE, _MOST_COST = 18.0, 3.5
+# Below this correlation at the best of shifts, lengths tell nothing...
+_TELLING = 0.3
+# ... or, below this one in a text of so many lines, that nothing is aligned.
+_SHUFFLED, _ENOUGH = 0.15, 1000
+_CERTAIN = 0.95
+
+
+class Stretch(NamedTuple):
+    """Lines [start, stop), from 0, in which the source of line i fits the target of i + shift."""
+
+    start: int
+    stop: int
+    shift: int | None
+    """None: the lengths fit under no shift."""
+    aligned: float
+    """Correlation of the lengths as they are aligned."""
+    shifted: float | None
+    """And if the shift is undone."""
+
+
+def find_stretches(
+    source: Int[np.ndarray, " line"], target: Int[np.ndarray, " line"]
+) -> list[Stretch]:
+    """Return the stretches in which two texts are not aligned.
+
+    Stretches of fewer than about fifty lines are too short to be told from chance.
+
+    Args:
+        source: the length of each line, in characters.
+        target: the same of the other side.
+    """
+    x, y = _standard(source), _standard(target)
+    likeness = _likeness(x, y)
+    if likeness < _TELLING:
+        varied = min(np.mean(x != 0), np.mean(y != 0)) > 0.5 if len(x) else False
+        if varied and len(x) >= _ENOUGH and likeness < _SHUFFLED:
+            return [Stretch(0, len(x), None, _correlation(x, y, 0), None)]
+        return []
+    states = _viterbi(_block_costs(x, y, likeness))
+    edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+    runs = [int(states[edge]) for edge in edges[:-1]]
+    lines = [0, *_refined(x, y, likeness, edges[1:-1], runs), len(x)]
+    return [
+        _stretch(x, y, start, stop, state)
+        for start, stop, state in zip(lines, lines[1:], runs, strict=False)
+        if state != 0 and stop > start
+    ]
+
+
+def _stretch(
+    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], start: int, stop: int, state: int
+) -> Stretch:
+    aligned = _correlation(x[start:stop], y[start:stop], 0)
+    if state == _UNRELATED:
+        return Stretch(start, stop, None, aligned, None)
+    shift = _SHIFTS[state]
+    return Stretch(start, stop, shift, aligned, _correlation(x[start:stop], y[start:stop], shift))
+
+
+def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
+    """Return logarithms of lengths, in standard deviations from the mean of their neighbours."""
+    logs = np.log1p(lengths.astype(np.float32))
+    for start in range(0, max(1, len(logs) - _NEIGHBOURS // 2), _NEIGHBOURS):
+        # The last neighbours are up to half as many more, not a handful by themselves.
+        last = start + _NEIGHBOURS + _NEIGHBOURS // 2 >= len(logs)
+        block = logs[start:] if last else logs[start : start + _NEIGHBOURS]
+        block -= block.mean() if len(block) else 0
+        spread = block.std() if len(block) else 0
+        block /= spread if spread > 1e-3 else np.inf
+    return logs
+
+
+def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> float:
+    """Return the correlation that aligned lines have: in the middle one of blocks, shifted best."""
+    found = [
+        max(
+            _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
+            for shift in _SHIFTS
+        )
+        for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
+    ]
+    return min(float(np.median(found)), _CERTAIN)
+
+
+def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int) -> float:
+    first, second = _overlap(x, y, shift)
+    if len(first) < 3 or not first.std() or not second.std():
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _overlap(
+    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int
+) -> tuple[Float[np.ndarray, " both"], Float[np.ndarray, " both"]]:
+    if abs(shift) >= len(x):
+        return x[:0], y[:0]
+    return (x[: len(x) - shift], y[shift:]) if shift >= 0 else (x[-shift:], y[:shift])
+
+
+def _cost(
+    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], likeness: float, state: int
+) -> Float[np.ndarray, " line"]:
+    """Return the negative log-likelihood of the target of each source, under a state."""
+    if state == _UNRELATED:
+        return np.minimum(y * y / 2, _MOST_COST)
+    left = 1 - likeness**2
+    cost = np.full(len(x), _MOST_COST, dtype=np.float32)
+    shift = _SHIFTS[state]
+    first, second = _overlap(x, y, shift)
+    start = max(0, -shift)
+    found = (second - likeness * first) ** 2 / (2 * left) + np.log(left) / 2
+    cost[start : start + len(found)] = np.minimum(found, _MOST_COST)
+    return cost
+
+
+def _block_costs(
+    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], likeness: float
+) -> Float[np.ndarray, "block state"]:
+    starts = np.arange(0, len(x), _BLOCK)
+    states = range(len(_SHIFTS) + 1)
+    return np.stack([np.add.reduceat(_cost(x, y, likeness, s), starts) for s in states], axis=1)
+
+
+def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block"]:
+    """Return the cheapest row of states, where every change of the state costs the same."""
+    best = np.zeros(costs.shape[1])
+    changed = np.zeros(costs.shape, dtype=bool)
+    come_from = np.zeros(len(costs), dtype=np.int64)
+    for place, cost in enumerate(costs):
+        come_from[place] = cheapest = best.argmin()
+        change = best[cheapest] + (_CHANGE if place else 0)
+        changed[place] = best > change
+        best = np.minimum(best, change) + cost
+    states = np.zeros(len(costs), dtype=np.int64)
+    state = int(best.argmin())
+    for place in range(len(costs) - 1, -1, -1):
+        states[place] = state
+        state = int(come_from[place]) if changed[place, state] else state
+    return states
+
+
+def _refined(
+    x: Float[np.ndarray, " line"],
+    y: Float[np.ndarray, " line"],
+    likeness: float,
+    edges: list[int],
+    runs: list[int],
+) -> list[int]:
+    """Return the line at which one state best gives way to the next, near each edge of blocks."""
+    lines = []
+    for edge, before, after in zip(edges, runs, runs[1:], strict=False):
+        start = max(0, (edge - 2) * _BLOCK)
+        stop = min(len(x), (edge + 2) * _BLOCK)
+        # With their neighbours, so that a shifted line is among them.
+        low, high = max(0, start - _MOST_SHIFT), min(len(x), stop + _MOST_SHIFT)
+        one, other = (
+            _cost(x[low:high], y[low:high], likeness, state)[start - low : stop - low]
+            for state in (before, after)
+        )
+        gained = np.concatenate([[0.0], np.cumsum(one - other)])
+        lines.append(start + int(gained.argmin()))
+    return lines
