@@ -66,18 +66,9 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     _run(_part(values, updates, 2 * updates, None), once)
     _run(_part(values, updates, updates, None), broken)
     _run(_part(values, updates, 2 * updates, broken), broken)
-    (_, one), (_, other) = find_last(once), find_last(broken)
-    found = [
-        difference
-        for where, a, b in (
-            ("batches", (once / "batches").read_text(), (broken / "batches").read_text()),
-            ("metrics", _rows(once), _rows(broken)),
-            *((key, one.get(key), other.get(key)) for key in _COMPARED),
-        )
-        for difference in differences(a, b, where)
-    ]
+    found = _compare(once, broken)
     far = [f"{where} by {size:.3g}" for where, size in found if size > _tolerance(values)]
-    weights = sum(tensor.numel() for tensor in one["state_dict"].values())
+    weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
     counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
     if far:
         raise InputError(f"resume_check: {counted} differ in {len(far)} places, first {far[0]}")
@@ -86,6 +77,20 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
         f"resume_check: {counted} are equal: batches, metrics, and {exactly} "
         f"{weights:,} weights and the optimiser"
     )
+
+
+def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
+    """Where what two runs have left differs, and how much."""
+    (_, one), (_, other) = find_last(once), find_last(broken)
+    return [
+        difference
+        for where, a, b in (
+            ("batches", (once / "batches").read_text(), (broken / "batches").read_text()),
+            ("metrics", _rows(once), _rows(broken)),
+            *((key, one.get(key), other.get(key)) for key in _COMPARED),
+        )
+        for difference in differences(a, b, where)
+    ]
 
 
 def _tolerance(values: Mapping[str, Any]) -> float:

@@ -30,7 +30,7 @@ from transformer.training.checkpoint import set_aside_damaged, set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.memory import keep_freed_memory
-from transformer.training.recovery import Diverged, text_of
+from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.stopping import raise_if_stopped, stoppable
@@ -95,19 +95,14 @@ def fit(
         log_faults(config.data)
     task.data.setup("fit")
     _describe(task)
-    before = 0
-    if payload is not None:
-        before = payload["global_step"]
-        for line in changes(payload[PORTABLE]["config"], config.resolved):
-            logger.info("changed: %s", line)
+    before = 0 if payload is None else payload["global_step"]
+    for line in [] if payload is None else changes(payload[PORTABLE]["config"], config.resolved):
+        logger.info("changed: %s", line)
     trainer = _fit(config, folder, task, resume, watching)
     trained = trainer.global_step - before
     if not trained:
-        logger.info(
-            "all %d updates are done; with a larger trainer.max_steps, or more of what else ended "
-            "training, it would go on",
-            trainer.global_step,
-        )
+        said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
+        logger.info(said, trainer.global_step)
     return trainer, task, trained
 
 
@@ -144,7 +139,8 @@ def _fit(
             raise_if_stopped(trainer)
             return trainer
         except Diverged as divergence:
-            judge, text = task.module.judge, _save_text(divergence, folder, trainer, task)
+            judge, rank = task.module.judge, trainer.global_rank
+            text = save_text(divergence, folder, rank, task.data.tokenizer)
             if judge.returned == config.recovery.returns:
                 raise InputError(
                     f"training diverges: {divergence}, after {judge.returned} returns to the last "
@@ -157,13 +153,6 @@ def _fit(
                 "%s: going back to %s with the learning rate times %g",
                 *(divergence, resume, judge.lr_scale),
             )
-
-
-def _save_text(divergence: Diverged, folder: Path, trainer: Trainer, task: Task) -> Path:
-    """Write what the batches said that training diverged with, those of this rank; says where."""
-    path = folder / f"diverged-at-{divergence.number}-rank-{trainer.global_rank}.txt"
-    path.write_text(text_of(divergence.update, task.data.tokenizer), encoding="utf-8")
-    return path
 
 
 TASKS: dict[str, type[Task]] = {

@@ -19,10 +19,11 @@ from transformer.training.callbacks import CallbacksConfig, Measure, MovingAvera
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
 from transformer.training.loggers import ContinuedLogs, build_loggers
+from transformer.training.patience import Patience
 from transformer.training.processes import build_strategy
 from transformer.training.progress import ProgressBar
 from transformer.training.saving import checkpoint_callbacks
-from transformer.training.stopping import GracefulStop, Patience
+from transformer.training.stopping import GracefulStop
 
 logger = logging.getLogger(__name__)
 

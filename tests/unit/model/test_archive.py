@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.faults import differences
+from tests.helpers.outcomes import differences
 from transformer.errors import InputError
 from transformer.model.archive import read_archive, remove_leftovers, write_archive
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.faults import tiny_config
+from tests.helpers.processes import tiny_config
 from transformer.errors import InputError
 from transformer.model.checkpoint import FORMAT, PORTABLE, write_payload
 from transformer.training import resume_check

@@ -12,8 +12,9 @@ from pytorch_lightning import LightningModule
 
 from transformer.errors import Interrupted
 from transformer.training.checkpoint import Criterion
+from transformer.training.patience import Patience
 from transformer.training.recovery import Judge
-from transformer.training.stopping import SIGNALS, GracefulStop, Patience, listen, stoppable
+from transformer.training.stopping import SIGNALS, GracefulStop, listen, stoppable
 
 from .fakes import fake_trainer
 
