@@ -70,7 +70,7 @@ def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:
 
 
 def test_killed_a_few_times(tmp_path: Path) -> None:
-    kill(tiny_config(tmp_path), tmp_path, kills=4, seed=1)
+    kill(tiny_config(tmp_path), tmp_path, kills=3, seed=1)
 
 
 @pytest.mark.slow
