@@ -1,4 +1,4 @@
-"""The one exception that speaks to the user; it does not know who catches it."""
+"""The exceptions that speak to the user; they do not know who catches them."""
 
 
 class InputError(Exception):
@@ -10,7 +10,15 @@ class InputError(Exception):
 
 
 class Interrupted(Exception):
-    """The user stopped the work; the message says in one line how to go on."""
+    """The user or the system stopped the work; the message says in one line how to go on.
+
+    Attributes:
+        code: The exit code: 128 and the number of the signal, as a shell says.
+    """
+
+    def __init__(self, message: str, code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class AnotherRankFailed(Exception):

@@ -1,4 +1,7 @@
-"""Exceptions to exit codes: 0 done, 2 the input or the call is wrong, 130 stopped by the user.
+"""Exceptions to exit codes: 0 done, 2 the input or the call is wrong, 130 stopped by Ctrl-C.
+
+Stopped by another signal, the code is the one that a shell knows it by: 143 for SIGTERM, 138 for
+SIGUSR1.
 
 Who reads the output may have enough of it (``| head -1``): 141, as the shell says of a filter that
 ends so. Anything else is a bug and keeps its traceback (exit code 1).
@@ -23,7 +26,7 @@ def exit_code_of(action: Callable[[], None]) -> int:
         return 2
     except Interrupted as stop:
         print(stop, file=sys.stderr)
-        return 130
+        return stop.code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

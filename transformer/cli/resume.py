@@ -3,26 +3,45 @@
 Of what else the checkpoint holds it knows whether training can go on from it.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hydra.conf import HydraConf
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import nearest_key
 from transformer.errors import InputError
+from transformer.training.run_folder import (
+    RunFolder,
+    fixed_key_that_differs,
+    has_checkpoint,
+    is_finished,
+    is_taken,
+    run_to_go_on_with,
+)
 
-TAKEN_FROM = {"precision": ("trainer.precision",)}
-"""Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows."""
+TAKEN_FROM = {
+    "precision": "trainer.precision",
+    "seed": "data.seed",
+    "trainer.max_steps": "schedule.total",
+}
+"""Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows. What
+had another value already was set by the user and stays."""
+
+AUTO = "auto"
+"""``checkpoint=auto``: the call finds out itself what to go on with."""
 
 
 def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     """The path in ``checkpoint=PATH``, if there is one."""
     for argument in reversed(arguments):
         key, _, value = argument.partition("=")
-        if key == "checkpoint" and value not in ("", "null"):
+        if key == "checkpoint" and value not in ("", "null", AUTO):
             return Path(value)
     return None
 
@@ -42,31 +61,90 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         InputError: There is no checkpoint, training cannot go on from it, or an argument does not
             name a key of its config.
     """
-    from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
+    from transformer.model.checkpoint import PORTABLE, find_last
 
-    file = find_checkpoint(checkpoint, "last")
-    payload = read_payload(file)
+    file, payload = find_last(checkpoint)
     if "optimizer_states" not in payload:
         raise InputError(
             f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
             "last.ckpt"
         )
-    config = OmegaConf.create(payload[PORTABLE]["config"])
+    before = OmegaConf.create(payload[PORTABLE]["config"])
+    config = before.copy()
+    given = {}
     for override in _parsed(arguments):
         key = override.key_or_group
-        if key.startswith("hydra."):
-            raise InputError(f"{key} cannot change: a run goes on in its own directory")
-        old = OmegaConf.select(config, key, default=KeyError)
-        if old is KeyError:
-            raise InputError(f"unknown key {key} {nearest_key(key, config)}".strip())
-        if isinstance(old, DictConfig):
-            raise InputError(
-                f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
-                f"config; change single keys, such as {key}.KEY=VALUE"
-            )
-        for place in (key, *TAKEN_FROM.get(key, ())):
-            OmegaConf.update(config, place, override.value())
+        _refuse_unknown(key, config, checkpoint)
+        given[key] = override.value()
+    for key, value in given.items():
+        OmegaConf.update(config, key, value)
+        place = TAKEN_FROM.get(key)
+        if place is None or place in given:
+            continue
+        if OmegaConf.select(before, place) == OmegaConf.select(before, key):
+            OmegaConf.update(config, place, value)
+    if fixed := fixed_key_that_differs(before, config):
+        raise InputError(f"{fixed} cannot change: a run goes on with the vocabulary it began with")
     return config
+
+
+def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
+    """What ``checkpoint=auto`` means: the run directory to go on with, or else the new one.
+
+    Args:
+        config: Of the call.
+        folder: The run directory that Hydra has made, or found.
+        hydra: Its own config, which tells whether the user has named the directory.
+
+    Raises:
+        InputError: The directory that the user has named holds another run.
+    """
+    sweeps = hydra.mode == RunMode.MULTIRUN
+    key = "hydra.sweep.dir=" if sweeps else "hydra.run.dir="
+    named = any(override.startswith(key) for override in hydra.overrides.hydra)
+    beside = folder.parent.parent.glob("*/*") if sweeps else folder.parent.iterdir()
+    others = [] if named else [_looked_at(other) for other in beside if other.is_dir()]
+    values = OmegaConf.to_container(config, resolve=True)
+    assert isinstance(values, dict)
+    given = _looked_at(folder) if named else None
+    run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
+    print(f"checkpoint=auto: {why}", file=sys.stderr)
+    if run is None or run == folder:
+        return folder
+    if not any(folder.iterdir()):
+        folder.rmdir()
+    return run
+
+
+def _looked_at(folder: Path) -> RunFolder:
+    config, last = folder / "config.yaml", folder / "checkpoints" / "last.ckpt"
+    values = OmegaConf.to_container(OmegaConf.load(config)) if config.is_file() else None
+    return RunFolder(
+        path=folder,
+        config=values,  # type: ignore[arg-type]
+        has_checkpoint=has_checkpoint(folder),
+        finished=is_finished(folder),
+        taken=is_taken(folder),
+        changed=last.stat().st_mtime if last.is_file() else 0.0,
+    )
+
+
+def _refuse_unknown(key: str, config: DictConfig, checkpoint: Path) -> None:
+    """Refuse what cannot be given to a run that goes on.
+
+    Raises:
+        InputError: The key is unknown, a group, or of Hydra.
+    """
+    if key.startswith("hydra."):
+        raise InputError(f"{key} cannot change: a run goes on in its own directory")
+    old = OmegaConf.select(config, key, default=KeyError)
+    if old is KeyError:
+        raise InputError(f"unknown key {key} {nearest_key(key, config)}".strip())
+    if isinstance(old, DictConfig):
+        raise InputError(
+            f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
+            f"config; change single keys, such as {key}.KEY=VALUE"
+        )
 
 
 def _parsed(arguments: Sequence[str]) -> list[Override]:

@@ -6,10 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -17,11 +19,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
-from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.cli.resume import (
+    AUTO,
+    chosen_run,
+    named_checkpoint,
+    resumed_config,
+    run_folder_of,
+)
 from transformer.errors import InputError
 from transformer.training.rendezvous import external_place
+from transformer.training.run_folder import LOCK, has_checkpoint, taken
 
 if TYPE_CHECKING:
+    from transformer.training.config import RunConfig
     from transformer.training.objective import Objective
 
 RANK = (sys.executable, "-m", "transformer.cli.rank")
@@ -66,14 +76,22 @@ def _task(config: DictConfig) -> float | None:
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN:
-        return _trial(config, folder, job.sweeper.get("direction"))
-    code = exit_code_of(lambda: train_as_rank(0, config, folder))
+        return _trial(config, folder, job)
+    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job)))
     if code:
         sys.exit(code)
     return None
 
 
-def _trial(config: DictConfig, folder: Path, direction: object) -> float:
+def _begun(config: DictConfig, folder: Path, job: HydraConf) -> Path:
+    """The run directory; ``checkpoint=auto`` may mean another, and becomes a path or none."""
+    if config.checkpoint == AUTO:
+        folder = chosen_run(config, folder, job)
+        config.checkpoint = str(folder) if has_checkpoint(folder) else None
+    return folder
+
+
+def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     """One job of a sweep: hands back its best validation.
 
     Raises:
@@ -83,9 +101,10 @@ def _trial(config: DictConfig, folder: Path, direction: object) -> float:
     from transformer.training.objective import Objective, refuse_wrong_direction
     from transformer.training.run import TASKS
 
+    folder = _begun(config, folder, job)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
-    refuse_wrong_direction(objective.metric, direction)
+    refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
     train_as_rank(0, config, folder, objective)
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
@@ -107,12 +126,11 @@ def train_as_rank(
 
     Raises:
         InputError: The config or the data is wrong.
-        Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        Interrupted: A signal has stopped it; a checkpoint has been written.
         AnotherRankFailed: Which has said why.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config
-    from transformer.training.run import train
 
     OmegaConf.resolve(config)
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,15 +140,27 @@ def train_as_rank(
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         if typed.objective and objective is None and typed.checkpoint is None:
             raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
-        if rank == 0:
-            OmegaConf.save(config, folder / CONFIG)
-            _tell_others(config, folder)
-        logging.getLogger(__name__).info("run directory %s", folder)
-        train(typed, folder, rank_command=[*RANK, str(folder)], objective=objective)
+        with taken(folder) if rank == 0 else nullcontext():
+            if rank == 0:
+                OmegaConf.save(config, folder / CONFIG)
+                _tell_others(config, folder)
+            logging.getLogger(__name__).info("run directory %s", folder)
+            _run(typed, folder, objective)
     except InputError:
-        if new and {path.name for path in folder.iterdir()} <= {LOG, CONFIG}:
+        if new and {path.name for path in folder.iterdir()} <= {LOG, CONFIG, LOCK}:
             shutil.rmtree(folder)
         raise
+
+
+def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> None:
+    from transformer.training.run import train
+
+    if config.resume_check is None:
+        train(config, folder, rank_command=[*RANK, str(folder)], objective=objective)
+        return
+    from transformer.training.resume_check import check_resume
+
+    print(check_resume(config.resolved, folder, config.resume_check))
 
 
 def _tell_others(config: DictConfig, folder: Path) -> None:

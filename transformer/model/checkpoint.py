@@ -1,21 +1,18 @@
 """The checkpoint: one file of plain values and tensors that needs no other file.
 
 It does not know how the file came to be (Lightning writes it during training, ``average`` joins
-several) nor what the tokenizer's state means; both hand in plain values. It is opened with
-``weights_only=True`` and in no other way, so that no code in it ever runs.
+several) nor what the tokenizer's state means; both hand in plain values.
 """
 
 import os
-import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from transformer.errors import InputError
+from transformer.model.archive import read_archive, write_archive
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
@@ -27,6 +24,9 @@ PORTABLE = "transformer"
 
 TUNED = "tuned"
 """Name of the file that ``tune`` writes: the weights of a run and the search that did best."""
+
+LAST, PREVIOUS = "last", "previous"
+"""Names of the newest file of a run, and of the one before it, which is there should it fail."""
 
 WEIGHTS_PREFIX = "model."
 """Lightning names a weight after the module's attribute that holds the model."""
@@ -64,7 +64,7 @@ def portable_part(
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     """The checkpoint file that a path means: the file itself, or the one in a run directory.
 
-    There it is the first of tuned, best and last that is there, from ``name`` on.
+    There it is the first of tuned, best, last and previous that is there, from ``name`` on.
 
     Raises:
         InputError: There is none.
@@ -73,7 +73,7 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
         return path
     if not path.exists():
         raise InputError(f"checkpoint={path} does not exist; give a .ckpt file or a run directory")
-    names = (TUNED, "best", "last")
+    names = (TUNED, "best", LAST, PREVIOUS)
     for candidate in names[names.index(name) :]:
         file = path / "checkpoints" / f"{candidate}.ckpt"
         if file.is_file():
@@ -88,17 +88,7 @@ def read_payload(path: Path) -> dict[str, Any]:
         InputError: It is not a checkpoint, not ours, damaged, from a newer version, or names a
             program.
     """
-    try:
-        _check_sums(path)
-        payload = torch.load(path, map_location="cpu", weights_only=True)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    except Exception as error:
-        # Bytes that are no pickle make the reader fail in every way there is.
-        raise InputError(
-            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
-            "values and tensors; use another"
-        ) from error
+    payload = read_archive(path)
     if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
     payload = joined(payload, path.parent)
@@ -108,17 +98,30 @@ def read_payload(path: Path) -> dict[str, Any]:
             f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
             "install a newer version"
         )
-    portable = upgraded(portable)
+    try:
+        portable = upgraded(portable)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not a checkpoint of this framework") from error
     refuse_program(portable.get("config", {}), path)
     return payload | {PORTABLE: portable}
 
 
-def _check_sums(path: Path) -> None:
-    """Raise an exception where bytes have changed since they were written: torch does not look."""
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(f"{damaged} is damaged")
+def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint to go on from, and all that it holds.
+
+    It is the file itself, or in a run directory the newest; where that is damaged, the one before.
+
+    Raises:
+        InputError: There is none, or none that can be read.
+    """
+    file = find_checkpoint(path, LAST)
+    before = file.with_name(f"{PREVIOUS}.ckpt")
+    try:
+        return file, read_payload(file)
+    except InputError:
+        if path.is_file() or file == before or not before.is_file():
+            raise
+        return before, read_payload(before)
 
 
 def _is_ours(payload: Any) -> bool:
@@ -218,16 +221,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 
 def write_payload(payload: Any, path: Path) -> None:
-    """Write the file whole or not at all: a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(payload, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Write the file whole or not at all; the newest of a run keeps the one before.
+
+    Raises:
+        InputError: It cannot be written, as when the disk is full; what was there is whole.
+    """
+    before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
+    write_archive(payload, path, before)

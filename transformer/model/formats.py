@@ -60,13 +60,18 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
     4: {"model": {}, "decoding": DECODING_4},
-    5: {"model": {}, "data": DATA_5, "recovery": RECOVERY_5},
+    5: {
+        "model": {},
+        "data": DATA_5,
+        "recovery": RECOVERY_5,
+        "callbacks": {"save_interval": 1000},
+    },
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 
 ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
     2: {"task": "translation"},
-    5: {"objective": None, "gradient_checkpointing": False},
+    5: {"objective": None, "gradient_checkpointing": False, "resume_check": None},
 }
 """Likewise, the keys outside of the groups."""
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer.errors import InputError
+from transformer.model.archive import read_archive
 
 SHARDS = "shards"
 """Key of the index that names the other files, rank by rank."""
@@ -104,8 +105,5 @@ def _read(folder: Path, name: str) -> list[Tensor]:
     path = folder / name
     if path.parent != folder or not path.is_file():
         raise InputError(f"the checkpoint is in several files, and {name} is not in {folder}")
-    try:
-        shard: list[Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise InputError(f"{path} cannot be read: it is damaged; use another checkpoint") from error
+    shard: list[Tensor] = read_archive(path)
     return shard

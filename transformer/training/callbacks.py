@@ -1,24 +1,20 @@
-"""What happens around the steps: translating during validation, measuring, stopping.
+"""What happens around the steps: translating during validation, measuring, averaging.
 
 No callback changes the weights, except Lightning's moving average of them.
 """
 
 import logging
-import signal
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
-from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
+from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from transformer.data.loader import Update
-from transformer.training.checkpoint import Criterion, checkpoint_callbacks
-from transformer.training.progress import ProgressBar, time_to_log
+from transformer.errors import InputError
+from transformer.training.progress import time_to_log
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +28,25 @@ class CallbacksConfig:
             translates in place of the weights themselves; 0 keeps none.
         patience: Validations without a better score (``Criterion``) after which training stops;
             null never stops.
-        keep_last: Newest checkpoints kept for ``average``.
+        keep_last: Validations whose weights are kept for ``average``, the newest; below 0 all.
+        save_interval: Updates from one writing of ``last.ckpt`` to the next; null writes it where
+            a validation begins and where training stops, which is always done, and nowhere else.
         samples: Validation sentences whose translations are written to the log.
     """
 
     ema_decay: float
     patience: int | None
     keep_last: int
+    save_interval: int | None
     samples: int
+
+    def __post_init__(self) -> None:
+        if self.save_interval is not None and self.save_interval < 1:
+            raise InputError(
+                f"callbacks.save_interval={self.save_interval} must be at least 1, or null"
+            )
+        if self.patience is not None and self.patience < 1:
+            raise InputError(f"callbacks.patience={self.patience} must be at least 1, or null")
 
 
 @runtime_checkable
@@ -112,10 +119,37 @@ class Measure(Callback):
             pl_module.log_dict(self._values(trainer, seconds))
             self._restart()
 
-    def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Let the mean of a run that goes on be over the updates before the break, too."""
+        checkpoint["measured"] = {
+            "loss": self.loss.item(),
+            "alignment": self.alignment.tolist(),
+            "target": self.target,
+            "counted": self._counted(trainer),
+        }
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Count on."""
+        if before := checkpoint.get("measured"):
+            self.loss = torch.tensor(before["loss"])
+            self.alignment = torch.tensor(before["alignment"])
+            self.target = before["target"]
+            if trainer.is_global_zero:
+                self.real, self.padded = before["counted"]
+
+    def _counted(self, trainer: Trainer) -> list[int]:
+        """Tokens of all ranks, without and with padding."""
         counted = torch.tensor([self.real, self.padded], dtype=torch.float64)
         counted = counted.to(trainer.strategy.root_device)
-        real, padded = trainer.strategy.reduce(counted, reduce_op="sum").tolist()
+        summed = trainer.strategy.reduce(counted, reduce_op="sum")
+        return [int(count) for count in summed.tolist()]
+
+    def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
+        real, padded = self._counted(trainer)
         values = {
             "train/loss": self.loss.item() / self.target,
             "train/tokens_per_second": self.target / seconds,
@@ -128,69 +162,15 @@ class Measure(Callback):
         return values
 
 
-class GracefulStop(Callback):
-    """Lets Ctrl-C finish the update, so that the checkpoint is of a whole update.
+class MovingAverage(EMAWeightAveraging):
+    """An exponential moving average of the weights, which validates in their place.
 
-    A second Ctrl-C stops at once. All ranks stop after the same update.
+    Tables that are computed, such as that of the positions, are no weights: averaged, they would
+    drift by rounding, and a run that goes on computes them anew.
     """
 
-    def __init__(self) -> None:
-        self.interrupted = False
-        self.previous: Any = None
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listen."""
-
-        def stop(signum: int, frame: FrameType | None) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-            logger.warning("stopping after this update; press Ctrl-C again to stop at once")
-
-        self.previous = signal.signal(signal.SIGINT, stop)
-
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Update[Any],
-        batch_idx: int,
-    ) -> None:
-        """Ask for the stop, if any rank has been told to."""
-        if trainer.strategy.reduce_boolean_decision(self.interrupted, all=False):
-            self.interrupted = True
-            trainer.should_stop = True
+    def __init__(self, decay: float) -> None:
+        super().__init__(decay=decay, use_buffers=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Hand the signal back."""
-        signal.signal(signal.SIGINT, self.previous)
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Hand the signal back after an error; after Ctrl-C Lightning wants it for itself."""
-        if self.previous is not None and not isinstance(exception, KeyboardInterrupt):
-            signal.signal(signal.SIGINT, self.previous)
-
-
-def build_callbacks(
-    config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
-) -> Sequence[Callback]:
-    """All callbacks, in the order in which they run; checkpoints run last.
-
-    Args:
-        config: Which ones.
-        validation: Those of the task.
-        criterion: What is better.
-        folder: For the checkpoints.
-    """
-    callbacks: list[Callback] = []
-    if config.ema_decay:
-        # Before the task's, which must see the averaged weights.
-        callbacks.append(EMAWeightAveraging(decay=config.ema_decay))
-    callbacks += [*validation, Measure(), ProgressBar(), GracefulStop()]
-    if config.patience is not None:
-        metric, mode = criterion.metric, criterion.mode
-        callbacks.append(EarlyStopping(metric, mode=mode, patience=config.patience))
-    return [*callbacks, *checkpoint_callbacks(folder, config.keep_last, criterion)]
+        """Leave both as they are: the last checkpoint has yet to be written, and has both."""

@@ -51,6 +51,7 @@ class RunConfig:
         objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.
         gradient_checkpointing: Compute each layer again in the backward pass
             (``recomputation.py``).
+        resume_check: Updates of each half of a check that the run goes on exactly; null trains.
         keep_memory: Tell the allocator to keep freed memory (``memory.py``).
         data: Text and batches.
         tokenizer: Subwords.
@@ -73,6 +74,7 @@ class RunConfig:
     checkpoint: Path | None
     objective: Metric | None
     gradient_checkpointing: bool
+    resume_check: int | None
     keep_memory: bool
     data: DataConfig
     automatic_budget: bool
@@ -110,6 +112,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         gradient_checkpointing=typed_value(
             resolved["gradient_checkpointing"], bool, "gradient_checkpointing"
         ),
+        resume_check=typed_value(resolved["resume_check"], int | None, "resume_check"),
         keep_memory=typed_value(resolved["keep_memory"], bool, "keep_memory"),
         data=typed(DataConfig, data, "data"),
         automatic_budget=automatic,

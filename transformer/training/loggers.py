@@ -4,25 +4,169 @@ It does not know which metrics there are.
 """
 
 import csv
+import errno
+import io
+import logging
+import os
+from argparse import Namespace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pytorch_lightning.loggers import CSVLogger, Logger, TensorBoardLogger
-from pytorch_lightning.loggers.csv_logs import ExperimentWriter
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.loggers import Logger, TensorBoardLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from transformer.training.config import LoggerConfig
 
+log = logging.getLogger(__name__)
 
-class ContinuedCSVLogger(CSVLogger):
-    """Goes on in the ``metrics.csv`` of a resumed run; Lightning's own starts it anew."""
+
+class ContinuedCSVLogger(Logger):
+    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
+
+    A run that goes on goes on in its file. Rows are on the disk when ``save`` returns; where the
+    disk is full they are kept for the next time.
+    """
 
     def __init__(self, folder: Path) -> None:
-        file = folder / ExperimentWriter.NAME_METRICS_FILE
-        before = file.read_text() if file.exists() else ""
-        super().__init__(folder, name="", version="")
+        super().__init__()
+        self.file = folder / "metrics.csv"
+        self._columns: list[str] = []
+        self._written = 0
+        self._waiting: list[dict[str, Any]] = []
+        self._opened = False
+
+    @property
+    def name(self) -> str:
+        """Lightning asks for it; the run directory is the name."""
+        return ""
+
+    @property
+    def version(self) -> str:
+        """Lightning asks for it; there is one of a run directory."""
+        return ""
+
+    @property
+    def save_dir(self) -> str:
+        """The run directory."""
+        return str(self.file.parent)
+
+    @property
+    def log_dir(self) -> str:
+        """Where the file lies."""
+        return self.save_dir
+
+    @property
+    def rows(self) -> int:
+        """Rows so far."""
+        self._open()
+        return self._written + len(self._waiting)
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a row."""
+        self._open()
+        self._waiting.append({**metrics, "step": step})
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kw: Any) -> None:
+        """Leave that to ``config.yaml``."""
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Write what is not written yet."""
+        if not self._waiting:
+            return
+        columns = sorted({*self._columns, *(name for row in self._waiting for name in row)})
+        try:
+            if columns == self._columns:
+                _append(self.file, _text(self._waiting, columns, header=False))
+            else:
+                before = _read(self.file)[1]
+                _replace(self.file, _text([*before, *self._waiting], columns, header=True))
+        except OSError as error:
+            log.warning("%s: %s; its rows wait", self.file, error.strerror)
+            return
+        self._written += len(self._waiting)
+        self._columns, self._waiting = columns, []
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Write what is not written yet."""
+        self.save()
+
+    @rank_zero_only
+    def cut(self, rows: int, step: int) -> None:
+        """Forget the rows after the first few: the run has gone back to before them."""
+        self._open()
+        before = _read(self.file)[1]
+        if len(before) > rows:
+            _replace(self.file, _text(before[:rows], self._columns, header=True))
+            self._written = rows
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._columns, rows = _read(self.file)
+            self._written, self._opened = len(rows), True
+            if self.file.exists() and not self.file.read_bytes().endswith(b"\n"):
+                _replace(self.file, _text(rows, self._columns, header=True))
+
+
+class ContinuedTensorBoard(TensorBoardLogger):
+    """Goes on in the events of a run; where the disk is full it leaves some out."""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a point to each curve."""
+        try:
+            super().log_metrics(metrics, step)
+        except OSError as error:
+            log.warning("tensorboard: %s; some points are missing", error.strerror)
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Flush."""
+        try:
+            super().save()
+        except OSError as error:
+            log.warning("tensorboard: %s; some points are missing", error.strerror)
+
+    @rank_zero_only
+    def cut(self, rows: int, step: int) -> None:
+        """Let TensorBoard forget the points from an update on."""
         writer = self.experiment
-        if before and isinstance(writer, ExperimentWriter):
-            file.write_text(before)
-            writer.metrics_keys = next(csv.reader(before.splitlines()))
+        writer.close()
+        writer.purge_step = step
+        writer._get_file_writer()
+
+
+class ContinuedLogs(Callback):
+    """Lets a run that goes on have exactly the rows that one without a break has."""
+
+    def __init__(self) -> None:
+        self.rows: int | None = None
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Put what is logged so far on the disk, and say how much it is."""
+        for logger in trainer.loggers:
+            logger.save()
+            if isinstance(logger, ContinuedCSVLogger) and trainer.is_global_zero:
+                checkpoint["metrics_rows"] = logger.rows
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Remember how much it was."""
+        self.rows = checkpoint.get("metrics_rows")
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Forget what was logged after the checkpoint."""
+        if self.rows is not None:
+            for logger in trainer.loggers:
+                if isinstance(logger, ContinuedCSVLogger | ContinuedTensorBoard):
+                    logger.cut(self.rows, trainer.global_step)
 
 
 def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
@@ -31,5 +175,46 @@ def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
     if config.csv:
         loggers.append(ContinuedCSVLogger(folder))
     if config.tensorboard:
-        loggers.append(TensorBoardLogger(folder, name="tensorboard", version=""))
+        loggers.append(ContinuedTensorBoard(folder, name="tensorboard", version=""))
     return loggers
+
+
+def _read(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and whole rows; a last line without an end is of a process that was killed."""
+    if not file.exists():
+        return [], []
+    whole = file.read_text(encoding="utf-8").rpartition("\n")[0]
+    reader = csv.DictReader(io.StringIO(whole))
+    return list(reader.fieldnames or []), list(reader)
+
+
+def _text(rows: list[dict[str, Any]], columns: list[str], *, header: bool) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _append(file: Path, text: str) -> None:
+    """Add the text, or nothing of it."""
+    data = text.encode()
+    with open(file, "ab", buffering=0) as stream:
+        size = stream.tell()
+        try:
+            if stream.write(data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(stream.fileno())
+        except OSError:
+            os.ftruncate(stream.fileno(), size)
+            raise
+
+
+def _replace(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}")
+    with open(temporary, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(file)

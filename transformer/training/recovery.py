@@ -1,7 +1,7 @@
 """What to do about an update that would do harm: leave it out; and if there are many, go back.
 
-It sees the loss and the gradient's norm of each update, and neither weights nor files: run.py goes
-back to a checkpoint. Leaving out updates whose loss spikes, and going back to before them:
+It sees the loss and the gradient's norm of each update, and no weights: run.py goes back to a
+checkpoint. Leaving out updates whose loss spikes, and going back to before them:
 Chowdhery et al. 2022, "PaLM", section 5.1.
 """
 
@@ -10,6 +10,7 @@ import math
 import statistics
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from transformer.data.loader import Update
@@ -74,6 +75,13 @@ def text_of(update: Update[Any], tokenizer: Tokenizer) -> str:
         ]
         lines += ["\t".join(row) for row in zip(*sides, strict=True)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
+    """Write what the batches of a rank said that training diverged with; returns where."""
+    path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
+    path.write_text(text_of(divergence.update, tokenizer), encoding="utf-8")
+    return path
 
 
 class Judge:

@@ -10,27 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Trainer, seed_everything
+from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.doctor.at_start import log_faults
-from transformer.errors import InputError, Interrupted
+from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
-from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
+from transformer.model.checkpoint import (
+    PORTABLE,
+    find_checkpoint,
+    find_last,
+    read_payload,
+    task_of,
+)
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.callbacks import GracefulStop
-from transformer.training.checkpoint import set_aside_tuned
+from transformer.training.checkpoint import set_aside_damaged, set_aside_tuned
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
 from transformer.training.objective import Objective
-from transformer.training.recovery import Diverged, text_of
+from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
+from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.sharding import consolidate
+from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.tagging import Tagging
 from transformer.training.task import Evaluation, Task
 from transformer.training.trainer import bound_by_epochs, build_trainer
@@ -58,27 +65,63 @@ def train(
         The last value of every logged metric, and the scores of the test.
 
     Raises:
-        InputError: The config or the data is wrong.
-        Interrupted: The user pressed Ctrl-C; a checkpoint has been written.
+        InputError: The config or the data is wrong, or the last checkpoint cannot be written.
+        Interrupted: A signal has stopped it; a checkpoint has been written.
         AnotherRankFailed: It has said why.
+    """
+    with stoppable(folder):
+        watching = [] if objective is None else [objective]
+        trainer, task, trained = fit(config, folder, watching, rank_command)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        if not trainer.is_global_zero:
+            return metrics
+        if not trained and is_finished(folder):
+            logger.info("%s is finished: there is nothing to train or test", folder)
+            return metrics
+        consolidate(folder / "checkpoints")
+        if objective is None:
+            metrics |= test(folder, task)
+        mark_finished(folder)
+        return metrics
+
+
+def fit(
+    config: RunConfig,
+    folder: Path,
+    watching: Sequence[Callback] = (),
+    rank_command: Sequence[str] | None = None,
+) -> tuple[Trainer, Task, int]:
+    """Train, and test nothing.
+
+    Args:
+        config: The run.
+        folder: The run directory.
+        watching: More callbacks.
+        rank_command: As in `train`.
+
+    Returns:
+        What has trained, what it was, and how many updates it has made.
     """
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
-    resume = None if config.checkpoint is None else find_checkpoint(config.checkpoint, "last")
-    payload = None if resume is None else read_payload(resume)
+    resume = payload = None
+    if config.checkpoint is not None:
+        resume, payload = find_last(config.checkpoint)
     if config.automatic_budget:
         config = _with_measured_budget(config, payload)
     task = _prepared_task(config, payload)
     _describe(task)
+    before = 0 if payload is None else payload["global_step"]
+    for line in [] if payload is None else changes(payload[PORTABLE]["config"], config.resolved):
+        logger.info("changed: %s", line)
     with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, resume, ranks, objective)
-    _raise_if_interrupted(trainer, folder)
-    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-    if not trainer.is_global_zero:
-        return metrics
-    consolidate(folder / "checkpoints")
-    return metrics if objective else metrics | test(folder, task)
+        trainer = _fit(config, folder, task, resume, ranks, watching)
+    trained = trainer.global_step - before
+    if not trained:
+        said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
+        logger.info(said, trainer.global_step)
+    return trainer, task, trained
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
@@ -108,26 +151,28 @@ def _fit(
     task: Task,
     resume: Path | None,
     ranks: Ranks,
-    objective: Objective | None,
+    watching: Sequence[Callback],
 ) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 
     Raises:
         InputError: It has gone back as often as it may.
+        Interrupted: A signal has stopped it; a checkpoint has been written.
     """
     while True:
-        watching = [Rehearsal(task.data), *task.callbacks()]
-        if objective is not None:
-            watching.append(objective)
-        trainer = build_trainer(config, folder, watching, task.criterion, ranks)
+        callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
+        trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
         bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")
+            set_aside_damaged(folder / "checkpoints", resume)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
+            raise_if_stopped(trainer)
             return trainer
         except Diverged as divergence:
-            judge, text = task.module.judge, _save_text(divergence, folder, trainer, task)
+            judge, rank = task.module.judge, trainer.global_rank
+            text = save_text(divergence, folder, rank, task.data.tokenizer)
             if judge.returned == config.recovery.returns:
                 raise InputError(
                     f"training diverges: {divergence}, after {judge.returned} returns to the last "
@@ -140,13 +185,6 @@ def _fit(
                 "%s: going back to %s with the learning rate times %g",
                 *(divergence, resume, judge.lr_scale),
             )
-
-
-def _save_text(divergence: Diverged, folder: Path, trainer: Trainer, task: Task) -> Path:
-    """Write what the batches said that training diverged with, those of this rank; says where."""
-    path = folder / f"diverged-at-{divergence.number}-rank-{trainer.global_rank}.txt"
-    path.write_text(text_of(divergence.update, task.data.tokenizer), encoding="utf-8")
-    return path
 
 
 TASKS: dict[str, type[Task]] = {
@@ -238,9 +276,3 @@ def _describe(task: Task) -> None:
         config.source_vocab_size,
         config.target_vocab_size,
     )
-
-
-def _raise_if_interrupted(trainer: Trainer, folder: Path) -> None:
-    stops = [callback for callback in trainer.callbacks if isinstance(callback, GracefulStop)]  # type: ignore[attr-defined]
-    if any(stop.interrupted for stop in stops):
-        raise Interrupted(f"stopped; go on with: python train.py checkpoint={folder}")

@@ -16,13 +16,17 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
-from transformer.training.callbacks import build_callbacks
+from transformer.training.callbacks import CallbacksConfig, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
 from transformer.training.launcher import Ranks
-from transformer.training.loggers import build_loggers
+from transformer.training.loggers import ContinuedLogs, build_loggers
+from transformer.training.patience import Patience
 from transformer.training.processes import build_strategy, placed
+from transformer.training.progress import ProgressBar
+from transformer.training.saving import checkpoint_callbacks
 from transformer.training.sharding import ShardedStrategy
+from transformer.training.stopping import GracefulStop
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +56,7 @@ def build_trainer(
     arguments["strategy"] = _strategy(config, arguments, ranks or Ranks())
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
-        return Trainer(
+        trainer = Trainer(
             **arguments,
             max_epochs=-1,
             default_root_dir=folder,
@@ -70,6 +74,35 @@ def build_trainer(
         if "No supported gpu backend" in reason:
             reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
         raise InputError(f"trainer: {reason}") from error
+    # Lightning's handlers would speak to other ranks in the middle of whatever they do.
+    trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+    return trainer
+
+
+def build_callbacks(
+    config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
+) -> Sequence[Callback]:
+    """All callbacks, in the order in which they run; checkpoints run last.
+
+    Args:
+        config: Which ones.
+        validation: Those of the task.
+        criterion: What is better.
+        folder: For the checkpoints.
+    """
+    callbacks: list[Callback] = []
+    if config.ema_decay:
+        # Before the task's, which must see the averaged weights.
+        callbacks.append(MovingAverage(decay=config.ema_decay))
+    callbacks += [*validation, Measure(), ProgressBar(), ContinuedLogs()]
+    if config.patience is not None:
+        callbacks.append(Patience(criterion, config.patience))
+    keep, interval = config.keep_last, config.save_interval
+    return [
+        *callbacks,
+        GracefulStop(folder.parent),
+        *checkpoint_callbacks(folder, criterion, keep_last=keep, interval=interval),
+    ]
 
 
 def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:

@@ -25,6 +25,7 @@ from transformer.training.means import Means
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.recomputation import recompute_layers
 from transformer.training.recovery import Judge, RecoveryConfig
+from transformer.training.resumption import stand_at
 from transformer.training.schedule import ScheduleConfig, build_schedule
 from transformer.training.seeding import seed_for
 from transformer.training.sharding import whole
@@ -173,8 +174,18 @@ class UpdateModule(LightningModule, ABC):
         checkpoint["recovery"] = self.judge.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Judge on as the run before did."""
-        self.judge.load_state_dict(checkpoint["recovery"])
+        """Stand where the run before stood, and judge on as it did.
+
+        Raises:
+            InputError: The weights do not fit the model of the config.
+        """
+        stand_at(checkpoint, self.trainer, self)
+        if checkpoint["recovery"] is not None:
+            self.judge.load_state_dict(checkpoint["recovery"])
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
+        """Leave the update out if training is to stop before it (stopping.py)."""
+        return -1 if self.trainer.should_stop else None
 
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         seed_for(self.seed, *path)

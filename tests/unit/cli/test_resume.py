@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
@@ -53,6 +54,7 @@ def test_single_keys_change(run: Path) -> None:
     before = resumed_config(run, [])
     before.checkpoint = str(run)
     before.trainer = config.trainer
+    before.schedule.total = 77
     before.optimizer = config.optimizer
     before.data.root = None
     assert config == before  # and nothing else
@@ -61,6 +63,32 @@ def test_single_keys_change(run: Path) -> None:
 def test_a_key_that_others_took_their_value_from_reaches_them(run: Path) -> None:
     assert resumed_config(run, []).trainer.precision == "bf16-mixed"
     assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
+
+
+def test_a_seed_reaches_the_data_and_a_bound_the_schedule(run: Path) -> None:
+    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    assert (config.seed, config.data.seed) == (9, 9)
+    assert (config.trainer.max_steps, config.schedule.total) == (77, 77)
+
+
+def test_what_the_user_has_set_alone_stays(run: Path) -> None:
+    config = resumed_config(run, ["seed=9", "data.seed=3", "schedule.total=5", "precision=null"])
+    assert (config.seed, config.data.seed, config.schedule.total) == (9, 3, 5)
+    for key in ("data.seed", "schedule.total"):
+        file = run / "checkpoints" / "last.ckpt"
+        payload = torch.load(file, weights_only=True)
+        group, name = key.split(".")
+        payload[PORTABLE]["config"][group][name] = 123
+        write_payload(payload, file)
+    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    assert (config.data.seed, config.schedule.total) == (123, 123)
+
+
+@pytest.mark.parametrize("key", ["vocab_size", "character_coverage"])
+def test_the_vocabulary_stays(run: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"tokenizer.{key} cannot change: a run goes on with"):
+        resumed_config(run, [f"tokenizer.{key}=1"])
+    assert resumed_config(run, ["tokenizer.sampling=0.3"]).tokenizer.sampling == 0.3
 
 
 @pytest.mark.parametrize(
@@ -99,6 +127,8 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
         (["checkpoint=null"], None),
         (["checkpoint="], None),
         (["callbacks.checkpoint=a"], None),
+        (["checkpoint=auto"], None),
+        (["checkpoint=./auto"], Path("auto")),
         (["checkpoint=runs/lr=3"], Path("runs/lr=3")),
     ],
 )

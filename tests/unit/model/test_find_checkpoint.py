@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from transformer.errors import InputError
-from transformer.model.checkpoint import find_checkpoint, read_payload
+from transformer.model.checkpoint import (
+    FORMAT,
+    PORTABLE,
+    find_checkpoint,
+    find_last,
+    read_payload,
+    write_payload,
+)
 
 
 def test_find_a_checkpoint(tmp_path: Path) -> None:
@@ -45,3 +52,26 @@ def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
 def test_no_file_at_all(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
         read_payload(tmp_path / name)
+
+
+def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    before = last.with_name("previous.ckpt")
+    for step in (1, 2):
+        portable = {"format": FORMAT, "config": {}}
+        write_payload({"state_dict": {}, PORTABLE: portable, "global_step": step}, last)
+    assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (last, 2)
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-50])
+    assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (before, 1)
+    # A file that is named is meant.
+    with pytest.raises(InputError, match=r"last\.ckpt cannot be read as a checkpoint"):
+        find_last(last)
+    last.unlink()  # between its two renamings a process was killed
+    assert find_last(tmp_path)[0] == before
+    before.write_bytes(b"")
+    with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
+        find_last(tmp_path)
+    last.write_bytes(b"")
+    with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
+        find_last(tmp_path)

@@ -1,11 +1,8 @@
 """What the callbacks count, log and ask for, with a trainer that only records."""
 
 import logging
-import os
-import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +13,7 @@ from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.training.callbacks import (
-    CallbacksConfig,
-    GracefulStop,
-    Measure,
-    build_callbacks,
-)
-from transformer.training.checkpoint import Criterion
+from transformer.training.callbacks import Measure
 from transformer.training.translated_validation import TranslateValidation
 
 from .fakes import fake_module, fake_trainer, logged
@@ -120,56 +111,6 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     assert values["train/padding"] == pytest.approx(1 - (2 * 11 + 30) / (2 * 14 + 30))
 
 
-@pytest.fixture
-def interrupt() -> Iterator[signal.Handlers]:
-    before = signal.getsignal(signal.SIGINT)
-    yield before  # type: ignore[misc]
-    signal.signal(signal.SIGINT, before)
-
-
-def press_ctrl_c() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_ctrl_c_waits_for_the_update(interrupt: Any, caplog: pytest.LogCaptureFixture) -> None:
-    stop, trainer = GracefulStop(), fake_trainer(global_step=10)
-    stop.on_train_start(trainer, fake_module())
-    press_ctrl_c()
-    assert stop.interrupted
-    assert "press Ctrl-C again" in caplog.text
-    assert not trainer.should_stop
-    stop.on_train_batch_end(trainer, fake_module(), None, UPDATE, 0)
-    assert trainer.should_stop
-    stop.on_train_end(trainer, fake_module())
-    assert signal.getsignal(signal.SIGINT) is interrupt
-
-
-def test_without_ctrl_c_nothing_stops(interrupt: Any) -> None:
-    stop, trainer = GracefulStop(), fake_trainer()
-    stop.on_train_start(trainer, fake_module())
-    trainer.global_step = 1
-    stop.on_train_batch_end(trainer, fake_module(), None, UPDATE, 0)
-    assert not trainer.should_stop
-
-
-def test_a_second_ctrl_c_stops_at_once(interrupt: Any) -> None:
-    stop = GracefulStop()
-    stop.on_train_start(fake_trainer(), fake_module())
-    press_ctrl_c()
-    with pytest.raises(KeyboardInterrupt):
-        press_ctrl_c()
-
-
-def test_an_error_hands_the_signal_back(interrupt: Any) -> None:
-    stop = GracefulStop()
-    stop.on_exception(fake_trainer(), fake_module(), ValueError())
-    assert signal.getsignal(signal.SIGINT) is interrupt
-    stop.on_train_start(fake_trainer(), fake_module())
-    assert signal.getsignal(signal.SIGINT) is not interrupt
-    stop.on_exception(fake_trainer(), fake_module(), ValueError())
-    assert signal.getsignal(signal.SIGINT) is interrupt
-
-
 class Dictionary(Translator):
     """Translates a source into its reference, but for one, and notes what it was asked."""
 
@@ -224,19 +165,3 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
     bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size
-
-
-@pytest.mark.parametrize("ema_decay", [0.0, 0.99])
-@pytest.mark.parametrize("patience", [None, 3])
-def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
-    config = CallbacksConfig(ema_decay=ema_decay, patience=patience, keep_last=2, samples=0)
-    validation = TranslateValidation(Dictionary(), [], [], 0)
-    criterion = Criterion("val/bleu", "max")
-    names = [type(c).__name__ for c in build_callbacks(config, [validation], criterion, tmp_path)]
-    # The average must be in place before validation translates.
-    assert names == [
-        *(["EMAWeightAveraging"] if ema_decay else []),
-        *["TranslateValidation", "Measure", "ProgressBar", "GracefulStop"],
-        *(["EarlyStopping"] if patience else []),
-        *["ModelCheckpoint", "ModelCheckpoint", "LastCheckpoint"],
-    ]

@@ -1,14 +1,17 @@
 """Where metrics go, and what a resumed run finds there."""
 
 import csv
+import errno
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning.loggers import TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from transformer.training.config import LoggerConfig
-from transformer.training.loggers import ContinuedCSVLogger, build_loggers
+from transformer.training.loggers import ContinuedCSVLogger, ContinuedTensorBoard, build_loggers
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:
@@ -28,7 +31,6 @@ def rows(folder: Path) -> list[dict[str, Any]]:
         ]
 
 
-@pytest.mark.filterwarnings("ignore:Experiment logs directory")
 @pytest.mark.parametrize("key", ["loss", "another", "a"])
 def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> None:
     log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5, "val": 9.0}))
@@ -42,11 +44,82 @@ def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> Non
     ]
 
 
-@pytest.mark.filterwarnings("ignore:Experiment logs directory")
 def test_a_resumed_run_that_logs_nothing_loses_nothing(tmp_path: Path) -> None:
     log(tmp_path, (1, {"loss": 3.5}))
     log(tmp_path)
     assert rows(tmp_path) == [{"step": 1, "loss": 3.5}]
+
+
+def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
+    log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}), (2, {"val": 9.0}))
+    logger = ContinuedCSVLogger(tmp_path)
+    assert logger.rows == 3
+    logger.cut(2, 3)
+    assert logger.rows == 2
+    logger.log_metrics({"val": 8.0}, 2)
+    assert logger.rows == 3
+    logger.save()
+    assert [row.get("val") for row in rows(tmp_path)] == [None, None, 8.0]
+    logger.cut(5, 3)
+    assert len(rows(tmp_path)) == 3
+
+
+def test_the_order_of_the_columns_does_not_depend_on_what_came_first(tmp_path: Path) -> None:
+    texts = []
+    for name, metrics in (("a", ["x", "b"]), ("b", ["b", "x"])):
+        (tmp_path / name).mkdir()
+        log(tmp_path / name, *((1, {metric: 1.0}) for metric in metrics))
+        texts.append((tmp_path / name / "metrics.csv").read_text().split("\n")[0])
+    assert texts == ["b,step,x"] * 2
+
+
+def test_half_a_row_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
+    log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}))
+    with open(tmp_path / "metrics.csv", "a") as file:
+        file.write("0.12")
+    log(tmp_path, (3, {"loss": 1.5}))
+    assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
+    assert rows(tmp_path)[2]["loss"] == 1.5
+
+
+def test_where_the_disk_is_full_rows_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    for step, metrics in ((1, {"loss": 3.5}), (2, {"loss": 2.5}), (3, {"val": 1.0})):
+        logger.log_metrics(metrics, step)
+        with monkeypatch.context() as full:
+            full.setattr(os, "fsync", lambda handle: _no_space())
+            logger.save()
+        assert "metrics.csv: No space left on device; its rows wait" in caplog.text
+        before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
+        assert len(before) == step - 1
+        logger.save()
+    assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
+
+
+def _no_space() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> None:
+    for part, steps in enumerate(((0, 1, 2, 3), (2, 3, 4))):
+        logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+        if part:
+            logger.cut(0, 2)
+        for step in steps:
+            logger.log_metrics({"loss": step + 10.0 * part}, step)
+        logger.finalize("success")
+        time.sleep(1.1)  # the names of its files are seconds
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [
+        (0, 0.0),
+        (1, 1.0),
+        (2, 12.0),
+        (3, 13.0),
+        (4, 14.0),
+    ]
 
 
 @pytest.mark.parametrize("csv_wanted", [True, False])
@@ -55,7 +128,7 @@ def test_the_loggers_that_are_asked_for(
     tmp_path: Path, csv_wanted: bool, tensorboard: bool
 ) -> None:
     loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=tensorboard), tmp_path)
-    kinds = [ContinuedCSVLogger] * csv_wanted + [TensorBoardLogger] * tensorboard
+    kinds = [ContinuedCSVLogger] * csv_wanted + [ContinuedTensorBoard] * tensorboard
     assert [type(logger) for logger in loggers] == kinds
     expected = [str(tmp_path)] * csv_wanted + [str(tmp_path / "tensorboard")] * tensorboard
     assert [str(logger.log_dir).rstrip("/") for logger in loggers] == expected

@@ -1,11 +1,12 @@
 """What only the run can check, since it sees the config, the tokenizer and the trainer at once."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
+from pytorch_lightning import Callback
 
 from tests.helpers.runs import composed
 from transformer.data.tokenizer import Tokenizer
@@ -55,16 +56,24 @@ def test_several_processes_sum_their_gradients_themselves(tmp_path: Path, strate
     assert isinstance(chosen, ReplicatedStrategy)
 
 
-@pytest.mark.parametrize("mode", ["max", "min"])
-def test_the_criterion_chooses_the_best_and_stops(
-    tmp_path: Path, mode: Literal["max", "min"]
-) -> None:
-    config = composed(["callbacks.patience=1"], tmp_path)
-    trainer = build_trainer(config, tmp_path, [], Criterion("val/x", mode))
-    best = trainer.checkpoint_callbacks[0]
-    stop = trainer.early_stopping_callback
-    for callback in (best, stop):
-        assert (callback.monitor, callback.mode) == ("val/x", mode)  # type: ignore[union-attr]
+@pytest.mark.parametrize("ema_decay", [0.0, 0.99])
+@pytest.mark.parametrize("patience", [None, 3])
+def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
+    wanted = [f"callbacks.ema_decay={ema_decay}", f"callbacks.patience={patience or 'null'}"]
+    config = composed([*wanted, "callbacks.keep_last=2"], tmp_path)
+    validation = Callback()
+    trainer = build_trainer(config, tmp_path, [validation], Criterion("val/x", "min"))
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    # The average must be in place before validation translates, the patience counted and the best
+    # known before the last checkpoint says so.
+    assert [type(callback).__name__ for callback in callbacks] == [
+        *(["MovingAverage"] if ema_decay else []),
+        *["Callback", "Measure", "ProgressBar", "ContinuedLogs"],
+        *(["Patience"] if patience else []),
+        *["GracefulStop", "BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
+    ]
+    for callback in callbacks:
+        assert getattr(callback, "criterion", Criterion("val/x", "min")).mode == "min"
 
 
 def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+"""Faults to plant in a process before it trains."""
+
+import errno
+import os
+import random
+import signal
+from typing import Any
+
+import torch
+
+
+class KilledAt:
+    """Kills its own process in the n-th call of one of the functions that writing a file takes.
+
+    Args:
+        name: ``mkstemp``, ``save``, ``fsync`` or ``replace``.
+        call: Which call, from 1.
+        part: Of the bytes that ``save`` has written then.
+    """
+
+    def __init__(self, name: str, call: int, part: float = 0.5) -> None:
+        self.name, self.call, self.part = name, call, part
+
+    def __call__(self) -> None:
+        """Plant it."""
+        import tempfile
+
+        owners: dict[str, Any] = {"mkstemp": tempfile, "save": torch, "fsync": os, "replace": os}
+        owner = owners[self.name]
+        function = getattr(owner, self.name)
+
+        def faulty(*args: Any, **keywords: Any) -> Any:
+            self.call -= 1
+            if self.call == 0:
+                if self.name == "save":
+                    import io
+
+                    whole = io.BytesIO()
+                    function(args[0], whole)
+                    args[1].write(whole.getvalue()[: int(self.part * whole.tell())])
+                    args[1].flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **keywords)
+
+        setattr(owner, self.name, faulty)
+
+
+def random_fault(dice: random.Random) -> KilledAt:
+    """One of the moments at which a file is being written."""
+    name = dice.choice(["mkstemp", "save", "fsync", "replace"])
+    return KilledAt(name, dice.randint(1, 15), dice.random())
+
+
+class DiskFull:
+    """Lets some of the calls that write a checkpoint find no space.
+
+    Args:
+        first: Of those calls, from 1.
+        last: Of those calls.
+    """
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first, self.last, self.calls = first, last, 0
+
+    def __call__(self) -> None:
+        """Plant it."""
+        save = torch.save
+
+        def faulty(values: Any, file: Any) -> None:
+            self.calls += 1
+            if self.first <= self.calls <= self.last:
+                file.write(b"half of it")
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            save(values, file)
+
+        torch.save = faulty
+
+
+class SignalAt:
+    """Sends its own process signals when a callback's hook is called for the n-th time.
+
+    Args:
+        hook: Such as ``on_train_batch_end``, or ``prepare`` and ``test`` for what is around it.
+        call: Which call, from 1.
+        signals: Sent one after the other.
+    """
+
+    def __init__(self, hook: str, call: int, *signals: int) -> None:
+        self.hook, self.call, self.signals = hook, call, signals
+
+    def __call__(self) -> None:
+        """Plant it."""
+        from transformer.data.datamodule import DataModule
+        from transformer.training.callbacks import Measure
+        from transformer.training.translation import Translation
+
+        around: dict[str, Any] = {
+            "prepare": (DataModule, "prepare_data"),
+            "test": (Translation, "evaluator"),
+        }
+        owner, name = around.get(self.hook, (Measure, self.hook))
+        function = getattr(owner, name)
+
+        def hooked(*arguments: Any, **keywords: Any) -> Any:
+            self.call -= 1
+            if self.call == 0:
+                for number in self.signals:
+                    os.kill(os.getpid(), number)
+            return function(*arguments, **keywords)
+
+        setattr(owner, name, hooked)

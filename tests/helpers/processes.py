@@ -1,0 +1,131 @@
+"""Training runs in processes that can be killed, started in a moment.
+
+The processes are forked from one that has imported torch and Lightning already.
+"""
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from tests.helpers.text import write_parallel
+from transformer.cli.compose import compose_config
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    ["tests.helpers.processes", "transformer.training.run", "datasets", "torch._dynamo"]
+)
+
+TINY = [
+    "tokenizer=bpe",
+    "tokenizer.vocab_size=285",
+    "model.d_model=16",
+    "model.num_heads=2",
+    "model.ffn_dim=16",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.dropout=0.1",
+    "data.max_length=60",
+    "data.batch_tokens=96",
+    "optimizer.lr=3e-3",
+    "schedule.warmup=5",
+    "decoding=greedy",
+    "logger.tensorboard=false",
+    "trainer.max_steps=30",
+    "trainer.val_check_interval=8",
+    "trainer.log_every_n_steps=5",
+    "callbacks.save_interval=3",
+    "callbacks.keep_last=2",
+    "callbacks.samples=0",
+]
+
+
+def tiny_overrides(folder: Path) -> list[str]:
+    """What makes a run take a second; its corpus is written to the folder."""
+    splits = (("train", 120), ("validation", 6), ("test", 4))
+    for seed, (split, count) in enumerate(splits):
+        write_parallel(folder, split, count, seed, list)
+    files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split, _ in splits]
+    own = ["data=files", "data.source=src", "data.target=tgt", *files, f"data.cache={folder}/cache"]
+    return [*own, *TINY]
+
+
+def tiny_config(folder: Path, *overrides: str) -> dict[str, Any]:
+    """The plain values of such a run."""
+    config = compose_config("train", [*tiny_overrides(folder), *overrides])
+    values: dict[str, Any] = OmegaConf.to_container(config)  # type: ignore[assignment]
+    return values
+
+
+def start(
+    values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None
+) -> BaseProcess:
+    """Begin the run in the folder, or go on with it; with a fault to be planted first."""
+    process = _FORKS.Process(target=_train, args=(values, folder, fault), daemon=False)
+    process.start()
+    return process
+
+
+def finish(
+    values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None, code: int = 0
+) -> float:
+    """Begin or go on, to the end or the fault; returns the seconds it took."""
+    begun = time.monotonic()
+    process = start(values, folder, fault)
+    process.join(120)
+    assert process.exitcode == code, (folder / "said").read_text()
+    return time.monotonic() - begun
+
+
+def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None) -> None:
+    import logging
+
+    from transformer.cli.exit import exit_code_of
+    from transformer.training.config import run_config
+    from transformer.training.run import train
+
+    _prepare(folder)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
+    if fault is not None:
+        fault()
+    there = any((folder / "checkpoints").glob("[lp]*.ckpt"))
+    config = run_config({**values, "checkpoint": str(folder) if there else None})
+    sys.exit(exit_code_of(lambda: train(config, folder) and None))
+
+
+def _prepare(folder: Path) -> None:
+    """Let a forked process be like a new one, and write what it says to a file."""
+    # Else the processes that load data would each have a server of their own.
+    multiprocessing.set_start_method("fork", force=True)
+    torch.set_num_threads(1)
+    folder.mkdir(parents=True, exist_ok=True)
+    said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+
+
+def call(arguments: Sequence[str], home: Path, fault: Callable[[], None] | None = None) -> int:
+    """Run ``python train.py …`` in a folder; what it says is added to the file ``said`` there."""
+    process = _FORKS.Process(target=_call, args=(list(arguments), home, fault), daemon=False)
+    process.start()
+    process.join(120)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
+    from transformer.cli.train import main
+
+    _prepare(home)
+    os.chdir(home)
+    sys.argv = ["train.py", *arguments]
+    if fault is not None:
+        fault()
+    sys.exit(main(arguments))

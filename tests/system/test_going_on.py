@@ -1,0 +1,136 @@
+"""Runs that go on: elsewhere, further, with other keys, by themselves, from an older version."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.faults import SignalAt
+from tests.helpers.outcomes import differences, outcome
+from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
+from tests.helpers.runs import PROJECT
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, and a run that nothing has stopped."""
+    folder = tmp_path_factory.mktemp("home")
+    finish(tiny_config(folder), folder / "whole")
+    return folder
+
+
+def said(folder: Path) -> str:
+    return (folder / "said").read_text()
+
+
+def assert_equals_whole(home: Path, folder: Path) -> None:
+    assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
+    assert "Traceback" not in said(folder)
+    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
+    assert leftovers == []
+
+
+def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:
+    values, there = tiny_config(home), tmp_path / "there"
+    finish(values, tmp_path / "here", SignalAt("on_train_batch_end", 18, signal.SIGTERM), 143)
+    (tmp_path / "here").rename(there)
+    shutil.copytree(there, tmp_path / "here")
+    finish(values, there)
+    assert_equals_whole(home, there)
+    # Nothing was written to where it had been.
+    assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18
+
+
+def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
+    home: Path, tmp_path: Path
+) -> None:
+    shorter = tiny_config(home, "trainer.max_steps=16", "schedule.total=30")
+    folder = tmp_path / "run"
+    finish(shorter, folder)
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "said"]
+    before = {path: path.read_bytes() for path in files}
+    finish(shorter, folder)
+    assert "is finished: there is nothing to train or test" in said(folder)
+    assert all(path.read_bytes() == text for path, text in before.items())
+    finish(tiny_config(home), folder)
+    assert "changed: trainer.max_steps: 16 before, 30 now" in said(folder)
+    assert_equals_whole(home, folder)
+
+
+def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    finish(tiny_config(home), folder, SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
+    changed = [
+        "optimizer.lr=0.5",
+        "optimizer.betas=[0.5,0.6]",
+        "optimizer.weight_decay=0.25",
+        "schedule=constant",
+        "schedule.warmup=0",
+        "trainer.max_steps=5",
+        "callbacks.keep_last=0",
+    ]
+    finish(tiny_config(home, *changed), folder)
+    last = outcome(folder)["last"]
+    groups = last["optimizer_states"][0]["param_groups"]
+    for group, decay in zip(groups, (0.25, 0.0), strict=True):
+        assert (group["lr"], tuple(group["betas"]), group["weight_decay"]) == (
+            0.5,
+            (0.5, 0.6),
+            decay,
+        )
+    assert not list((folder / "checkpoints").glob("step-*"))
+    whole = torch.load(home / "whole" / "checkpoints" / "last.ckpt")
+    step = [last["state_dict"][name] - tensor for name, tensor in whole["state_dict"].items()]
+    assert max(difference.abs().max() for difference in step) > 0.1
+
+
+def test_another_model_is_refused_in_one_line(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "whole", tmp_path / "run")
+    finish(tiny_config(home, "model.ffn_dim=32", "trainer.max_steps=40"), tmp_path / "run", code=2)
+    last = said(tmp_path / "run").strip().split("\n")[-1]
+    assert last.startswith("error: the model of the config does not fit the checkpoint: model.")
+
+
+def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
+    command = [*tiny_overrides(home), "checkpoint=auto"]
+    assert call(command, tmp_path, SignalAt("on_train_batch_end", 5, signal.SIGTERM)) == 143
+    assert "no unfinished run has this config: a new one begins" in said(tmp_path)
+    (first,) = (tmp_path / "runs" / "files").iterdir()
+    assert call(command, tmp_path) == 0
+    assert f"going on with {first}, the newest unfinished run" in said(tmp_path)
+    assert list(first.parent.iterdir()) == [first]
+    assert differences(outcome(home / "whole"), outcome(first)) == []
+    named = [*command, f"hydra.run.dir={first}"]
+    assert call(named, tmp_path) == 0
+    assert "is finished: there is nothing to train or test" in said(tmp_path)
+    assert call([*named, "tokenizer.vocab_size=280"], tmp_path) == 2
+    assert "holds a run with another tokenizer.vocab_size" in said(tmp_path)
+    assert "Traceback" not in said(tmp_path)
+
+
+def test_a_run_of_an_older_version_goes_on(home: Path, tmp_path: Path) -> None:
+    """``format_4_last.ckpt``: 12 of 30 updates at commit e17b6c4, with patience, scores all 0."""
+    for file in home.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
+    last.parent.mkdir(parents=True)
+    shutil.copy(PROJECT / "tests" / "regression" / "format_4_last.ckpt", last)
+    assert call(["checkpoint=run", "trainer.max_steps=20"], tmp_path) == 0, said(tmp_path)
+    assert "of an older version: weights, optimiser, schedule and best score go on" in said(
+        tmp_path
+    )
+    assert "Traceback" not in said(tmp_path)
+    payload = torch.load(last, weights_only=True)
+    assert (payload["global_step"], payload["lr_schedulers"][0]["last_epoch"]) == (20, 20)
+    assert payload["callbacks"]["Patience"]["waited"] == 1
+
+
+@pytest.mark.slow
+def test_resume_check_finds_a_run_exact(home: Path, tmp_path: Path) -> None:
+    check = ["debug=resume_check", "resume_check=5"]
+    assert call([*tiny_overrides(home), *check], tmp_path) == 0
+    assert "10 updates at once, and 5, a restart and 5 more are equal: batches" in said(tmp_path)
+    assert "bit for bit" in said(tmp_path)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["resume_check"]

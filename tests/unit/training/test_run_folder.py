@@ -1,0 +1,138 @@
+"""What ``checkpoint=auto`` goes on with: a function of what lies there and of the config."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer.errors import InputError
+from transformer.training.run_folder import (
+    RunFolder,
+    changes,
+    has_checkpoint,
+    is_finished,
+    is_taken,
+    mark_finished,
+    mark_unfinished,
+    run_to_go_on_with,
+    taken,
+)
+
+CONFIG: dict[str, Any] = {
+    "task": "translation",
+    "seed": 1,
+    "checkpoint": "auto",
+    "tokenizer": {"vocab_size": 100, "sampling": 0.0},
+    "optimizer": {"lr": 0.1},
+}
+STARTED = CONFIG | {"checkpoint": None}
+
+
+def folder(name: str, **changes: Any) -> RunFolder:
+    run = RunFolder(
+        path=Path(name), config=STARTED, has_checkpoint=True, finished=False, changed=1.0
+    )
+    return replace(run, **changes)
+
+
+def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
+    path, why = run_to_go_on_with(CONFIG, given, others)
+    assert "\n" not in why
+    return None if path is None else path.name
+
+
+def test_without_any_run_a_new_one_begins() -> None:
+    assert chosen(None) is None
+
+
+def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
+    runs = [
+        folder("old", changed=1.0),
+        folder("new", changed=2.0),
+        folder("finished", changed=3.0, finished=True),
+        folder("other", changed=3.0, config=STARTED | {"seed": 2}),
+        folder("empty", changed=3.0, has_checkpoint=False),
+        folder("taken", changed=3.0, taken=True),
+        folder("foreign", changed=3.0, config=None),
+    ]
+    assert chosen(None, *runs) == "new"
+    assert chosen(None, *reversed(runs)) == "new"
+    assert chosen(None, *runs[2:]) is None
+
+
+def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
+    assert chosen(folder("run", has_checkpoint=False), folder("other")) is None
+    assert chosen(folder("run")) == "run"
+    # With another learning rate it goes on as well, and has it.
+    assert chosen(folder("run", config=STARTED | {"optimizer": {"lr": 0.2}})) == "run"
+    assert chosen(folder("run", finished=True)) == "run"
+    sampled = {"vocab_size": 100, "sampling": 0.5}
+    assert chosen(folder("run", config=STARTED | {"tokenizer": sampled})) == "run"
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [
+        ("task", {"task": "tagging"}),
+        ("tokenizer.vocab_size", {"tokenizer": {"vocab_size": 99, "sampling": 0.0}}),
+    ],
+)
+def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"run holds a run with another {key}; give another hydra"):
+        chosen(folder("run", config=STARTED | config))
+
+
+def test_marks(tmp_path: Path) -> None:
+    assert not is_finished(tmp_path)
+    mark_unfinished(tmp_path)
+    mark_finished(tmp_path)
+    assert is_finished(tmp_path)
+    mark_unfinished(tmp_path)
+    assert not is_finished(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [("last", True), ("previous", True), ("best", False), ("step-00000001", False)],
+)
+def test_what_training_goes_on_from(tmp_path: Path, name: str, there: bool) -> None:
+    assert not has_checkpoint(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
+    assert has_checkpoint(tmp_path) is there
+
+
+def test_one_process_trains_in_a_directory_and_a_dead_one_does_not(tmp_path: Path) -> None:
+    assert not is_taken(tmp_path)
+    with taken(tmp_path):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                assert is_taken(tmp_path)
+                with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+                    pass
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+    assert not is_taken(tmp_path)
+    child = os.fork()
+    if not child:
+        with taken(tmp_path):
+            os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    with taken(tmp_path):
+        pass
+
+
+def test_what_has_changed_is_named_key_by_key() -> None:
+    now = CONFIG | {"seed": 2, "optimizer": {"lr": 0.2}, "new": 1}
+    assert changes(STARTED, now) == [
+        "new: None before, 1 now",
+        "optimizer.lr: 0.1 before, 0.2 now",
+        "seed: 1 before, 2 now",
+    ]
+    assert changes(STARTED, CONFIG) == []

@@ -1,0 +1,104 @@
+"""A file of plain values and tensors: written whole or not at all, and read whole or not at all.
+
+It does not know what they mean. It is opened with ``weights_only=True`` and in no other way, so
+that no code in it ever runs.
+"""
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from transformer.errors import InputError
+
+
+def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
+    """Write the file: a reader never sees half of it, nor does one after a power failure.
+
+    Args:
+        values: Plain values and tensors.
+        path: The file.
+        previous: What to rename the file to that was there before; None overwrites it. At every
+            moment a whole file lies under one of the two names.
+
+    Raises:
+        InputError: It cannot be written, as when the disk is full; what was there is whole.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(values, path, previous)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written: {error.strerror or error}; free some space, or mend the "
+            "folder"
+        ) from error
+
+
+def _replace(values: Any, path: Path, previous: Path | None) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _save(values, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        if previous is not None and path.exists():
+            os.replace(path, previous)
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _save(values: Any, file: IO[bytes]) -> None:
+    try:
+        torch.save(values, file)
+    except RuntimeError as error:
+        # torch says that its writer is at the wrong place, and hides why.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Let the new name survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
+    """Delete what killed processes were writing when they meant to write one of these files."""
+    for name in names:
+        for file in folder.glob(f".{name}.*"):
+            file.unlink(missing_ok=True)
+
+
+def read_archive(path: Path) -> Any:
+    """What the file holds, on the CPU.
+
+    torch does not look at the checksums in the file, so a flipped bit would pass for a weight.
+
+    Raises:
+        InputError: It cannot be read, is damaged, or holds more than plain values and tensors.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if (damaged := archive.testzip()) is not None:
+                raise zipfile.BadZipFile(damaged)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except Exception as error:
+        # Bytes that are no archive make the readers fail in every way there is.
+        raise InputError(
+            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
+            "values and tensors; use another"
+        ) from error

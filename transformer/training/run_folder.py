@@ -1,0 +1,169 @@
+"""Run directories: which are finished, and with which of them a call goes on by itself.
+
+It knows files by their names alone and opens no checkpoint.
+"""
+
+import fcntl
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer.errors import InputError
+
+LOCK = ".lock"
+"""Name of the file that a process holds while it trains."""
+
+FINISHED = "finished"
+"""Name of the empty file that says that training and its tests are over."""
+
+_FREE = ("checkpoint",)
+"""Keys of a config that may differ between two calls for the same run."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """What is to be known of a run directory.
+
+    Attributes:
+        path: Where it is.
+        config: The plain values of its ``config.yaml``; None if there is none.
+        has_checkpoint: Whether there is one to go on from.
+        finished: Whether training and its tests are over.
+        taken: Whether a process is training in it.
+        changed: When its checkpoint was written, in seconds of some clock.
+    """
+
+    path: Path
+    config: Mapping[str, Any] | None
+    has_checkpoint: bool
+    finished: bool
+    taken: bool = False
+    changed: float = 0.0
+
+
+def mark_finished(folder: Path) -> None:
+    """Note that training and its tests are over."""
+    (folder / FINISHED).touch()
+
+
+def mark_unfinished(folder: Path) -> None:
+    """Note that there is more to train."""
+    (folder / FINISHED).unlink(missing_ok=True)
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether training and its tests are over."""
+    return (folder / FINISHED).exists()
+
+
+@contextmanager
+def taken(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in a run directory.
+
+    The system lets go of it when the process ends, however it does.
+
+    Raises:
+        InputError: Another process does.
+    """
+    with open(folder / LOCK, "w") as lock:
+        try:
+            # Unlike flock it is not handed down to processes that load data.
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another process trains in {folder}; wait, or stop it") from error
+        yield
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether another process is training in a run directory."""
+    try:
+        with open(folder / LOCK, "r+") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether there is one that training can go on from."""
+    return any((folder / "checkpoints" / name).is_file() for name in ("last.ckpt", "previous.ckpt"))
+
+
+def run_to_go_on_with(
+    config: Mapping[str, Any], given: RunFolder | None, others: Sequence[RunFolder]
+) -> tuple[Path | None, str]:
+    """Decide for ``checkpoint=auto``: every process that sees the same decides alike.
+
+    Args:
+        config: The plain values of the call.
+        given: The run directory that the call names, if it does.
+        others: Those of the same experiment, if it names none.
+
+    Returns:
+        The run directory to go on with, None to begin a new run; and why, for the log.
+
+    Raises:
+        InputError: The directory that is named holds another run.
+    """
+    if given is not None:
+        if not given.has_checkpoint:
+            return None, f"{given.path} holds no checkpoint yet: a new run begins there"
+        _refuse_another_run(config, given)
+        return given.path, f"going on with {given.path}"
+    alike = [
+        run
+        for run in others
+        if run.has_checkpoint and not (run.finished or run.taken) and _same(run.config, config)
+    ]
+    if not alike:
+        return None, "no unfinished run has this config: a new one begins"
+    newest = max(alike, key=lambda run: (run.changed, run.path))
+    return newest.path, f"going on with {newest.path}, the newest unfinished run of this config"
+
+
+def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
+    if one is None:
+        return False
+    return {k: v for k, v in one.items() if k not in _FREE} == {
+        k: v for k, v in other.items() if k not in _FREE
+    }
+
+
+def _refuse_another_run(config: Mapping[str, Any], given: RunFolder) -> None:
+    before = given.config or {}
+    if key := fixed_key_that_differs(before, config):
+        raise InputError(
+            f"{given.path} holds a run with another {key}; give another hydra.run.dir, or the "
+            f"same {key}"
+        )
+
+
+def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """A key that a run cannot change and that differs: it would have no effect.
+
+    The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
+    segmentations are sampled is free.
+    """
+    if before.get("task", now["task"]) != now["task"]:
+        return "task"
+    tokenizer = before.get("tokenizer", {})
+    for name, value in now["tokenizer"].items():
+        if name != "sampling" and tokenizer.get(name, value) != value:
+            return f"tokenizer.{name}"
+    return None
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two configs, a line a key, keys dotted."""
+    lines = []
+    for key in sorted(before.keys() | now.keys()):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            lines += changes(old, new, f"{prefix}{key}.")
+        elif old != new and key not in _FREE:
+            lines.append(f"{prefix}{key}: {old} before, {new} now")
+    return lines
