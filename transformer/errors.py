@@ -9,6 +9,16 @@ class InputError(Exception):
     """
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory did not suffice: torch, CUDA and the libraries under them say so variously."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(said in str(error) for said in _NO_MEMORY)
+
+
+_NO_MEMORY = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
+
+
 class Interrupted(Exception):
     """The user or the system stopped the work; the message says in one line how to go on.
 

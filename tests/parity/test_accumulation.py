@@ -13,7 +13,7 @@ from tests.helpers.updates import module_settings, quiet_trainer
 from transformer.data.batch import Batch, collate
 from transformer.data.loader import Update
 from transformer.training.module import TranslationModule
-from transformer.training.processes import build_strategy
+from transformer.training.processes import ReplicatedStrategy
 
 # Of very different lengths, so that a mean of means would be another number.
 SENTENCES = [([5, 6], [7]), ([8], [9, 10, 11, 12, 13, 14, 15]), ([4], [5, 6]), ([7, 8, 9], [10])]
@@ -49,7 +49,7 @@ class Probe(TranslationModule):
 
 
 def gradient(batches: list[Batch], file: Path, chunk: int = 0, ranks: int = 1) -> dict[str, Tensor]:
-    strategy = build_strategy("ddp_fork" if ranks > 1 else "auto", several=ranks > 1)
+    strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=1)
     trainer.fit(Probe(batches, file, chunk))
     gradients: dict[str, Tensor] = torch.load(file, weights_only=True)

@@ -21,7 +21,7 @@ from transformer.data.loader import Update
 from transformer.errors import InputError
 from transformer.training.gradients import Accumulator
 from transformer.training.module import TranslationModule
-from transformer.training.processes import build_strategy
+from transformer.training.processes import ReplicatedStrategy
 
 TIMEOUT = 120
 ROWS = [
@@ -83,7 +83,7 @@ class TwoUpdates:
 
 def _train(file: Path, most: int | None, where: Literal["forward", "backward"], ranks: int) -> None:
     torch.set_num_threads(1)
-    strategy = build_strategy("ddp_fork" if ranks > 1 else "auto", several=ranks > 1)
+    strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
     trainer.fit(Poor(file, most, where))
 

@@ -74,8 +74,7 @@ def test_too_many_in_a_row_lead_back_to_the_last_checkpoint(
     last = trained(tmp_path)
     assert last["global_step"] == 12
     assert last["recovery"]["returned"] == 1
-    # What was left out after update 4, the checkpoint, is forgotten with it.
-    assert last["recovery"]["skipped"] == 0
+    assert last["recovery"]["skipped"] == 3
     assert last["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(5e-4)
     assert "3 bad updates in a row, the last of them 9: going back to" in caplog.text
     resumed = f"checkpoint={tmp_path / 'run'}"
@@ -97,3 +96,22 @@ def test_a_run_that_diverges_again_and_again_ends_and_shows_the_batch(
     assert all(source == target for source, target in (line.split("\t") for line in lines))
     last = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
     assert last["global_step"] == 4
+
+
+def test_the_bound_on_returns_holds_for_a_run_that_goes_on(tmp_path: Path, poisoned: Any) -> None:
+    poisoned |= {(update, 0) for update in range(6, 12)}
+    assert trained(tmp_path)["recovery"]["returned"] == 1
+    poisoned |= {(update, back) for update in range(13, 20) for back in range(5)}
+    resumed = f"checkpoint={tmp_path / 'run'}"
+    with pytest.raises(InputError, match="after 1 returns to the last good checkpoint"):
+        trained(tmp_path, "trainer.max_steps=20", "recovery.returns=0", resumed)
+
+
+def test_another_learning_rate_begins_without_returns(tmp_path: Path, poisoned: Any) -> None:
+    poisoned |= {(update, 0) for update in range(6, 12)}
+    assert trained(tmp_path)["recovery"]["returned"] == 1
+    poisoned.clear()
+    resumed = f"checkpoint={tmp_path / 'run'}"
+    last = trained(tmp_path, "trainer.max_steps=14", "optimizer.lr=2e-4", resumed)
+    assert last["recovery"]["returned"] == 0
+    assert last["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(2e-4)

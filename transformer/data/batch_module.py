@@ -120,9 +120,9 @@ class BatchModule(LightningDataModule, ABC):
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
         return EpochLoader(self._validation, keys, pin_memory=self._on_gpu())
 
-    def largest_batch(self, row: BatchRow | None = None) -> Any:
-        """Return the batch that needs the most memory, of the run's row or another of its text."""
-        _, key = (self.row if row is None else row).largest()
+    def largest_batch(self) -> Any:
+        """Return the training batch that needs the most memory, as planned."""
+        _, key = self.row.largest()
         return self._training[key]
 
     def teardown(self, stage: str) -> None:

@@ -195,16 +195,29 @@ class UpdateLoader(Generic[B]):
 
     def _start(self) -> tuple[int, int]:
         """Return the first batch that is not done, and how many updates are."""
-        done, before = self._done(), self._before
-        if before is None:
-            return done * self.shares.batches, done
-        shares = Shares(before["ranks"], before["accumulation"])
-        first = before["first"] + (done - before["since"]) * shares.batches
-        lengths = self.row.epoch_length, before["epoch_length"]
-        if before["identity"] != self.row.identity() and lengths[0] and lengths[1]:
-            # The same part of the same epoch.
-            first = first * lengths[0] // lengths[1]
-        return first, done
+        done = self._done()
+        return next_batch(self._before, done, self.row, self.shares), done
+
+
+def next_batch(before: dict[str, Any] | None, done: int, row: BatchRow, shares: Shares) -> int:
+    """Return the first batch that a run has not dealt out.
+
+    Args:
+        before: what the loader said when the run was broken off; None: it has been dealt out by
+            these shares alone.
+        done: updates that the run has made.
+        row: the batches now.
+        shares: how they are dealt out now.
+    """
+    if before is None:
+        return done * shares.batches
+    then = Shares(before["ranks"], before["accumulation"])
+    first: int = before["first"] + (done - before["since"]) * then.batches
+    lengths = row.epoch_length, before["epoch_length"]
+    if before["identity"] != row.identity() and lengths[0] and lengths[1]:
+        # The same part of the same epoch.
+        first = first * lengths[0] // lengths[1]
+    return first
 
 
 class EpochLoader(Generic[B]):

@@ -161,11 +161,6 @@ class BatchPlan:
         target = np.maximum.reduceat(self._target[pairs], starts)
         return np.diff(batches.bounds) * (source + target)
 
-    def padding(self, epoch: int) -> float:
-        """Return the share of padding in all positions of both sides."""
-        real = int(self._source.sum() + self._target.sum())
-        return 1 - real / int(self.positions(self.epoch(epoch)).sum())
-
     def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
         """Return the number of batches, and whether epochs start to cut anywhere.
 

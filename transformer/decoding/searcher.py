@@ -18,7 +18,7 @@ from transformer.decoding.mbr import least_risk
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.utility import utility_named
-from transformer.errors import InputError
+from transformer.errors import InputError, is_out_of_memory
 from transformer.model.heads import HeadName
 
 LOWEST = torch.finfo(torch.float32).min
@@ -93,7 +93,9 @@ class ModelSearcher:
         """Search in halves where memory does not suffice: no result depends on its batch."""
         try:
             return self._search_batch(segments)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             if len(segments) == 1:
                 raise InputError(
                     f"the device runs out of memory with one sentence of {len(segments[0].pieces)} "

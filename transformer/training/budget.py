@@ -7,16 +7,18 @@ CPU there is nothing to try, for a process that asks for too much is killed.
 
 import gc
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from transformer.errors import InputError
+from transformer.data.batch_module import BatchModule
+from transformer.errors import InputError, is_out_of_memory
 from transformer.training.config import BUDGET_STEP, RunConfig
-from transformer.training.task import Task
+from transformer.training.rehearsal import adam_means
+from transformer.training.rendezvous import external_place
+from transformer.training.update import UpdateModule
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +53,10 @@ def largest_fitting(fits: Callable[[int], bool], least: int) -> int:
 
 
 def device_of(trainer: Mapping[str, Any]) -> torch.device:
-    """The device of this process, as the group ``trainer`` says.
+    """The one device of a run, as the group ``trainer`` says.
 
     Raises:
-        InputError: It has no memory of its own to measure.
+        InputError: It has no memory of its own to measure, or there are several.
     """
     if trainer["accelerator"] not in ("gpu", "cuda", "auto") or not torch.cuda.is_available():
         raise InputError(
@@ -62,48 +64,62 @@ def device_of(trainer: Mapping[str, Any]) -> torch.device:
             f"trainer.accelerator={trainer['accelerator']} give a number, such as 4096"
         )
     devices = trainer["devices"]
-    first = devices[0] if isinstance(devices, list) else 0
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", first)))
+    listed = devices if isinstance(devices, list) else [0]
+    if (devices not in (1, "1") and len(listed) * trainer["num_nodes"] != 1) or external_place():
+        raise InputError(
+            "data.batch_tokens=auto measures one GPU; let it say the number once with trainer=gpu, "
+            "and give that to the run of several"
+        )
+    return torch.device("cuda", listed[0])
 
 
 class Attempt:
     """Whether a task can be trained with a budget on a device.
 
     Args:
-        task: Prepared, with any budget.
-        device: Where its module trains.
+        module: What is trained.
+        data_of: The prepared data of a budget.
+        device: Where.
         precision: As in the group ``trainer``.
     """
 
-    def __init__(self, task: Task, device: torch.device, precision: str) -> None:
-        self.task, self.device = task, device
+    def __init__(
+        self,
+        module: UpdateModule,
+        data_of: Callable[[int], BatchModule],
+        device: torch.device,
+        precision: str,
+    ) -> None:
+        self.module, self.data_of, self.device = module, data_of, device
         self.dtype = torch.bfloat16 if "bf16" in precision else None
 
     def __call__(self, budget: int) -> bool:
         """Try."""
-        data = self.task.data
-        batch: Any = data.largest_batch(data.row_of(budget))
+        batch: Any = self.data_of(budget).largest_batch()
+        fitted = True
         try:
             self._step(batch.to(self.device))
-        except (torch.OutOfMemoryError, MemoryError):
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             fitted = False
-        else:
-            fitted = True
-        self.task.module.zero_grad()
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        self.forget()
         return fitted
 
     def _step(self, batch: Any) -> None:
-        module = self.task.module.to(self.device).train()
-        weights = [p for p in module.parameters() if p.requires_grad]
-        # Adam's two means, which stay in memory from the first update on.
-        means = [torch.empty_like(p) for p in weights for _ in range(2)]
+        module = self.module.to(self.device).train()
+        means = adam_means(module)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
             loss, _, _ = module.micro_loss(batch)
         loss.backward()
         del means
+
+    def forget(self) -> None:
+        """Leave the device as it was, but for the weights."""
+        self.module.zero_grad()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:

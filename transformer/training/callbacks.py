@@ -4,6 +4,7 @@ No callback changes the weights, except Lightning's moving average of them.
 """
 
 import logging
+import math
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -69,7 +70,8 @@ class CountedBatch(Protocol):
 class Measure(Callback):
     """Logs loss, tokens per second, padding and learning rate over the updates since last time.
 
-    All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats.
+    All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats,
+    of the updates that were not left out.
     ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
     not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
     """
@@ -81,7 +83,7 @@ class Measure(Callback):
     def _restart(self) -> None:
         self.loss = torch.zeros(())
         self.alignment = torch.zeros(2)
-        self.target = self.real = self.padded = 0
+        self.learnt = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
     def on_train_batch_start(
@@ -106,9 +108,11 @@ class Measure(Callback):
         batch_idx: int,
     ) -> None:
         """Count the update; log when it is time to."""
-        self.loss = self.loss.to(pl_module.device) + outputs["loss"]
-        if "alignment" in outputs:
-            self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
+        if outputs["good"]:
+            self.loss = self.loss.to(pl_module.device) + outputs["loss"]
+            self.learnt += outputs["tokens"]
+            if "alignment" in outputs:
+                self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
         self.target += outputs["tokens"]
         micro_batches: list[CountedBatch] = batch.batches
         self.real += sum(micro.tokens for micro in micro_batches)
@@ -127,6 +131,7 @@ class Measure(Callback):
             "loss": self.loss.item(),
             "alignment": self.alignment.tolist(),
             "target": self.target,
+            "learnt": self.learnt,
             "counted": self._counted(trainer),
         }
 
@@ -137,7 +142,7 @@ class Measure(Callback):
         if before := checkpoint.get("measured"):
             self.loss = torch.tensor(before["loss"])
             self.alignment = torch.tensor(before["alignment"])
-            self.target = before["target"]
+            self.target, self.learnt = before["target"], before["learnt"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 
@@ -151,7 +156,7 @@ class Measure(Callback):
     def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
         real, padded = self._counted(trainer)
         values = {
-            "train/loss": self.loss.item() / self.target,
+            "train/loss": self.loss.item() / self.learnt if self.learnt else math.nan,
             "train/tokens_per_second": self.target / seconds,
             "train/padding": 1 - real / padded,
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
@@ -166,11 +171,19 @@ class MovingAverage(EMAWeightAveraging):
     """An exponential moving average of the weights, which validates in their place.
 
     Tables that are computed, such as that of the positions, are no weights: averaged, they would
-    drift by rounding, and a run that goes on computes them anew.
+    drift by rounding, and a run that goes on computes them anew. An update that was left out does
+    not count.
     """
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Move the average."""
+        if outputs["good"]:
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave both as they are: the last checkpoint has yet to be written, and has both."""

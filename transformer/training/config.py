@@ -99,6 +99,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
             read from a checkpoint.
     """
     checkpoint = resolved["checkpoint"]
+    _refuse_out_of_range(resolved)
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
     data = dict(resolved["data"])
@@ -128,6 +129,25 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         decoding=_kept_search(resolved["decoding"]),
         resolved=resolved,
     )
+
+
+def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
+    """Refuse numbers that Lightning does not see, or sees too late.
+
+    Raises:
+        InputError: One is out of its range.
+    """
+    trainer = resolved["trainer"]
+    for key in ("accumulate_grad_batches", "log_every_n_steps", "val_check_interval"):
+        if typed_value(trainer[key], int, f"trainer.{key}") < 1:
+            raise InputError(f"trainer.{key}={trainer[key]} must be at least 1")
+    clip = typed_value(trainer["gradient_clip_val"], float | None, "trainer.gradient_clip_val")
+    if clip is not None and clip <= 0:
+        raise InputError(f"trainer.gradient_clip_val={clip} must be above 0, or null")
+    typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
+    for key, value in (("seed", resolved["seed"]), ("data.seed", resolved["data"]["seed"])):
+        if not 0 <= typed_value(value, int, key) < 2**32:
+            raise InputError(f"{key}={value} must be from 0 to {2**32 - 1}")
 
 
 def least_budget(max_length: int) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from transformer.data.loader import Update
-from transformer.errors import InputError
+from transformer.errors import InputError, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ class Accumulator:
         for place, piece in enumerate(pieces):
             try:
                 totals.add(*self.backward(piece.batch, piece.path))
-            except (torch.OutOfMemoryError, MemoryError):
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
                 # The traceback holds the activations: it must be gone before the next attempt.
                 return totals, place
         return totals, None

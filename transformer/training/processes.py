@@ -15,14 +15,6 @@ from transformer.errors import InputError
 from transformer.training.launcher import RankLauncher, Ranks
 from transformer.training.rendezvous import external_place
 
-_DDP = {
-    "auto": "popen",
-    "ddp": "popen",
-    "ddp_spawn": "spawn",
-    "ddp_fork": "fork",
-}
-"""Lightning's names of data-parallel strategies, and how they start their processes."""
-
 
 class ReplicatedStrategy(DDPStrategy):
     """Starts processes much as Lightning's DDP does, but wraps the model in nothing.
@@ -107,10 +99,13 @@ def build_strategy(name: str, *, several: bool, ranks: Ranks | None = None) -> S
     """The strategy for the name in the config.
 
     Args:
-        name: As Lightning's, such as auto, ddp or fsdp.
+        name: auto or ddp.
         several: Whether there is more than one process.
         ranks: The others of this machine; None starts them as this process was started.
+
+    Raises:
+        InputError: It is none of auto and ddp.
     """
-    if name in _DDP and several:
-        return ReplicatedStrategy(ranks, start_method=_DDP[name])
-    return name
+    if name not in ("auto", "ddp"):
+        raise InputError(f"trainer.strategy={name} is not for this training; set auto, ddp or fsdp")
+    return ReplicatedStrategy(ranks) if several else "auto"

@@ -146,8 +146,9 @@ class Judge:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on as another judge would."""
         self._losses = deque(state["losses"], maxlen=_WINDOW)
-        self.in_a_row, self.skipped = state["in_a_row"], state["skipped"]
-        # Going back does not forget that it has.
+        self.in_a_row = state["in_a_row"]
+        # Going back does not forget that it has, nor why.
+        self.skipped = max(self.skipped, state["skipped"])
         self.returned = max(self.returned, state["returned"])
 
     def _reason(self, loss: float, norm: float) -> str | None:

@@ -10,11 +10,17 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import Tensor, nn
 
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
 
 logger = logging.getLogger(__name__)
+
+
+def adam_means(module: nn.Module) -> list[Tensor]:
+    """As much memory as Adam takes for its two means, from the first update on."""
+    return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
 
 
 class Rehearsal(Callback):
@@ -37,8 +43,11 @@ class Rehearsal(Callback):
             f"{batch.positions:,}",
         )
         rehearse: Any = pl_module.rehearse
+        # A run that goes on has them already.
+        means = [] if trainer.optimizers[0].state else adam_means(pl_module)
         with trainer.precision_plugin.train_step_context():
             rehearse(batch.to(trainer.strategy.root_device))
+        del means
 
     def _compare(self, trainer: Trainer) -> None:
         if trainer.world_size == 1:

@@ -13,6 +13,7 @@ import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
 
+from transformer.data.batch_module import BatchModule
 from transformer.data.tokenizer import Tokenizer
 from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
@@ -116,7 +117,7 @@ def fit(
     for line in [] if payload is None else changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, resume, ranks, watching)
+        trainer = _fit(config, folder, task, resume, payload, ranks, watching)
     trained = trainer.global_step - before
     if not trained:
         said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
@@ -138,9 +139,17 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
     device = device_of(config.trainer)
-    task = _prepared_task(config, payload)
-    attempt = Attempt(task, device, str(config.trainer["precision"]))
+    module = _prepared_task(config, payload).module
+
+    def data_of(budget: int) -> BatchModule:
+        data = make_task(with_budget(config, budget), payload).data
+        data.setup("fit")
+        return data
+
+    attempt = Attempt(module, data_of, device, str(config.trainer["precision"]))
     budget = largest_fitting(attempt, config.data.batch_tokens)
+    module.cpu()
+    attempt.forget()
     logger.info("data.batch_tokens=%d fits %s", budget, device)
     return with_budget(config, budget)
 
@@ -150,6 +159,7 @@ def _fit(
     folder: Path,
     task: Task,
     resume: Path | None,
+    payload: dict[str, Any] | None,
     ranks: Ranks,
     watching: Sequence[Callback],
 ) -> Trainer:
@@ -162,7 +172,7 @@ def _fit(
     while True:
         callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
-        bound_by_epochs(trainer, config.trainer["max_epochs"], task.data)
+        bound_by_epochs(trainer, config.trainer["max_epochs"], task.data, payload)
         if trainer.is_global_zero:
             set_aside_tuned(folder / "checkpoints")
             set_aside_damaged(folder / "checkpoints", resume)
@@ -173,7 +183,7 @@ def _fit(
         except Diverged as divergence:
             judge, rank = task.module.judge, trainer.global_rank
             text = save_text(divergence, folder, rank, task.data.tokenizer)
-            if judge.returned == config.recovery.returns:
+            if judge.returned >= config.recovery.returns:
                 raise InputError(
                     f"training diverges: {divergence}, after {judge.returned} returns to the last "
                     f"good checkpoint; look at the batch in {text}, lower optimizer.lr, "

@@ -18,7 +18,7 @@ def seed_for(seed: int, *path: int) -> None:
         path: The number of the micro-batch in the row of batches, and where it has been split,
             which part it is.
     """
-    word = int(np.random.SeedSequence([seed, *path]).generate_state(1, np.uint64)[0])
+    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)
     np.random.seed(word % 2**32)
     random.seed(word)

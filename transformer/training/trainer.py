@@ -15,6 +15,7 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
+from transformer.data.loader import Shares, next_batch
 from transformer.errors import InputError
 from transformer.training.callbacks import CallbacksConfig, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
@@ -143,23 +144,37 @@ def _validate_at_least_once(arguments: dict[str, Any]) -> None:
         arguments["val_check_interval"] = updates
 
 
-def bound_by_epochs(trainer: Trainer, epochs: int | None, data: BatchModule) -> None:
+def bound_by_epochs(
+    trainer: Trainer, epochs: int | None, data: BatchModule, payload: dict[str, Any] | None
+) -> None:
     """Turn the bound in epochs into one in updates: the row of batches has no end.
+
+    Args:
+        trainer: To be bound.
+        epochs: Passes through the corpus, those of the runs it resumes included; None: no bound.
+        data: Whose row it is.
+        payload: The checkpoint that the run goes on from, if it does.
 
     Raises:
         InputError: The length of an epoch is not known.
     """
     if epochs is None or epochs < 0:
         return
-    length = data.row.epoch_length
-    if length is None:
+    row, shares = data.row, Shares(trainer.world_size, data.accumulation)
+    if row.epoch_length is None:
         raise InputError(
-            f"trainer.max_epochs={epochs}: how many batches an epoch of a stream has is not known "
-            "before it is over; set trainer.max_steps or trainer.max_time"
+            f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
+            "trainer.max_steps or trainer.max_time"
         )
-    updates = math.ceil(epochs * length / (trainer.world_size * data.accumulation))
+    done, before = 0, None
+    if payload is not None:
+        done = payload["global_step"]
+        [before] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
+    left = epochs * row.epoch_length - next_batch(before, done, row, shares)
+    updates = done + max(0, math.ceil(left / shares.batches))
     if not 0 <= trainer.max_steps <= updates:
         trainer.fit_loop.epoch_loop.max_steps = updates
+        trainer.val_check_interval = min(trainer.val_check_interval, max(1, updates))
 
 
 def _quieten_lightning() -> None:

@@ -101,7 +101,8 @@ class UpdateModule(LightningModule, ABC):
         """Update the weights once, unless that would do harm.
 
         Returns:
-            The sums over all ranks of what ``micro_loss`` gives to log, and of its ``tokens``.
+            The sums over all ranks of what ``micro_loss`` gives to log, and of its ``tokens``; and
+            whether the update was ``good``.
 
         Raises:
             Diverged: Too many updates in a row would have done harm.
@@ -109,7 +110,9 @@ class UpdateModule(LightningModule, ABC):
         totals = self._over_all_ranks(self.accumulate(update))
         norm = self._normalised(totals.tokens)
         number = self.global_step + 1
-        if self.judge.is_good(float(totals.sums["loss"]) / totals.tokens, float(norm), number):
+        loss = float(totals.sums["loss"]) / totals.tokens
+        good = self.judge.is_good(loss, float(norm), number)
+        if good:
             self._stepping().step()
             self.log("train/grad_norm", norm)
         else:
@@ -118,7 +121,7 @@ class UpdateModule(LightningModule, ABC):
         self.log("train/skipped", float(self.judge.skipped))
         self._schedule().step()
         self.zero_grad()
-        return totals.sums | {"tokens": totals.tokens}
+        return totals.sums | {"tokens": totals.tokens, "good": good}
 
     def rehearse(self, batch: Any) -> None:
         """Compute the gradient of a batch and forget it, to know that memory suffices.
@@ -171,7 +174,7 @@ class UpdateModule(LightningModule, ABC):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the file complete: it needs no other."""
         checkpoint[PORTABLE] = self.portable
-        checkpoint["recovery"] = self.judge.state_dict()
+        checkpoint["recovery"] = self.judge.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Stand where the run before stood, and judge on as it did.
@@ -180,8 +183,11 @@ class UpdateModule(LightningModule, ABC):
             InputError: The weights do not fit the model of the config.
         """
         stand_at(checkpoint, self.trainer, self)
-        if checkpoint["recovery"] is not None:
-            self.judge.load_state_dict(checkpoint["recovery"])
+        if (before := checkpoint["recovery"]) is not None:
+            if before["lr"] != self.optimizer.lr:
+                # The user has chosen another, as the last message of a run that diverged advises.
+                before = before | {"returned": 0}
+            self.judge.load_state_dict(before)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Leave the update out if training is to stop before it (stopping.py)."""

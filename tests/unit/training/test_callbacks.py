@@ -42,7 +42,7 @@ UPDATE = Update([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
 def run_update(measure: Measure, trainer: Any, module: Any, loss: float, **parts: Any) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step += 1
-    outputs = {"loss": torch.tensor(loss), "tokens": 6} | parts
+    outputs = {"loss": torch.tensor(loss), "tokens": 6, "good": True} | parts
     measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
 
 
@@ -80,7 +80,7 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    outputs = {"loss": torch.tensor(1.0), "tokens": 6}
+    outputs = {"loss": torch.tensor(1.0), "tokens": 6, "good": True}
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     clock.now += 2
     trainer.global_step = 1
@@ -94,6 +94,15 @@ def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
 
 
+def test_an_update_that_was_left_out_does_not_hide_the_others(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    clock.now += 1
+    run_update(measure, trainer, module, float("nan"), good=False)
+    run_update(measure, trainer, module, 12.0)
+    assert logged(module)[0]["train/loss"] == 2.0
+    assert logged(module)[0]["train/tokens_per_second"] == 12 / 1
+
+
 def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     measure, module = Measure(), fake_module()
     trainer = fake_trainer(log_every_n_steps=1)
@@ -103,7 +112,7 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step, clock.now = 1, clock.now + 2
     twice = Update(UPDATE.batches * 2, [0, 2])
-    outputs = {"loss": torch.tensor(54.0), "tokens": 27}
+    outputs = {"loss": torch.tensor(54.0), "tokens": 27, "good": True}
     measure.on_train_batch_end(trainer, module, outputs, twice, 0)
     (values,) = logged(module)
     assert values["train/loss"] == 2.0

@@ -103,3 +103,27 @@ def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
     config = composed(["task=tagging", "model.decoder_layers=0"], tmp_path)
     with pytest.raises(InputError, match=r"outputs are tags; set model\.tie_embeddings=none"):
         make_task(config)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("trainer.accumulate_grad_batches=0", "must be at least 1"),
+        ("trainer.accumulate_grad_batches=two", "must be a whole number"),
+        ("trainer.log_every_n_steps=0", "must be at least 1"),
+        ("trainer.val_check_interval=0", "must be at least 1"),
+        ("trainer.gradient_clip_val=-1", "must be above 0, or null"),
+        ("trainer.gradient_clip_val=abc", "must be a number or null"),
+        ("seed=-1", "must be from 0 to 4294967295"),
+    ],
+)
+def test_what_lightning_does_not_check_is_checked(tmp_path: Path, override: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"{override.split('=')[0]}.*{says}"):
+        composed([override], tmp_path)
+
+
+@pytest.mark.parametrize("strategy", ["ddp_fork", "ddp_find_unused_parameters_true", "deepspeed"])
+def test_other_strategies_are_refused(tmp_path: Path, strategy: str) -> None:
+    config = composed([f"trainer.strategy={strategy}"], tmp_path)
+    with pytest.raises(InputError, match=f"trainer.strategy={strategy} is not for this training"):
+        build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))

@@ -1,0 +1,38 @@
+"""``trainer.max_epochs`` counts passes through the corpus, however they were dealt out."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.model.checkpoint import read_payload
+from transformer.training.run import train
+
+RUN = [
+    *SMALL,
+    "trainer.max_steps=-1",
+    "trainer.val_check_interval=1000",
+    "schedule=constant",
+    "schedule.warmup=0",
+    "callbacks.samples=0",
+    "data.batch_tokens=2048",
+]
+
+
+def trained(folder: Path, *changes: str) -> dict[str, Any]:
+    config = composed([*RUN, *corpus_overrides(folder), *changes], folder / "cache")
+    train(config, folder / "run")
+    return read_payload(folder / "run" / "checkpoints" / "last.ckpt")
+
+
+def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path) -> None:
+    first = trained(tmp_path, "trainer.max_epochs=1")
+    [state] = first["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    length = state["epoch_length"]
+    assert first["global_step"] == length > 3
+    # A run shorter than the interval of its validations has one, at its end.
+    assert (tmp_path / "run" / "checkpoints" / "best.ckpt").exists()
+    resumed = f"checkpoint={tmp_path / 'run'}"
+    second = trained(tmp_path, "trainer.max_epochs=2", "trainer.accumulate_grad_batches=2", resumed)
+    assert second["global_step"] == length + -(-length // 2)
+    third = trained(tmp_path, "trainer.max_epochs=2", resumed)
+    assert third["global_step"] == second["global_step"]
