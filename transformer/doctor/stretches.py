@@ -24,6 +24,8 @@ _CHANGE, _MOST_COST = 18.0, 3.5
 _TELLING = 0.3
 # ... or, below this one in a text of so many lines, that nothing is aligned.
 _SHUFFLED, _ENOUGH = 0.15, 1000
+# Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
+_TELLING_SHARE = 0.05
 _CERTAIN = 0.95
 
 
@@ -62,11 +64,13 @@ def find_stretches(
     edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
     runs = [int(states[edge]) for edge in edges[:-1]]
     lines = [0, *_refined(x, y, likeness, edges[1:-1], runs), len(x)]
-    return [
+    found = [
         _stretch(x, y, start, stop, state)
         for start, stop, state in zip(lines, lines[1:], runs, strict=False)
         if state != 0 and stop > start
     ]
+    # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
+    return [one for one in found if one.shift is not None or one.aligned < _TELLING]
 
 
 def _stretch(
@@ -93,15 +97,23 @@ def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
 
 
 def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> float:
-    """Return the correlation that aligned lines have: in the middle one of blocks, shifted best."""
-    found = [
-        max(
-            _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
-            for shift in _SHIFTS
-        )
-        for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
-    ]
-    return min(float(np.median(found)), _CERTAIN)
+    """Return the correlation that aligned lines have: the median of those blocks that tell.
+
+    Of a block the best of its shifts counts. Blocks that go together under none are left out, as
+    they may be most of a text that went wrong early; with hardly any others, nothing tells.
+    """
+    found = np.array(
+        [
+            max(
+                _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
+                for shift in _SHIFTS
+            )
+            for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
+        ]
+    )
+    telling = found[found >= _TELLING]
+    enough = len(telling) >= _TELLING_SHARE * len(found)
+    return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
 
 
 def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int) -> float:

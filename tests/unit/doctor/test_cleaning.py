@@ -125,6 +125,29 @@ def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
 
 
+def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    train = texts["train"]
+    # The source of a shifted pair with its own target, within the stretch and again behind it.
+    shifted = train[849]
+    train[1200] = train[1201] = train[1202] = shifted
+    cleaned(
+        written(texts, tmp_path / "in"), tmp_path / "out", frozenset({"misaligned", "duplicate"})
+    )
+    refused = rejected(tmp_path / "out")
+    assert refused[850]["faults"] == ["misaligned"]
+    assert 1201 not in refused
+    assert refused[1202]["faults"] == refused[1203]["faults"] == ["duplicate"]
+    assert where["duplicate"][1] in refused
+
+
+def test_ends_of_lines_become_line_feeds(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\tc\r\nd\te\r\n")
+    splits = {"train": Split(Corpus((tmp_path / "text.tsv",), "x", "y"))}
+    cleaned(splits, tmp_path / "out", frozenset({"copy"}))
+    assert (tmp_path / "out/text.tsv").read_bytes() == b"a\tb\nd\te\n"
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     splits = written(clean_texts(), tmp_path / "in")
     before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
