@@ -62,6 +62,7 @@ class Check(Protocol):
 
     def keep(self, pair: NumberedPair) -> None:
         """Know that this pair, whose faults were asked for, stays in a text that is cleaned."""
+        return None
 
 
 class Fault(NamedTuple):

@@ -27,6 +27,8 @@ _SHUFFLED, _ENOUGH = 0.15, 1000
 # Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
 _TELLING_SHARE = 0.05
 _CERTAIN = 0.95
+# Standard deviations below which lines are all of one length, but for rounding.
+_NO_SPREAD = 1e-3
 
 
 class Stretch(NamedTuple):
@@ -92,7 +94,7 @@ def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
         block = logs[start:] if last else logs[start : start + _NEIGHBOURS]
         block -= block.mean() if len(block) else 0
         spread = block.std() if len(block) else 0
-        block /= spread if spread > 1e-3 else np.inf
+        block /= spread if spread > _NO_SPREAD else np.inf
     return logs
 
 
@@ -118,7 +120,7 @@ def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> f
 
 def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int) -> float:
     first, second = _overlap(x, y, shift)
-    if len(first) < 3 or not first.std() or not second.std():
+    if len(first) < 3 or min(first.std(), second.std()) < _NO_SPREAD:
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
 

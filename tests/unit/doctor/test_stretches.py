@@ -84,6 +84,14 @@ def test_lines_all_of_one_length_tell_nothing(length: int) -> None:
     assert find_stretches(same, text(2000, 1)[1]) == []
 
 
+@pytest.mark.parametrize("lines", [4, 9, 30, 600])
+@pytest.mark.filterwarnings("error")
+def test_one_line_of_another_length_is_no_crash(lines: int) -> None:
+    lengths = np.full(lines, 5)
+    lengths[-1] = 9
+    assert find_stretches(lengths, lengths) == []
+
+
 def test_few_lines_that_do_not_go_together_are_chance() -> None:
     source, target = text(400, 1)
     assert find_stretches(source, np.random.default_rng(2).permutation(target)) == []
