@@ -26,6 +26,7 @@ def _clean(config: DictConfig) -> None:
     from transformer.doctor.checks import Checks
     from transformer.doctor.cleaning import clean, given_texts
     from transformer.doctor.config import ExaminationConfig
+    from transformer.doctor.pair import refuse_empty
     from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
@@ -42,6 +43,7 @@ def _clean(config: DictConfig) -> None:
         languages=(data.source, data.target),
     )
     texts = given_texts(data)
+    refuse_empty(texts)
     tokenizer = tokenizer_of(config, texts, data.cache)
     if tokenizer is None and "unknown_characters" in wanted:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")

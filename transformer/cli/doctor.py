@@ -27,6 +27,7 @@ def _doctor(config: DictConfig) -> None:
     from transformer.data.splits import splits_of_one
     from transformer.doctor.config import ExaminationConfig, Thresholds
     from transformer.doctor.examination import examine
+    from transformer.doctor.pair import refuse_empty
     from transformer.doctor.report import to_json, too_many
     from transformer.training.typed import typed, typed_value
 
@@ -41,6 +42,7 @@ def _doctor(config: DictConfig) -> None:
         languages=(data.source, data.target),
     )
     splits = splits_of_one(data)
+    refuse_empty(splits)
     tokenizer = tokenizer_of(config, splits, data.cache)
     begun = time.perf_counter()
     examination = examine(splits, examination_config, tokenizer)

@@ -9,26 +9,31 @@ import unicodedata
 from transformer.doctor.check import SideCheck
 from transformer.doctor.pair import Side, quoted
 
-# Not among them: joiners and direction marks, which some scripts are spelt with, and no-break and
-# ideographic spaces, which are typography.
+# Not among them: joiners and direction marks (U+202A to 202E, U+2066 to 2069 too), which some
+# scripts are spelt with, and no-break and ideographic spaces, which are typography.
 _CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2028-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb"
+    "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"
     "\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff]"
+)
+# It parts words in scripts that are written without spaces: Thai, Lao, Burmese, Khmer.
+_PARTS_WORDS = "\u200b"
+_WITHOUT_SPACES = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f]"
 )
 _REPLACEMENT = "\ufffd"
 
 
 class ControlCharacters(SideCheck):
-    """Control, private, zero-width and line-separating characters, U+FEFF, soft hyphens, tabs."""
+    """Control, private and line-separating characters, U+200B, U+FEFF, soft hyphens, tabs."""
 
     name = "control"
 
     def said(self, side: Side, text: str) -> str | None:
         """Name the first such character."""
-        found = _CONTROL.search(text)
-        if found is None:
-            return None
-        return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+        for found in _CONTROL.finditer(text):
+            if found[0] != _PARTS_WORDS or not _WITHOUT_SPACES.search(text):
+                return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+        return None
 
 
 class ReplacementCharacters(SideCheck):

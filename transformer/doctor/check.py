@@ -60,6 +60,10 @@ class Check(Protocol):
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return the names of the faults of this pair; where ``whole``, all are seen first."""
 
+    def keep(self, pair: NumberedPair) -> None:
+        """Know that this pair, whose faults were asked for, stays in a text that is cleaned."""
+        return None
+
 
 class Fault(NamedTuple):
     """What is wrong with one pair."""
@@ -68,7 +72,7 @@ class Fault(NamedTuple):
     said: str
 
 
-class PairCheck(ABC):
+class PairCheck(Check, ABC):
     """A check that needs to see nothing but the pair itself."""
 
     name: ClassVar[str]

@@ -37,7 +37,7 @@ class Cleaned:
     """Names of what was written."""
 
 
-class Judge:
+class Verdict:
     """Says what is wrong with each pair of a text."""
 
     def __init__(self, checks: Sequence[Check], wanted: frozenset[str]) -> None:
@@ -56,6 +56,11 @@ class Judge:
         """Return the names of all that is wrong with a pair."""
         found = (name for check in self._checks for name in check.faults(pair))
         return [name for name in found if name in self._wanted]
+
+    def keep(self, pair: NumberedPair) -> None:
+        """Tell the checks that a pair is kept, before the next is judged."""
+        for check in self._checks:
+            check.keep(pair)
 
 
 def given_texts(data: DataConfig) -> dict[str, Split]:
@@ -96,9 +101,11 @@ def clean(
         folder: to make.
 
     Raises:
-        InputError: the folder is there already or cannot be made, a name is unknown, or a text
-            cannot be read.
+        InputError: the folder is there already or cannot be made, a name is unknown or none is
+            given, or a text cannot be read.
     """
+    if not names:
+        raise InputError(f"splits=[] leaves nothing to clean; choose of {', '.join(texts)}")
     for name in names:
         if name not in texts:
             raise InputError(f"splits={name} is not there; choose of {', '.join(texts)}")
@@ -111,9 +118,9 @@ def clean(
             part.mkdir()
             for name in dict.fromkeys(names):
                 own = checks.of(name) + (checks.leaks() if name == "train" else [])
-                judge = Judge(own, wanted)
-                judge.prepare(checks.pairs(name))
-                done[name] = _clean_split(name, texts[name], checks.pairs(name), judge, part)
+                verdict = Verdict(own, wanted)
+                verdict.prepare(checks.pairs(name))
+                done[name] = _clean_split(name, texts[name], checks.pairs(name), verdict, part)
     except OSError as error:
         raise InputError(
             f"output={folder} cannot be written to ({error.strerror}); choose another"
@@ -122,7 +129,7 @@ def clean(
 
 
 def _clean_split(
-    name: str, split: Split, pairs: Iterator[NumberedPair], judge: Judge, folder: Path
+    name: str, split: Split, pairs: Iterator[NumberedPair], verdict: Verdict, folder: Path
 ) -> Cleaned:
     """Write the kept and the rejected lines of a split, which is a whole text."""
     paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
@@ -136,12 +143,13 @@ def _clean_split(
         outputs = [_opened(folder / path, stack) for path in names]
         refused = _opened(folder / f"{name}.{REJECTED}", stack)
         for pair, lines in zip(pairs, zip(*map(read_lines, paths), strict=True), strict=True):
-            faults = judge.faults(pair)
+            faults = verdict.faults(pair)
             if faults:
                 rejected += 1
                 reasons.update(faults)
                 refused.write(_rejected(pair, faults))
                 continue
+            verdict.keep(pair)
             kept += 1
             for output, line in zip(outputs, lines, strict=True):
                 output.write(f"{line}\n".encode())

@@ -34,7 +34,8 @@ class Thresholds:
     language: float | None
     """Surely in another language than the side (needs py3langid)."""
     control: float | None
-    """Control and zero-width characters, U+FEFF, U+2028, soft hyphens, tabs, private use."""
+    """Control characters, U+200B where no word is parted by it, U+FEFF, U+2028, soft hyphens, tabs,
+    private use."""
     markup: float | None
     """HTML or XML tags and entities."""
     replacement: float | None

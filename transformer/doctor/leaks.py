@@ -7,7 +7,7 @@ texts; of the training text nothing but where it was found. Does not know models
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from transformer.doctor.check import Example, Finding
+from transformer.doctor.check import Check, Example, Finding
 from transformer.doctor.pair import NumberedPair, Side, bare
 
 _LEAKS: tuple[tuple[str, Side | None], ...] = (
@@ -67,7 +67,7 @@ class HeldOutText:
                 yield Finding(name, split, len(leaked), len(lines), examples)
 
 
-class Leaks:
+class Leaks(Check):
     """Looks for held-out text in the training text; the findings are of the held-out splits."""
 
     names: ClassVar[tuple[str, ...]] = tuple(name for name, _ in _LEAKS)

@@ -12,14 +12,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from transformer.doctor.check import Example, Finding
+from transformer.doctor.check import Check, Example, Finding
 from transformer.doctor.pair import NumberedPair
 from transformer.doctor.stretches import Stretch, find_stretches
 
 _LONGEST = 65_535
 
 
-class Misalignment:
+class Misalignment(Check):
     """Collects lengths, and then looks for stretches that are shifted or do not go together."""
 
     names: ClassVar[tuple[str, ...]] = ("misaligned",)

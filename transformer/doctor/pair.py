@@ -5,11 +5,12 @@ Does not know what is wrong with it.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from transformer.data.corpus import Pair
 from transformer.data.splits import Split
+from transformer.errors import InputError
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -17,6 +18,8 @@ SIDES: tuple[Side, Side] = ("source", "target")
 # The common ones go at once, as bytes; what Unicode has beside them, by the expression.
 _ASCII_NO_WORD = bytes(code for code in range(128) if not chr(code).isalnum())
 _NO_WORD = re.compile(r"[\W_]+")
+# Spell nothing: they choose how the character before them is drawn.
+_VARIATIONS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 _QUOTED = 60
 
 
@@ -33,11 +36,20 @@ class NumberedPair(NamedTuple):
 
 
 def bare(text: str) -> str:
-    """Return the letters and digits of a text alone, without case: what makes it the same text."""
+    """Return what makes it the same text: letters, their marks, and digits alone, without case."""
     if text.isascii():
         return text.lower().encode().translate(None, _ASCII_NO_WORD).decode()
     folded = unicodedata.normalize("NFKC", text).casefold().encode()
-    return _NO_WORD.sub("", folded.translate(None, _ASCII_NO_WORD).decode())
+    return _NO_WORD.sub(_marks, folded.translate(None, _ASCII_NO_WORD).decode())
+
+
+def _marks(found: re.Match[str]) -> str:
+    """Return the vowel signs and tone marks among what is neither letter nor digit."""
+    return "".join(
+        character
+        for character in found[0]
+        if unicodedata.category(character) in ("Mn", "Mc") and character not in _VARIATIONS
+    )
 
 
 def quoted(text: str, place: int = 0) -> str:
@@ -65,6 +77,14 @@ def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
             if split.sentences > 1 and not any(pair):
                 continue
             yield line, pair
+
+
+def refuse_empty(splits: Mapping[str, Split]) -> None:
+    """Raise InputError for a split of which there is no line: nothing can be said of it."""
+    for name, split in splits.items():
+        if next(numbered(split), None) is None:
+            files = ", ".join(map(str, split.corpus.paths))
+            raise InputError(f"{files}: the {name} text has no line; give another data.{name}")
 
 
 def place_of(split: Split, side: Side | None, line: int) -> str:

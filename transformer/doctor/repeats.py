@@ -6,16 +6,17 @@ false match is three in a million. Does not know the other splits.
 
 from array import array
 from collections.abc import Iterable
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int
 
-from transformer.doctor.check import Example, Finding
+from transformer.doctor.check import Check, Example, Finding
 from transformer.doctor.pair import NumberedPair
 
 
-class Repeats:
+class Repeats(Check):
     """Duplicates, exact to the letter; and, for information, several translations of one text."""
 
     names: ClassVar[tuple[str, ...]] = ("duplicate", "several_targets", "several_sources")
@@ -31,13 +32,12 @@ class Repeats:
         self._split, self._most = split, most
         self._lines = array("q")
         self._hashes = (array("q"), array("q"), array("q"))
-        self._repeated: Int[np.ndarray, " repeat"] | None = None
+        self._kept: set[int] = set()
 
     def see(self, pair: NumberedPair) -> None:
         """Keep the hashes of the pair and of its sides."""
-        source, target = hash(pair.source), hash(pair.target)
         self._lines.append(pair.line)
-        for kept, value in zip(self._hashes, (hash((source, target)), source, target), strict=True):
+        for kept, value in zip(self._hashes, _hashes(pair), strict=True):
             kept.append(value)
 
     def findings(self) -> Iterable[Finding]:
@@ -59,14 +59,23 @@ class Repeats:
             yield self._finding(name, lines, places, said)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return "duplicate" for all but the first of equal pairs."""
-        if self._repeated is None:
-            first = _first_places(np.frombuffer(self._hashes[0], dtype=np.int64))
-            lines = np.frombuffer(self._lines, dtype=np.int64)
-            self._repeated = lines[first != np.arange(len(first))]
-        place = int(np.searchsorted(self._repeated, pair.line))
-        found = place < len(self._repeated) and int(self._repeated[place]) == pair.line
-        return ("duplicate",) if found else ()
+        """Return "duplicate" if an equal pair was kept: a rejected one leaves room for another."""
+        return ("duplicate",) if _hashes(pair)[0] in self._kept else ()
+
+    def keep(self, pair: NumberedPair) -> None:
+        """Remember the pair, if it occurs once more."""
+        value = _hashes(pair)[0]
+        place = int(np.searchsorted(self._repeated, value))
+        if place < len(self._repeated) and int(self._repeated[place]) == value:
+            self._kept.add(value)
+
+    @cached_property
+    def _repeated(self) -> Int[np.ndarray, " repeat"]:
+        """The hashes of pairs that occur more than once, in their order."""
+        values, counts = np.unique(
+            np.frombuffer(self._hashes[0], dtype=np.int64), return_counts=True
+        )
+        return values[counts > 1]
 
     def _finding(
         self,
@@ -78,6 +87,12 @@ class Repeats:
         shown = zip(lines[places[: self._most]].tolist(), said, strict=True)
         examples = tuple(Example(line, None, words) for line, words in shown)
         return Finding(name, self._split, len(places), len(lines), examples)
+
+
+def _hashes(pair: NumberedPair) -> tuple[int, int, int]:
+    """Return the hashes of a pair, of its source and of its target."""
+    source, target = hash(pair.source), hash(pair.target)
+    return hash((source, target)), source, target
 
 
 def _first_places(hashes: Int[np.ndarray, " pair"]) -> Int[np.ndarray, " pair"]:

@@ -24,7 +24,11 @@ _CHANGE, _MOST_COST = 18.0, 3.5
 _TELLING = 0.3
 # ... or, below this one in a text of so many lines, that nothing is aligned.
 _SHUFFLED, _ENOUGH = 0.15, 1000
+# Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
+_TELLING_SHARE = 0.05
 _CERTAIN = 0.95
+# Standard deviations below which lines are all of one length, but for rounding.
+_NO_SPREAD = 1e-3
 
 
 class Stretch(NamedTuple):
@@ -62,11 +66,13 @@ def find_stretches(
     edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
     runs = [int(states[edge]) for edge in edges[:-1]]
     lines = [0, *_refined(x, y, likeness, edges[1:-1], runs), len(x)]
-    return [
+    found = [
         _stretch(x, y, start, stop, state)
         for start, stop, state in zip(lines, lines[1:], runs, strict=False)
         if state != 0 and stop > start
     ]
+    # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
+    return [one for one in found if one.shift is not None or one.aligned < _TELLING]
 
 
 def _stretch(
@@ -88,25 +94,33 @@ def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
         block = logs[start:] if last else logs[start : start + _NEIGHBOURS]
         block -= block.mean() if len(block) else 0
         spread = block.std() if len(block) else 0
-        block /= spread if spread > 1e-3 else np.inf
+        block /= spread if spread > _NO_SPREAD else np.inf
     return logs
 
 
 def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> float:
-    """Return the correlation that aligned lines have: in the middle one of blocks, shifted best."""
-    found = [
-        max(
-            _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
-            for shift in _SHIFTS
-        )
-        for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
-    ]
-    return min(float(np.median(found)), _CERTAIN)
+    """Return the correlation that aligned lines have: the median of those blocks that tell.
+
+    Of a block the best of its shifts counts. Blocks that go together under none are left out, as
+    they may be most of a text that went wrong early; with hardly any others, nothing tells.
+    """
+    found = np.array(
+        [
+            max(
+                _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
+                for shift in _SHIFTS
+            )
+            for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
+        ]
+    )
+    telling = found[found >= _TELLING]
+    enough = len(telling) >= _TELLING_SHARE * len(found)
+    return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
 
 
 def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int) -> float:
     first, second = _overlap(x, y, shift)
-    if len(first) < 3 or not first.std() or not second.std():
+    if len(first) < 3 or min(first.std(), second.std()) < _NO_SPREAD:
         return 0.0
     return float(np.corrcoef(first, second)[0, 1])
 

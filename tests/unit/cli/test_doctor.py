@@ -38,6 +38,11 @@ def call(verb: str, *arguments: str) -> int:
         ("clean", ["output=out", "filters.copy=3"], "filters.copy=3 must be true or false"),
         ("clean", ["output=out", "filters.unknown_characters=true"], "needs checkpoint=RUN"),
         ("clean", ["output=out", "splits=[tset]"], "splits=tset is not there"),
+        (
+            "clean",
+            ["output=out", "splits=[]"],
+            "splits=[] leaves nothing to clean; choose of train",
+        ),
     ],
 )
 def test_a_wrong_call_is_one_line_and_exit_code_2(
@@ -48,6 +53,20 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(
     assert said.out == ""
     assert says in said.err
     assert len(said.err.strip().split("\n")) == 1, said.err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("call_of_verb", [["doctor"], ["clean", "output=out"]])
+def test_a_text_without_a_line_is_refused(
+    split: str, call_of_verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side in ("en", "de"):
+        Path(f"in/{split}.{side}").write_bytes(b"")
+    verb, *more = call_of_verb
+    assert call(verb, *call_of("in"), *more) == 2
+    said = f"in/{split}.en, in/{split}.de: the {split} text has no line; give another data.{split}"
+    assert said in capsys.readouterr().err
     assert not Path("out").exists()
 
 

@@ -33,7 +33,7 @@ def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         for record in caplog.records
         if record.levelno == logging.WARNING
     }
-    # One line in fifteen hundred is few.
+    # One line in a thousand is few.
     assert warned == {"empty", "misaligned", "leak"}
     (leak,) = [line for line in lines if "leak" in line]
     assert leak == (

@@ -40,7 +40,11 @@ def test_control_characters(code: int) -> None:
     assert said.isprintable()
 
 
-@pytest.mark.parametrize("text", ["a b", "l’été à 5 h", "　日本", "می‌خواهم", "👩‍👩‍👧", ""])
+@pytest.mark.parametrize(
+    "text",
+    ["a b", "l’été à 5 h", "　日本", "می‌خواهم", "👩‍👩‍👧", "", "\u202aא\u202c", "\u2067א\u2069"]
+    + [f"{a}\u200b{b}" for a, b in ("กข", "ກຂ", "ကခ", "កខ")],
+)
 def test_what_scripts_are_spelt_with_is_no_control_character(text: str) -> None:
     assert ControlCharacters("train", 3).said("source", text) is None
 
@@ -114,6 +118,16 @@ def test_the_same_text_is_the_same_bare() -> None:
     assert bare("ＡＢＣ１２") == "abc12"
     assert bare("…!") == bare("_ -") == ""
     assert bare("schön") != bare("schon")
+    # The emoji is none of it, in whichever form.
+    assert bare("ja \u2764\ufe0f") == bare("ja \u2764") == "ja"
+
+
+@pytest.mark.parametrize(
+    "words", [("दिन", "दान", "दीन"), ("ขาว", "ข่าว", "ข้าว"), ("কল", "কাল", "কিল")]
+)
+def test_vowel_signs_and_tone_marks_tell_words_apart(words: tuple[str, ...]) -> None:
+    assert len(set(map(bare, words))) == len(words)
+    assert bare(f"{words[0]}, {words[1]} ।") == bare(words[0]) + bare(words[1])
 
 
 def test_a_quotation_is_short_and_can_be_seen() -> None:

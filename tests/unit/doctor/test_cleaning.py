@@ -46,11 +46,20 @@ def put_together(kept: Pairs, refused: dict[int, dict[str, object]]) -> Pairs:
     ]
 
 
-def test_kept_and_rejected_are_the_input(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Cleaned]]:
+    """A folder of planted faults, "in", cleaned of all that are wanted, to "out"."""
+    folder = tmp_path_factory.mktemp("planted")
+    splits = written(planted_texts()[0], folder / "in")
+    return folder, cleaned(splits, folder / "out", names="train test")
+
+
+def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, Cleaned]]) -> None:
     texts, where = planted_texts()
-    done = cleaned(written(texts, tmp_path / "in"), tmp_path / "out")["train"]
-    kept = list(Corpus((tmp_path / "out/train.en", tmp_path / "out/train.de"), "en", "de"))
-    refused = rejected(tmp_path / "out")
+    folder, done_of = planted
+    done = done_of["train"]
+    kept = list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
+    refused = rejected(folder / "out")
     assert (done.kept, done.rejected) == (len(kept), len(refused))
     assert put_together(kept, refused) == texts["train"]
     for check in ("empty", "copy", "duplicate", "markup", "mojibake", "too_long", "language"):
@@ -59,15 +68,14 @@ def test_kept_and_rejected_are_the_input(tmp_path: Path) -> None:
     assert "leak" in refused[60]["faults"]  # type: ignore[operator]
 
 
-def test_what_was_cleaned_is_quiet(tmp_path: Path) -> None:
-    splits = written(planted_texts()[0], tmp_path / "in")
-    cleaned(splits, tmp_path / "out", names="train test")
+def test_what_was_cleaned_is_quiet(planted: tuple[Path, dict[str, Cleaned]]) -> None:
+    parent, _ = planted
     again = {
         name: Split(Corpus((folder / f"{name}.en", folder / f"{name}.de"), "en", "de"))
         for name, folder in (
-            ("train", tmp_path / "out"),
-            ("validation", tmp_path / "in"),
-            ("test", tmp_path / "out"),
+            ("train", parent / "out"),
+            ("validation", parent / "in"),
+            ("test", parent / "out"),
         )
     }
     found = examine(again, examination_config(tuple(WANTED))).findings
@@ -76,7 +84,7 @@ def test_what_was_cleaned_is_quiet(tmp_path: Path) -> None:
 
 
 def test_clean_text_stays_as_it_is(tmp_path: Path) -> None:
-    splits = written(clean_texts(), tmp_path / "in")
+    splits = written({name: pairs[:300] for name, pairs in clean_texts().items()}, tmp_path / "in")
     assert cleaned(splits, tmp_path / "out")["train"].rejected == 0
     for name in ("train.en", "train.de"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "in" / name).read_bytes()
@@ -123,6 +131,29 @@ def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
     # Whole or not at all.
     assert not (tmp_path / "other").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    train = texts["train"]
+    # A pair within the stretch that is shifted, and again behind it.
+    shifted = train[749]
+    train[900] = train[901] = train[902] = shifted
+    cleaned(
+        written(texts, tmp_path / "in"), tmp_path / "out", frozenset({"misaligned", "duplicate"})
+    )
+    refused = rejected(tmp_path / "out")
+    assert refused[750]["faults"] == ["misaligned"]
+    assert 901 not in refused
+    assert refused[902]["faults"] == refused[903]["faults"] == ["duplicate"]
+    assert where["duplicate"][1] in refused
+
+
+def test_ends_of_lines_become_line_feeds(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\tc\r\nd\te\r\n")
+    splits = {"train": Split(Corpus((tmp_path / "text.tsv",), "x", "y"))}
+    cleaned(splits, tmp_path / "out", frozenset({"copy"}))
+    assert (tmp_path / "out/text.tsv").read_bytes() == b"a\tb\nd\te\n"
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

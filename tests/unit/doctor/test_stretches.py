@@ -44,6 +44,24 @@ def test_one_line_too_few_shifts_all_that_follow() -> None:
     assert abs(found.start - 1000) <= 25
 
 
+@pytest.mark.parametrize("tenths", range(1, 10))
+def test_what_stands_before_a_large_shift_is_left_alone(tenths: int) -> None:
+    source, target = text(6000, tenths)
+    start = 600 * tenths
+    target[start:] = np.roll(target[start:], 20)
+    (found,) = find_stretches(source, target)
+    assert (found.shift, found.stop) == (None, 6000)
+    assert abs(found.start - start) <= 25
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("noise", [0.4, 0.6, 0.9])
+def test_a_part_that_is_translated_more_freely_is_no_fault(share: float, noise: float) -> None:
+    literal, free = text(round(6000 * share), 1, 0.1), text(round(6000 * (1 - share)), 2, noise)
+    source, target = (np.concatenate(sides) for sides in zip(literal, free, strict=True))
+    assert find_stretches(source, target) == []
+
+
 def test_a_stretch_of_other_sentences_fits_nowhere() -> None:
     source, target = text(3000, 1, 0.2)
     target[1000:1300] = np.random.default_rng(5).permutation(target[1000:1300])
@@ -64,6 +82,14 @@ def test_lines_all_of_one_length_tell_nothing(length: int) -> None:
     same = np.full(2000, length)
     assert find_stretches(same, same) == []
     assert find_stretches(same, text(2000, 1)[1]) == []
+
+
+@pytest.mark.parametrize("lines", [4, 9, 30, 600])
+@pytest.mark.filterwarnings("error")
+def test_one_line_of_another_length_is_no_crash(lines: int) -> None:
+    lengths = np.full(lines, 5)
+    lengths[-1] = 9
+    assert find_stretches(lengths, lengths) == []
 
 
 def test_few_lines_that_do_not_go_together_are_chance() -> None:

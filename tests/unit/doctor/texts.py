@@ -11,7 +11,7 @@ from transformer.doctor.config import CHECKS, ExaminationConfig
 
 Pairs = list[tuple[str, str]]
 Texts = dict[str, Pairs]
-SIZES = {"train": 1500, "validation": 80, "test": 80, "test_novel": 0}
+SIZES = {"train": 1000, "validation": 80, "test": 80, "test_novel": 0}
 
 
 @cache
@@ -61,11 +61,11 @@ def planted_texts() -> tuple[Texts, dict[str, tuple[str, int]]]:
         "not_nfc": plant(44, target="Der scho\u0308ne Ka\u0308fer fliegt u\u0308ber die Wiese."),
         "several_targets": plant(302, english, "Ein anderer Satz mit anderem Sinn steht hier."),
         "several_sources": plant(303, "Another sentence of another meaning is here.", german),
-        "misaligned": ("train", 801),
+        "misaligned": ("train", 701),
     }
     # The target of each is that of the line before.
-    stretch = [target for _, target in train[800:950]]
-    for place, target in enumerate([stretch[-1], *stretch[:-1]], start=800):
+    stretch = [target for _, target in train[700:850]]
+    for place, target in enumerate([stretch[-1], *stretch[:-1]], start=700):
         train[place] = (train[place][0], target)
     test[4] = (train[59][0].upper() + " ", train[59][1].replace(".", " !"))
     test[9] = (train[60][0], test[9][1])
