@@ -34,5 +34,8 @@ def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path)
     resumed = f"checkpoint={tmp_path / 'run'}"
     second = trained(tmp_path, "trainer.max_epochs=2", "trainer.accumulate_grad_batches=2", resumed)
     assert second["global_step"] == length + -(-length // 2)
+    # The batches go on where the first run stopped, though nothing but an epoch bounds this one.
+    [state] = second["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    assert (state["first"], state["since"], state["accumulation"]) == (length, length, 2)
     third = trained(tmp_path, "trainer.max_epochs=2", resumed)
     assert third["global_step"] == second["global_step"]

@@ -53,7 +53,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
     from transformer.evaluation.report import format_json
-    from transformer.training.run import evaluate_again
+    from transformer.training.tasks import evaluate_again
 
     idle = [
         f"{key}={config[key]}"

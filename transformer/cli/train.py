@@ -99,7 +99,7 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     """
     from transformer.training.config import run_config
     from transformer.training.objective import Objective, refuse_wrong_direction
-    from transformer.training.run import TASKS
+    from transformer.training.tasks import TASKS
 
     folder = _begun(config, folder, job)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]

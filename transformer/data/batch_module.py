@@ -34,6 +34,7 @@ class BatchModule(LightningDataModule, ABC):
         self._data = data
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
+        self._before: dict[str, Any] | None = None
 
     @property
     @abstractmethod
@@ -103,7 +104,17 @@ class BatchModule(LightningDataModule, ABC):
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
         )
+        if self._before is not None:
+            self._loader.load_state_dict(self._before)
         return self._loader
+
+    def go_on_from(self, state: dict[str, Any] | None) -> None:
+        """Deal out, from the next loader on, what follows on the batches of another run.
+
+        Args:
+            state: what its loader said; None: it was dealt out as it is now.
+        """
+        self._before = state
 
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""

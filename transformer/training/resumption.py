@@ -12,6 +12,7 @@ from typing import Any
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import WeightAveraging
 
+from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -36,8 +37,18 @@ def stand_at(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModu
     steps = loops["epoch_loop.manual_optimization.optim_step_progress"]["total"]
     steps |= {"ready": done, "completed": done}
     loops["epoch_loop.state_dict"] = {"_batches_that_stepped": done}
-    loops["state_dict"] = checkpoint["loops"]["fit_loop"]["state_dict"]
+    if isinstance(data := trainer.datamodule, BatchModule):  # type: ignore[attr-defined]
+        data.go_on_from(loader_state(checkpoint))
     checkpoint["loops"] = {"fit_loop": loops}
+
+
+def loader_state(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
+    """What the loader of the run said of the batches it has dealt out; None of older versions.
+
+    Lightning hands it back only where it takes an epoch for unfinished.
+    """
+    [state] = checkpoint["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
+    return state
 
 
 def validate_now(trainer: Trainer) -> None:

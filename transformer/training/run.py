@@ -5,46 +5,45 @@ It wires; what each part does is the part's own business.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
 
 from transformer.data.batch_module import BatchModule
-from transformer.data.tokenizer import Tokenizer
 from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
-from transformer.evaluation.metrics import Score
-from transformer.evaluation.report import print_table, save_report, table_console
-from transformer.model.checkpoint import (
-    PORTABLE,
-    find_checkpoint,
-    find_last,
-    read_payload,
-    task_of,
-)
+from transformer.model.checkpoint import PORTABLE, find_last
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.checkpoint import set_aside_damaged, set_aside_tuned
-from transformer.training.config import RunConfig, run_config
-from transformer.training.language_modelling import LanguageModelling
+from transformer.training.config import RunConfig
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
 from transformer.training.objective import Objective
 from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
+from transformer.training.resumption import loader_state
 from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.sharding import consolidate
 from transformer.training.stopping import raise_if_stopped, stoppable
-from transformer.training.tagging import Tagging
-from transformer.training.task import Evaluation, Task
+from transformer.training.task import Task
+from transformer.training.tasks import make_task, test
 from transformer.training.trainer import bound_by_epochs, build_trainer
-from transformer.training.translation import Translation
 
 logger = logging.getLogger(__name__)
+
+
+class Standing(NamedTuple):
+    """Where a run stands that begins, or goes on."""
+
+    file: Path | None
+    """To go on from."""
+    done: int
+    """Updates."""
+    loader: dict[str, Any] | None
+    """What its loader said."""
 
 
 def train(
@@ -113,12 +112,17 @@ def fit(
         config = _with_measured_budget(config, payload)
     task = _prepared_task(config, payload)
     _describe(task)
-    before = 0 if payload is None else payload["global_step"]
-    for line in [] if payload is None else changes(payload[PORTABLE]["config"], config.resolved):
-        logger.info("changed: %s", line)
+    done, before = 0, None
+    if payload is not None:
+        done, before = payload["global_step"], loader_state(payload)
+        for line in changes(payload[PORTABLE]["config"], config.resolved):
+            logger.info("changed: %s", line)
+    # The trainer reads the file itself; twice is more than memory may hold.
+    del payload
+    standing = Standing(resume, done, before)
     with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, resume, payload, ranks, watching)
-    trained = trainer.global_step - before
+        trainer = _fit(config, folder, task, standing, ranks, watching)
+    trained = trainer.global_step - done
     if not trained:
         said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
         logger.info(said, trainer.global_step)
@@ -158,8 +162,7 @@ def _fit(
     config: RunConfig,
     folder: Path,
     task: Task,
-    resume: Path | None,
-    payload: dict[str, Any] | None,
+    standing: Standing,
     ranks: Ranks,
     watching: Sequence[Callback],
 ) -> Trainer:
@@ -169,12 +172,15 @@ def _fit(
         InputError: It has gone back as often as it may.
         Interrupted: A signal has stopped it; a checkpoint has been written.
     """
+    resume, epochs = standing.file, config.trainer["max_epochs"]
     while True:
         callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
-        bound_by_epochs(trainer, config.trainer["max_epochs"], task.data, payload)
-        if trainer.is_global_zero:
+        bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
+        nothing_to_do = 0 <= trainer.max_steps <= standing.done
+        if trainer.is_global_zero and not nothing_to_do:
             set_aside_tuned(folder / "checkpoints")
+        if trainer.is_global_zero:
             set_aside_damaged(folder / "checkpoints", resume)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
@@ -195,86 +201,6 @@ def _fit(
                 "%s: going back to %s with the learning rate times %g",
                 *(divergence, resume, judge.lr_scale),
             )
-
-
-TASKS: dict[str, type[Task]] = {
-    "translation": Translation,
-    "tagging": Tagging,
-    "language_modelling": LanguageModelling,
-}
-"""What ``task=NAME`` makes."""
-
-
-def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
-    """The task of a run, or of the checkpoint that it goes on from.
-
-    Raises:
-        InputError: The checkpoint is of another task.
-    """
-    if payload is None:
-        return TASKS[config.task](config, None)
-    if task_of(payload) != config.task:
-        raise InputError(
-            f"checkpoint={config.checkpoint} was trained for task={task_of(payload)}; it cannot "
-            f"go on with task={config.task}"
-        )
-    return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
-
-
-def test(folder: Path, task: Task) -> dict[str, float]:
-    """Score the test splits with the best checkpoint; write what came of it."""
-    evaluate = task.evaluator(folder)
-    metrics: dict[str, float] = {}
-    for split in task.data.splits:
-        if split != "validation":
-            scores = report(split, evaluate(split), folder)
-            metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
-    return metrics
-
-
-def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
-    """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
-    if folder is not None:
-        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
-    print_table(name, evaluation.scores)
-    console = table_console()
-    for table in evaluation.tables:
-        console.print(table)
-    return evaluation.scores
-
-
-def evaluate_again(
-    checkpoint: Path,
-    split: str,
-    *,
-    output: Path | None = None,
-    device: torch.device | str = "cpu",
-    batch_tokens: int | None = None,
-) -> Sequence[Score]:
-    """Score a model of any task on a split of its run's corpus, as its test does.
-
-    Args:
-        checkpoint: A file, or a run directory.
-        split: Such as test.
-        output: Where to save what came of it; None saves nothing.
-        device: Where to compute.
-        batch_tokens: Budget of a batch; None takes that of the run.
-
-    Raises:
-        InputError: There is no such checkpoint or split.
-    """
-    file = find_checkpoint(checkpoint)
-    payload = read_payload(file)
-    config = run_config(payload[PORTABLE]["config"])
-    if batch_tokens is not None:
-        config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
-    task = make_task(config, payload)
-    if split not in task.data.splits:
-        raise InputError(
-            f"split={split} is not there to evaluate on; choose one of "
-            f"{', '.join(task.data.splits)}"
-        )
-    return report(split, task.evaluator(file, device)(split), output)
 
 
 def _describe(task: Task) -> None:

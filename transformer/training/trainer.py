@@ -145,7 +145,11 @@ def _validate_at_least_once(arguments: dict[str, Any]) -> None:
 
 
 def bound_by_epochs(
-    trainer: Trainer, epochs: int | None, data: BatchModule, payload: dict[str, Any] | None
+    trainer: Trainer,
+    epochs: int | None,
+    data: BatchModule,
+    done: int = 0,
+    before: dict[str, Any] | None = None,
 ) -> None:
     """Turn the bound in epochs into one in updates: the row of batches has no end.
 
@@ -153,7 +157,8 @@ def bound_by_epochs(
         trainer: To be bound.
         epochs: Passes through the corpus, those of the runs it resumes included; None: no bound.
         data: Whose row it is.
-        payload: The checkpoint that the run goes on from, if it does.
+        done: Updates that the run has made before.
+        before: What its loader said then, if it goes on.
 
     Raises:
         InputError: The length of an epoch is not known.
@@ -166,10 +171,6 @@ def bound_by_epochs(
             f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
             "trainer.max_steps or trainer.max_time"
         )
-    done, before = 0, None
-    if payload is not None:
-        done = payload["global_step"]
-        [before] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     left = epochs * row.epoch_length - next_batch(before, done, row, shares)
     updates = done + max(0, math.ceil(left / shares.batches))
     if not 0 <= trainer.max_steps <= updates:

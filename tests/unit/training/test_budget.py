@@ -11,7 +11,7 @@ from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import BUDGET_STEP
-from transformer.training.run import make_task
+from transformer.training.tasks import make_task
 
 
 @pytest.mark.parametrize("most", [1024, 3000, 4096, 25_000, 100_000, 1_000_000, 10**9])

@@ -14,7 +14,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE
 from transformer.training.checkpoint import Criterion
 from transformer.training.processes import ReplicatedStrategy
-from transformer.training.run import make_task
+from transformer.training.tasks import make_task
 from transformer.training.trainer import build_trainer
 from transformer.training.translation import model_config
 

@@ -1,0 +1,101 @@
+"""What ``task=NAME`` makes, and how it is scored when it is trained.
+
+It does not know how it is trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+from transformer.evaluation.metrics import Score
+from transformer.evaluation.report import print_table, save_report, table_console
+from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
+from transformer.training.config import RunConfig, run_config
+from transformer.training.language_modelling import LanguageModelling
+from transformer.training.tagging import Tagging
+from transformer.training.task import Evaluation, Task
+from transformer.training.translation import Translation
+
+TASKS: dict[str, type[Task]] = {
+    "translation": Translation,
+    "tagging": Tagging,
+    "language_modelling": LanguageModelling,
+}
+"""What ``task=NAME`` makes."""
+
+
+def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
+    """The task of a run, or of the checkpoint that it goes on from.
+
+    Raises:
+        InputError: The checkpoint is of another task.
+    """
+    if payload is None:
+        return TASKS[config.task](config, None)
+    if task_of(payload) != config.task:
+        raise InputError(
+            f"checkpoint={config.checkpoint} was trained for task={task_of(payload)}; it cannot "
+            f"go on with task={config.task}"
+        )
+    return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
+
+
+def test(folder: Path, task: Task) -> dict[str, float]:
+    """Score the test splits with the best checkpoint; write what came of it."""
+    evaluate = task.evaluator(folder)
+    metrics: dict[str, float] = {}
+    for split in task.data.splits:
+        if split != "validation":
+            scores = report(split, evaluate(split), folder)
+            metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
+    return metrics
+
+
+def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
+    """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
+    if folder is not None:
+        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
+    print_table(name, evaluation.scores)
+    console = table_console()
+    for table in evaluation.tables:
+        console.print(table)
+    return evaluation.scores
+
+
+def evaluate_again(
+    checkpoint: Path,
+    split: str,
+    *,
+    output: Path | None = None,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+) -> Sequence[Score]:
+    """Score a model of any task on a split of its run's corpus, as its test does.
+
+    Args:
+        checkpoint: A file, or a run directory.
+        split: Such as test.
+        output: Where to save what came of it; None saves nothing.
+        device: Where to compute.
+        batch_tokens: Budget of a batch; None takes that of the run.
+
+    Raises:
+        InputError: There is no such checkpoint or split.
+    """
+    file = find_checkpoint(checkpoint)
+    payload = read_payload(file)
+    config = run_config(payload[PORTABLE]["config"])
+    if batch_tokens is not None:
+        config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
+    task = make_task(config, payload)
+    if split not in task.data.splits:
+        raise InputError(
+            f"split={split} is not there to evaluate on; choose one of "
+            f"{', '.join(task.data.splits)}"
+        )
+    return report(split, task.evaluator(file, device)(split), output)
