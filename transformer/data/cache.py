@@ -1,7 +1,7 @@
 """A folder of derived files, each of which is there whole or not at all.
 
-Does not know what is in the files. A process killed while it writes leaves a `.part` file, which
-nobody reads and the next writer overwrites.
+Does not know what is in the files. A process killed while it writes leaves a `.part` file of its
+own name, which nobody may read; who fills the folder next, under its lock, can delete it.
 """
 
 import errno
