@@ -130,6 +130,7 @@ def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path
         ({"corpora": {}}, {}, "names none"),
         ({"corpora": None, "temperature": 2.0}, {}, "is of several corpora"),
         ({"corpora": None, "document_key": "id"}, {}, "does nothing alone"),
+        ({"corpora": None, "streaming": True, "target_tag": True}, {}, "puts no tags before"),
     ],
 )
 def test_what_contradicts_itself_or_does_nothing_is_refused(
