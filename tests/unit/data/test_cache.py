@@ -52,6 +52,4 @@ def test_who_has_to_wait_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureF
         entered.append("before")
     waiting.join(10)
     assert entered == ["before", "after"]
-    assert caplog.messages == [
-        f"waiting for another process that is preparing text in {tmp_path}"
-    ]
+    assert caplog.messages == [f"waiting for another process that is preparing text in {tmp_path}"]
