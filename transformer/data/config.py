@@ -122,6 +122,11 @@ def _objections(config: DataConfig) -> Iterator[str]:
             "data.streaming=true reads one corpus of single sentences; leave data.corpora and "
             "data.documents out, or set data.streaming=false"
         )
+    if config.streaming and config.target_tag:
+        yield (
+            "data.streaming=true puts no tags before its text; set data.target_tag=false or "
+            "data.streaming=false"
+        )
     if config.corpora is not None:
         yield from _objections_to_all(config.corpora, config.temperature)
     elif config.temperature is not None:

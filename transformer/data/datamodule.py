@@ -74,10 +74,10 @@ class DataModule(BatchModule):
             tags.refuse_unlike(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
         split = self._split("train")
-        text: Split | BalancedText = (
-            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
-        )
         with locked(self._cache):
+            text: Split | BalancedText = (
+                split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+            )
             learnt = Tokenizer.train(
                 self._tokenizer_config,
                 text.__iter__,

@@ -33,7 +33,7 @@ class EncodedCorpus:
             InputError: a shard is damaged.
         """
         self._folders = folders
-        shards = [path for folder in folders for path in sorted(folder.iterdir())]
+        shards = [path for folder in folders for path in sorted(folder.glob("*.arrow"))]
         self._batches = [batch for path in shards for batch in _mapped(path)]
         self._columns = {
             name: [_flat(batch.column(name)) for batch in self._batches]

@@ -8,6 +8,7 @@ import difflib
 import gzip
 import hashlib
 import os
+import re
 import time
 import zlib
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LARGE = 1 << 28
 # A change within the same tick of the file system's clock would not show; ticks are far shorter.
 _SETTLED_SECONDS = 5.0
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -86,7 +88,7 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
     seconds is hashed each time.
 
     Raises:
-        InputError: the file is missing or cannot be read.
+        InputError: the file is missing or cannot be read, or what the cache remembers is damaged.
     """
     with _opened(path) as file:
 
@@ -101,7 +103,10 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
         ):
             return bytes.fromhex(hashed())
         seen = (state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
-        return bytes.fromhex(remembered(cache, f"sha256 of {path.resolve()} {seen}", hashed))
+        known = remembered(cache, f"sha256 of {path.resolve()} {seen}", hashed)
+    if not _DIGEST.fullmatch(known):
+        raise InputError(f"{cache / 'answers'}: damaged; delete it, it will be made anew")
+    return bytes.fromhex(known)
 
 
 def _opened(path: Path) -> BufferedReader:

@@ -4,7 +4,7 @@ Knows texts and sizes; does not know pieces or batches.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -27,14 +27,15 @@ class JoinedSplit:
     """By the names of the corpora."""
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (source, target), the source with its tags.
+        """Yield (source, target), the source with its tags; raises InputError as `Split` does."""
+        return self.joined(self.parts.values())
+
+    def joined(self, parts: Iterable[Iterable[Pair]]) -> Iterator[Pair]:
+        """Yield the pairs of each corpus, which were read before or are read now.
 
         A blank pair stands between two corpora of documents: none goes on in the next.
-
-        Raises:
-            InputError: as `Split` does.
         """
-        for place, part in enumerate(self.parts.values()):
+        for place, part in enumerate(parts):
             if place and self._has_documents:
                 yield _BLANK
             yield from part
@@ -164,9 +165,14 @@ class BalancedText:
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
-        """Count the pairs; raises InputError as `Split` does."""
+        """Count the pairs, where the cache does not remember how many there are.
+
+        Raises:
+            InputError: as `Split` does.
+        """
+        cache = Path(config.cache).expanduser()
         self._parts = parts
-        self._sizes = {name: sum(1 for _ in part) for name, part in parts.items()}
+        self._sizes = {name: part.count(cache) for name, part in parts.items()}
         self._shares = shares_of(config, list(self._sizes.values()))
 
     def __iter__(self) -> Iterator[Pair]:

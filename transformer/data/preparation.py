@@ -53,6 +53,8 @@ def encode_corpus(
 ) -> None:
     """Cut a corpus into pieces and write the shards of an `EncodedCorpus`, in the text's order.
 
+    One process at a time may do so for a folder (`cache.locked`).
+
     Args:
         split: its name in the log.
         pairs: called for each pass over the (source, target) text.
@@ -70,6 +72,8 @@ def encode_corpus(
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
+    for left in parts.glob("*.part"):  # by a killed process; none writes now, the caller has a lock
+        left.unlink()
     writer = ShardWriter(parts, tokenizer, filters, texts)
     try:
         first = _first_occurrences(parts / "first.npy", pairs, filters)
@@ -88,7 +92,7 @@ def encode_corpus(
         shutil.rmtree(parts)
         raise
     (parts / "first.npy").unlink(missing_ok=True)
-    read, dropped = counts_of(sorted(parts.iterdir()))
+    read, dropped = counts_of(sorted(parts.glob("*.arrow")))
     os.replace(parts, folder)
     every = f"{split}: {read:,} pairs, every line kept"
     logger.info(every if filters is None else filters.describe(split, dropped, read))

@@ -121,8 +121,10 @@ class Shard:
             groups = groups[1:]
         batches = table.iter_batches(_ROWS, row_groups=list(groups), columns=list(self.sides))
         for batch in batches if groups else ():
-            for values in islice(batch.to_pylist(), max(before - row, 0), None):
-                row = max(row, before) + 1
+            skipped = min(max(before - row, 0), batch.num_rows)
+            row += skipped
+            for values in batch.slice(skipped).to_pylist():
+                row += 1
                 where = f"{url}:{row}"
                 source, target = self.sides
                 pair = (

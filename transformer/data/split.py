@@ -23,7 +23,7 @@ class Split:
 
     corpus: Corpus
     lines: frozenset[int] = frozenset()
-    """0-based line numbers."""
+    """0-based line numbers, all of which the corpus has."""
     inverted: bool = True
     """True: all lines but those; False: those alone."""
     links: Path | None = None
@@ -44,6 +44,12 @@ class Split:
         if self.tags == UNTAGGED:
             return pairs
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
+
+    def count(self, cache: Path) -> int:
+        """Return the number of pairs; raises InputError, and remembers, as `Corpus.count` does."""
+        if not self.inverted:
+            return len(self.lines)
+        return self.corpus.count(cache) - len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
         """Yield the links of each pair, in the order of the pairs.

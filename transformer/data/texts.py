@@ -37,8 +37,9 @@ def read_texts(split: AnySplit, cache: Path) -> Texts:
     """
     ranges = {}
     if isinstance(split, JoinedSplit):
-        pairs = list(split)
-        ranges = split.ranges([sum(1 for _ in part) for part in split.parts.values()])
+        parts = [_pairs(part, cache) for part in split.parts.values()]
+        pairs = list(split.joined(parts))
+        ranges = split.ranges([len(part) for part in parts])
     else:
         pairs = _pairs(split, cache)
     return Texts([source for source, _ in pairs], [target for _, target in pairs], ranges)

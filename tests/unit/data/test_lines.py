@@ -9,6 +9,7 @@ import pytest
 from transformer.data import lines
 from transformer.data.corpus import Corpus
 from transformer.data.lines import file_digest
+from transformer.errors import InputError
 
 
 @pytest.fixture
@@ -44,6 +45,18 @@ def test_a_file_just_changed_is_not_believed(file: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(lines, "_SETTLED_SECONDS", 5.0)
     file_digest(file, file.parent / "cache")
     assert not (file.parent / "cache").exists()
+
+
+def test_a_damaged_digest_is_not_believed(file: Path) -> None:
+    first = file_digest(file, file.parent / "cache")
+    (answer,) = (file.parent / "cache" / "answers").iterdir()
+    answer.write_text("")
+    assert file_digest(file, file.parent / "cache") == first
+    assert len(answer.read_text()) == 64
+    for damaged in (first.hex()[:32], "\0" * 64):
+        answer.write_text(damaged)
+        with pytest.raises(InputError, match=r"cache/answers: damaged; delete it"):
+            file_digest(file, file.parent / "cache")
 
 
 def test_a_small_file_leaves_no_trace(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

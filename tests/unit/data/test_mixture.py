@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from tests.unit.data.corpora import data_config, tokenizer_config, write_corpus
+from transformer.data import lines
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
-from transformer.data.mixture import BalancedText, JoinedSplit, shares_of, tags_of_config
+from transformer.data.mixture import AnySplit, BalancedText, JoinedSplit, shares_of, tags_of_config
+from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.tags import SourceTags, tags_of
+from transformer.data.texts import Texts, read_texts
 from transformer.errors import InputError
 
 
 def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:
     """``big`` has 60 pairs, ``small`` 21: 81 pairs of `write_corpus` in two files."""
-    lines = write_corpus(folder).read_text().splitlines(keepends=True)
-    for name, part in (("big", lines[:60]), ("small", lines[60:])):
+    text = write_corpus(folder).read_text().splitlines(keepends=True)
+    for name, part in (("big", text[:60]), ("small", text[60:])):
         (folder / f"{name}.tsv").write_text("".join(part))
     given = {
         name: CorpusConfig(**{"train": str(folder / f"{name}.tsv"), **entry})
@@ -94,6 +97,38 @@ def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
     assert read(equal) == {"big": 36, "small": 36}
 
 
+def test_large_corpora_are_counted_once_and_their_held_out_pairs_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LARGE", 8)
+    monkeypatch.setattr(lines, "_SETTLED_SECONDS", 0.0)
+    config = corpora(tmp_path, big={}, small={"tag": "web"})
+    cache = Path(config.cache)
+
+    def found() -> tuple[str, Texts]:
+        splits = find_splits(config)
+        train = splits["train"]
+        assert isinstance(train, JoinedSplit)
+        text = BalancedText(config, train.parts).fingerprint(cache)
+        return text, read_texts(of_documents(splits["validation"]), cache)
+
+    def of_documents(split: AnySplit) -> JoinedSplit:
+        assert isinstance(split, JoinedSplit)
+        return JoinedSplit({n: replace(part, sentences=2) for n, part in split.parts.items()})
+
+    parts = find_splits(config)
+    before, expected = found(), list(of_documents(parts["validation"]))
+    for name in ("train_big", "train_small", "validation_big", "validation_small"):
+        part = parts[name]
+        assert isinstance(part, Split) and part.count(cache) == len(list(part))
+    monkeypatch.setattr("transformer.data.corpus.tsv_pairs", None)
+    text, texts = found()
+    assert (text, texts) == before
+    assert list(zip(texts.sources, texts.references, strict=True)) == expected
+    assert list(map(tags_of, texts.sources)) == [tags_of(source) for source, _ in expected]
+    assert texts.ranges == {"big": range(3), "small": range(4, 7)}
+
+
 def module(config: DataConfig, **changes: Any) -> DataModule:
     return DataModule(config, tokenizer_config(), **changes)
 
@@ -130,6 +165,7 @@ def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path
         ({"corpora": {}}, {}, "names none"),
         ({"corpora": None, "temperature": 2.0}, {}, "is of several corpora"),
         ({"corpora": None, "document_key": "id"}, {}, "does nothing alone"),
+        ({"corpora": None, "streaming": True, "target_tag": True}, {}, "puts no tags before"),
     ],
 )
 def test_what_contradicts_itself_or_does_nothing_is_refused(

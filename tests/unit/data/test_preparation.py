@@ -145,6 +145,38 @@ def test_a_killed_preparation_goes_on_where_it_stopped(
     assert done.items() <= kept.items()  # not written a second time
 
 
+def test_what_a_killed_process_left_is_neither_read_nor_kept(
+    pairs: list[tuple[str, str]],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(preparation, "_BLOCK", 50)
+    caplog.set_level(logging.INFO)
+
+    def encode(name: str) -> Path:
+        encode_corpus(
+            *("train", lambda: pairs[:120], tokenizer, None, tmp_path / name),
+            texts=False,
+            workers=0,
+        )
+        return tmp_path / name
+
+    clean = encode("clean")
+    whole = (clean / "00001.arrow").read_bytes()
+    left = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
+    (tmp_path / "again.parts").mkdir()
+    for name, content in left.items():
+        (tmp_path / "again.parts" / name).write_bytes(content)
+    assert contents(encode("again")) == contents(clean)
+    assert caplog.messages[-1] == "train: 120 pairs, every line kept"
+    # Nor is it read where an older version has left it.
+    for name, content in left.items():
+        (clean / name).write_bytes(content)
+    assert len(EncodedCorpus(clean)) == 120
+
+
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
     write_corpus(tmp_path)
     full = (

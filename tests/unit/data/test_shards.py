@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.data.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
+from transformer.data import shards
 from transformer.data.shards import Place, find_shards
 from transformer.errors import InputError
 
@@ -30,6 +31,18 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffix: str) -> None:
     for index, (_, place) in enumerate(whole):
         assert place.row == index + 1
         assert list(shard.pairs(place)) == whole[index + 1 :]
+
+
+def test_a_parquet_shard_is_read_on_behind_whole_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "_ROWS", 3)
+    rows = [str(number) for number in range(20)]
+    pq.write_table(pa.table({"x": rows, "y": rows}), tmp_path / "a.parquet", row_group_size=10)
+    (shard,) = find_shards(str(tmp_path / "a.parquet"), ("x", "y"))
+    for before in range(21):
+        expected = [((row, row), Place(int(row) + 1)) for row in rows[before:]]
+        assert list(shard.pairs(Place(before))) == expected
 
 
 def test_parallel_files_are_read_on_from_any_place(folder: Path) -> None:
