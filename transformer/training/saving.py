@@ -22,10 +22,13 @@ from transformer.training.run_folder import mark_unfinished
 
 
 def saved(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
-    """Write a checkpoint; returns why it could not be written, which rank 0 alone knows."""
+    """Write a checkpoint; returns to all ranks why it could not be written."""
     trainer.save_checkpoint(path, weights_only)
     writer = trainer.strategy.checkpoint_io
-    return writer.error if isinstance(writer, AtomicCheckpointIO) else None
+    error = writer.error if isinstance(writer, AtomicCheckpointIO) else None
+    # Rank 0 has written the file, and the others must do as it does.
+    said = trainer.strategy.broadcast(None if error is None else str(error))
+    return None if said is None else InputError(said)
 
 
 class LastCheckpoint(Checkpoint):

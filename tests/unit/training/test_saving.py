@@ -161,6 +161,18 @@ def test_a_best_that_could_not_be_written_is_not_the_one_to_beat(tmp_path: Path)
     assert written == ["best 1", "best 3"]
 
 
+def test_all_ranks_know_what_rank_0_could_not_write(tmp_path: Path) -> None:
+    best, (trainer, _) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    validate(best, trainer, 5)
+    trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
+    validate(best, trainer, 7)
+    assert best.score == 5
+    trainer.strategy.broadcast = lambda value: None  # nor does an error of its own count
+    trainer.strategy.checkpoint_io.full = True
+    validate(best, trainer, 6)
+    assert best.score == 6
+
+
 @pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])
 def test_the_newest_few_are_kept(tmp_path: Path, keep: int, expected: list[int]) -> None:
     folder = tmp_path / "checkpoints"
