@@ -97,8 +97,8 @@ class LastCheckpoint(Checkpoint):
             self.validates = True
             self._save_unless_bad(trainer, pl_module)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note that it is over."""
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note that it is over before the best and the recent are saved, which say so too."""
         self.validates = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -74,7 +74,7 @@ def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path
     assert last.state_dict() == {"validates": False}
     last.on_validation_start(trainer, module())
     assert last.state_dict() == {"validates": True}
-    last.on_validation_end(trainer, module())
+    last.on_validation_epoch_end(trainer, module())
     assert last.state_dict() == {"validates": False}
     assert written == ["last 5", "last 5"]
     last.on_train_end(trainer, module())
@@ -91,7 +91,7 @@ def test_the_last_is_not_written_while_updates_are_bad_but_where_training_stops(
     last.on_train_start(trainer, module())
     run(last, trainer, 6, bad=(3, 4))
     last.on_validation_start(trainer, module(in_a_row=1))
-    last.on_validation_end(trainer, module(in_a_row=1))
+    last.on_validation_epoch_end(trainer, module(in_a_row=1))
     assert written == ["last 0", "last 5"]
     last.on_train_end(trainer, module(in_a_row=1))
     assert written[2:] == ["last 6"]
