@@ -14,11 +14,14 @@ from pytorch_lightning.callbacks import Checkpoint
 from transformer.errors import InputError
 from transformer.model.archive import remove_leftovers
 from transformer.model.checkpoint import LAST
+from transformer.model.shards import SUFFIX
 from transformer.training.averaging import newest_checkpoints
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.recovery import Judge
 from transformer.training.resumption import validate_now
 from transformer.training.run_folder import mark_unfinished
+
+_OTHERS = ("best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
 
 def saved(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
@@ -71,7 +74,7 @@ class LastCheckpoint(Checkpoint):
         # Lightning would repeat or leave out a part of what it thinks it was in.
         trainer.fit_loop.epoch_loop.restarting = False
         if trainer.is_global_zero:
-            remove_leftovers(self.path.parent, (self.path.name, "best.ckpt", "step-*.ckpt"))
+            remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
             if not trainer.should_stop:
                 mark_unfinished(self.path.parent.parent)
         self._saved = (trainer.global_step, self.validates)
