@@ -13,7 +13,7 @@ class KilledAt:
     """Kills its own process in the n-th call of one of the functions that writing a file takes.
 
     Args:
-        name: ``mkstemp``, ``save``, ``fsync`` or ``replace``.
+        name: ``uuid4``, ``save``, ``fsync`` or ``replace``.
         call: Which call, from 1.
         part: Of the bytes that ``save`` has written then.
     """
@@ -23,9 +23,9 @@ class KilledAt:
 
     def __call__(self) -> None:
         """Plant it."""
-        import tempfile
+        import uuid
 
-        owners: dict[str, Any] = {"mkstemp": tempfile, "save": torch, "fsync": os, "replace": os}
+        owners: dict[str, Any] = {"uuid4": uuid, "save": torch, "fsync": os, "replace": os}
         owner = owners[self.name]
         function = getattr(owner, self.name)
 
@@ -47,7 +47,7 @@ class KilledAt:
 
 def random_fault(dice: random.Random) -> KilledAt:
     """One of the moments at which a file is being written."""
-    name = dice.choice(["mkstemp", "save", "fsync", "replace"])
+    name = dice.choice(["uuid4", "save", "fsync", "replace"])
     return KilledAt(name, dice.randint(1, 15), dice.random())
 
 

@@ -199,3 +199,12 @@ def test_the_millionth_batch_comes_as_fast_as_the_first() -> None:
     key = PlannedRow(plan)[1_000_000]
     assert key.epoch == 1_000_000 // len(plan)
     assert laid_out == [key.epoch]
+
+
+def test_all_lengths_are_looked_at_once_for_all_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = BatchPlan(np.ones(9), np.ones(9), batch_tokens=8)
+    identity = plan.identity()
+    monkeypatch.delattr("zlib.crc32")
+    assert plan.identity() == identity

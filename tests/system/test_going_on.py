@@ -43,6 +43,20 @@ def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> 
     assert torch.load(tmp_path / "here" / "checkpoints" / "last.ckpt")["global_step"] == 18
 
 
+def test_a_run_that_goes_on_from_its_best_does_not_validate_again(
+    home: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(home / "whole", folder)
+    checkpoints = folder / "checkpoints"
+    (folder / "finished").unlink()
+    shutil.copy(checkpoints / "best.ckpt", checkpoints / "last.ckpt")
+    best = torch.load(checkpoints / "best.ckpt", weights_only=True)
+    assert best["callbacks"]["LastCheckpoint"] == {"validates": False}
+    finish(tiny_config(home), folder)
+    assert_equals_whole(home, folder)
+
+
 def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
     home: Path, tmp_path: Path
 ) -> None:

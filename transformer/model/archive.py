@@ -5,7 +5,7 @@ that no code in it ever runs.
 """
 
 import os
-import tempfile
+import uuid
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,19 +39,19 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
 
 
 def _replace(values: Any, path: Path, previous: Path | None) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        # Made like any new file, so that the user's umask says who may read it.
+        with temporary.open("xb") as file:
             _save(values, file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         if previous is not None and path.exists():
             os.replace(path, previous)
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -5,6 +5,8 @@ file (checkpoint.py), into which they are joined whenever they are read. It does
 tensors are.
 """
 
+import io
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from torch import Tensor
 
 from transformer.errors import InputError
 from transformer.model.archive import read_archive
+
+logger = logging.getLogger(__name__)
 
 SHARDS = "shards"
 """Key of the index that names the other files, rank by rank."""
@@ -84,9 +88,15 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def names_of(file: Path) -> Sequence[str]:
-    """The shards that a checkpoint names; none if it is one file, or cannot be read."""
+    """The shards that a checkpoint names; none if it is one file, or damaged.
+
+    Raises:
+        InputError: The disk does not give the file, so that nobody knows what it names.
+    """
     try:
-        index = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        index = _index(file)
+    except (OSError, MemoryError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
     except Exception:
         # Bytes that are no pickle make the reader fail in every way there is.
         return []
@@ -94,11 +104,28 @@ def names_of(file: Path) -> Sequence[str]:
 
 
 def delete_unnamed(folder: Path) -> None:
-    """Delete the shards that no checkpoint of the folder names any more."""
-    named = {name for file in folder.glob("*.ckpt") for name in names_of(file)}
-    for shard in folder.glob(f"*{SUFFIX}"):
-        if shard.name not in named:
-            shard.unlink(missing_ok=True)
+    """Delete the shards that no checkpoint of the folder names any more.
+
+    Where a checkpoint cannot be read for the moment, its shards might be any: all stay this time.
+    """
+    try:
+        named = {name for file in folder.glob("*.ckpt") for name in names_of(file)}
+        for shard in folder.glob(f"*{SUFFIX}"):
+            if shard.name not in named:
+                shard.unlink(missing_ok=True)
+    except (OSError, InputError) as error:
+        logger.warning("%s; the shards that no checkpoint needs stay for now", error)
+
+
+def _index(file: Path) -> Any:
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except OSError:
+        raise
+    except Exception:
+        # torch hides an error of the disk: only bytes that have been read can be no pickle.
+        whole = io.BytesIO(file.read_bytes())
+    return torch.load(whole, map_location="cpu", weights_only=True)
 
 
 def _read(folder: Path, name: str) -> list[Tensor]:

@@ -14,18 +14,24 @@ from pytorch_lightning.callbacks import Checkpoint
 from transformer.errors import InputError
 from transformer.model.archive import remove_leftovers
 from transformer.model.checkpoint import LAST
+from transformer.model.shards import SUFFIX
 from transformer.training.averaging import newest_checkpoints
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.recovery import Judge
 from transformer.training.resumption import validate_now
 from transformer.training.run_folder import mark_unfinished
 
+_OTHERS = ("best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
+
 
 def saved(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
-    """Write a checkpoint; returns why it could not be written, which rank 0 alone knows."""
+    """Write a checkpoint; returns to all ranks why it could not be written."""
     trainer.save_checkpoint(path, weights_only)
     writer = trainer.strategy.checkpoint_io
-    return writer.error if isinstance(writer, AtomicCheckpointIO) else None
+    error = writer.error if isinstance(writer, AtomicCheckpointIO) else None
+    # Rank 0 has written the file, and the others must do as it does.
+    said = trainer.strategy.broadcast(None if error is None else str(error))
+    return None if said is None else InputError(said)
 
 
 class LastCheckpoint(Checkpoint):
@@ -68,7 +74,7 @@ class LastCheckpoint(Checkpoint):
         # Lightning would repeat or leave out a part of what it thinks it was in.
         trainer.fit_loop.epoch_loop.restarting = False
         if trainer.is_global_zero:
-            remove_leftovers(self.path.parent, (self.path.name, "best.ckpt", "step-*.ckpt"))
+            remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
             if not trainer.should_stop:
                 mark_unfinished(self.path.parent.parent)
         self._saved = (trainer.global_step, self.validates)
@@ -94,8 +100,8 @@ class LastCheckpoint(Checkpoint):
             self.validates = True
             self._save_unless_bad(trainer, pl_module)
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note that it is over."""
+    def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note that it is over before the best and the recent are saved, which say so too."""
         self.validates = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

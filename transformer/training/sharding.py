@@ -5,6 +5,7 @@ over the ranks after every micro-batch, and each keeps its part. It does not kno
 Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
 """
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,11 +17,16 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from transformer.model.checkpoint import read_payload, write_payload
+from transformer.errors import InputError
+from transformer.model.archive import write_archive
+from transformer.model.checkpoint import read_payload
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.shards import SHARDS, SUFFIX, delete_unnamed, names_of, split
+from transformer.training.checkpoint import AtomicCheckpointIO
 from transformer.training.processes import ReplicatedStrategy
+
+logger = logging.getLogger(__name__)
 
 
 class ShardedStrategy(ReplicatedStrategy):
@@ -100,7 +106,10 @@ class ShardedStrategy(ReplicatedStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
     ) -> None:
-        """Write this rank's part; when all have, rank 0 writes the index, whole or not at all."""
+        """Write this rank's part; when all have, rank 0 writes the index, whole or not at all.
+
+        Where a rank could not, there is no index, and training goes on.
+        """
         file = Path(filepath)
         save = self.broadcast(uuid.uuid4().hex[:12])
         names = [
@@ -108,17 +117,32 @@ class ShardedStrategy(ReplicatedStrategy):
             for rank in range(self.world_size)
         ]
         index, parts = split(checkpoint, _part)
-        write_payload(parts, file.parent / names[self.global_rank])
-        self.barrier()
+        error: InputError | None = None
+        try:
+            write_archive(parts, file.parent / names[self.global_rank])
+        except InputError as failed:
+            error = failed
+            logger.error("%s; what was there is kept, and training goes on", error)
+        # No rank knows before all have tried.
+        failed_somewhere = self.reduce_boolean_decision(error is not None, all=False)
+        if failed_somewhere:
+            self._note(error or _elsewhere(file))
         if self.is_global_zero:
-            self.checkpoint_io.save_checkpoint(index | {SHARDS: names}, file)
+            if not failed_somewhere:
+                self.checkpoint_io.save_checkpoint(index | {SHARDS: names}, file)
             delete_unnamed(file.parent)
 
-    def remove_checkpoint(self, filepath: Any) -> None:
-        """Delete an index and its shards."""
-        super().remove_checkpoint(filepath)
-        if self.is_global_zero:
-            delete_unnamed(Path(filepath).parent)
+    def _note(self, error: InputError) -> None:
+        """Keep why nothing was written for whoever asks (saving.py)."""
+        assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
+        self.checkpoint_io.error = error
+
+
+def _elsewhere(file: Path) -> InputError:
+    return InputError(
+        f"{file} cannot be written: another rank could not write its part; free some space, or "
+        "mend the folder"
+    )
 
 
 def _part(value: Any) -> Tensor | None:
@@ -146,5 +170,6 @@ def consolidate(folder: Path) -> None:
         return
     for file in sorted(folder.glob("*.ckpt")):
         if names_of(file):
-            write_payload(read_payload(file), file)
+            # What is joined is no newer than what it was: nothing becomes the one before.
+            write_archive(read_payload(file), file)
     delete_unnamed(folder)

@@ -109,12 +109,22 @@ def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.M
         return looking
 
     for number in (8, 9):
-        for name in ("fsync", "replace", "chmod"):
+        for name in ("fsync", "replace"):
             monkeypatch.setattr(os, name, look(getattr(os, name)))
         write_archive({"number": number}, file, before)
         monkeypatch.undo()
-    # Seen before the file's fsync, chmod, both renamings, and the folder's fsync.
-    assert moments == [[7], [7], [7], [7], [8, 7], [8, 7], [8, 7], [8, 7], [8], [9, 8]]
+    # Seen before the file's fsync, both renamings, and the folder's fsync.
+    assert moments == [[7], [7], [7], [8, 7], [8, 7], [8, 7], [8], [9, 8]]
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_who_may_read_it_is_the_umasks_to_say(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_archive({}, tmp_path / "x.ckpt")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "x.ckpt").stat().st_mode & 0o777 == mode
 
 
 @pytest.fixture
@@ -147,9 +157,15 @@ def test_a_disk_that_is_full(file: Path, name: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_leftovers_of_killed_processes_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    ours = (".last.ckpt.0aZ_", ".step-00000008.ckpt.xyz")
-    others = ("last.ckpt", "step-00000008.ckpt", ".tuned.ckpt.0aZ_", ".last.ckpt")
+    ours = (".last.ckpt.0aZ_", ".step-00000008.ckpt.xyz", ".last-0f-1of2.shard.0aZ_")
+    others = (
+        "last.ckpt",
+        "last-0f-1of2.shard",
+        "step-00000008.ckpt",
+        ".tuned.ckpt.0aZ_",
+        ".last.ckpt",
+    )
     for name in (*ours, *others):
         (tmp_path / name).touch()
-    remove_leftovers(tmp_path, ("last.ckpt", "best.ckpt", "step-*.ckpt"))
+    remove_leftovers(tmp_path, ("last.ckpt", "best.ckpt", "step-*.ckpt", "*.shard"))
     assert {path.name for path in tmp_path.iterdir()} == set(others)

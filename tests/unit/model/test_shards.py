@@ -1,5 +1,7 @@
 """A checkpoint of several files is the one file that it would have been."""
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import torch
 from torch import Tensor
 
 from transformer.errors import InputError
+from transformer.model.archive import write_archive
 from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.model.formats import FORMAT
 from transformer.model.shards import SHARDS, delete_unnamed, names_of, split
@@ -68,14 +71,45 @@ def test_they_are_read_as_one(tmp_path: Path) -> None:
 
 def test_shards_that_no_index_names_are_deleted(tmp_path: Path) -> None:
     whole = payload()
-    write(whole, tmp_path, "old")
-    file = write(whole, tmp_path, "new")
+    for save in ("older", "old", "new"):
+        file = write(whole, tmp_path, save)
+    before = tmp_path / "previous.ckpt"
     delete_unnamed(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.shard")} == set(names_of(file))
-    write_payload(read_payload(file), file)
+    named = {*names_of(file), *names_of(before)}
+    assert {path.name for path in tmp_path.glob("*.shard")} == named
+    assert len(named) == 2 * RANKS
+    for each in (file, before):
+        write_archive(read_payload(each), each)
     delete_unnamed(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last.ckpt", "previous.ckpt"]
     assert torch.equal(read_payload(file)["state_dict"]["a"], whole["state_dict"]["a"])
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nothing_is_deleted_while_an_index_cannot_be_read(
+    tmp_path: Path, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*arguments: Any, **settings: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def hiding(*arguments: Any, **settings: Any) -> None:
+        raise RuntimeError("unable to mmap")
+
+    file = write(payload(), tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", hiding if hidden else failing)
+        patch.setattr(Path, "read_bytes", failing)
+        delete_unnamed(tmp_path)
+        with pytest.raises(InputError, match=r"last\.ckpt cannot be read: .*Input/output error"):
+            names_of(file)
+    assert len(list(tmp_path.glob("*.shard"))) == RANKS
+    read_payload(file)
+
+
+def test_a_damaged_index_names_nothing(tmp_path: Path) -> None:
+    file = write(payload(), tmp_path)
+    file.write_bytes(file.read_bytes()[:-40])
+    assert names_of(file) == []
 
 
 @pytest.mark.parametrize("fault", ["missing", "damaged", "elsewhere", "malicious"])

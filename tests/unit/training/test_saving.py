@@ -68,13 +68,20 @@ def test_the_last_is_written_at_the_start_every_few_updates_and_at_the_end(tmp_p
     assert written == []
 
 
+def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
+    for name in (".last.ckpt.0f", ".last-0f-1of2.shard.0f", "last-0f-1of2.shard"):
+        (tmp_path / name).touch()
+    LastCheckpoint(tmp_path, None).on_train_start(saving_trainer()[0], module())
+    assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
+
+
 def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path: Path) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 100), saving_trainer(5)
     last.on_train_start(trainer, module())
     assert last.state_dict() == {"validates": False}
     last.on_validation_start(trainer, module())
     assert last.state_dict() == {"validates": True}
-    last.on_validation_end(trainer, module())
+    last.on_validation_epoch_end(trainer, module())
     assert last.state_dict() == {"validates": False}
     assert written == ["last 5", "last 5"]
     last.on_train_end(trainer, module())
@@ -91,7 +98,7 @@ def test_the_last_is_not_written_while_updates_are_bad_but_where_training_stops(
     last.on_train_start(trainer, module())
     run(last, trainer, 6, bad=(3, 4))
     last.on_validation_start(trainer, module(in_a_row=1))
-    last.on_validation_end(trainer, module(in_a_row=1))
+    last.on_validation_epoch_end(trainer, module(in_a_row=1))
     assert written == ["last 0", "last 5"]
     last.on_train_end(trainer, module(in_a_row=1))
     assert written[2:] == ["last 6"]
@@ -159,6 +166,18 @@ def test_a_best_that_could_not_be_written_is_not_the_one_to_beat(tmp_path: Path)
     trainer.strategy.checkpoint_io.full = False
     validate(best, trainer, 6)
     assert written == ["best 1", "best 3"]
+
+
+def test_all_ranks_know_what_rank_0_could_not_write(tmp_path: Path) -> None:
+    best, (trainer, _) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    validate(best, trainer, 5)
+    trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
+    validate(best, trainer, 7)
+    assert best.score == 5
+    trainer.strategy.broadcast = lambda value: None  # nor does an error of its own count
+    trainer.strategy.checkpoint_io.full = True
+    validate(best, trainer, 6)
+    assert best.score == 6
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])
