@@ -112,7 +112,7 @@ class GracefulStop(Callback):
             return self.heard is not None
         weight = 0 if self.heard is None else 1 + SIGNALS.index(self.heard)
         told = torch.tensor(weight, device=trainer.strategy.root_device)
-        agreed = int(trainer.strategy.reduce(told, reduce_op="max"))  # type: ignore[arg-type]
+        agreed = int(trainer.strategy.reduce(told, reduce_op="max"))
         if agreed:
             self.heard = SIGNALS[agreed - 1]
         return agreed > 0
