@@ -4,7 +4,8 @@ Of what else the checkpoint holds it knows whether training can go on from it.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from hydra.conf import HydraConf
@@ -15,6 +16,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import nearest_key
+from transformer.cli.config_file import CONFIG, read_config
 from transformer.errors import InputError
 from transformer.training.run_folder import (
     RunFolder,
@@ -103,7 +105,7 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     key = "hydra.sweep.dir=" if sweeps else "hydra.run.dir="
     named = any(override.startswith(key) for override in hydra.overrides.hydra)
     beside = folder.parent.parent.glob("*/*") if sweeps else folder.parent.iterdir()
-    others = [] if named else [_looked_at(other) for other in beside if other.is_dir()]
+    others = [] if named else _readable(beside)
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
@@ -116,13 +118,25 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     return run
 
 
+def _readable(folders: Iterable[Path]) -> list[RunFolder]:
+    """What lies beside a run; folders of others, which this user may not open, are none."""
+    looked_at = []
+    for folder in folders:
+        with suppress(OSError):
+            if folder.is_dir():
+                looked_at.append(_looked_at(folder))
+    return looked_at
+
+
 def _looked_at(folder: Path) -> RunFolder:
-    config, last = folder / "config.yaml", folder / "checkpoints" / "last.ckpt"
-    values = OmegaConf.to_container(OmegaConf.load(config)) if config.is_file() else None
+    last = folder / "checkpoints" / "last.ckpt"
+    values, goes_on = read_config(folder), has_checkpoint(folder)
+    if goes_on and values is None:
+        print(f"checkpoint=auto: {folder / CONFIG} is missing or damaged", file=sys.stderr)
     return RunFolder(
         path=folder,
-        config=values,  # type: ignore[arg-type]
-        has_checkpoint=has_checkpoint(folder),
+        config=values,
+        has_checkpoint=goes_on,
         finished=is_finished(folder),
         taken=is_taken(folder),
         changed=last.stat().st_mtime if last.is_file() else 0.0,

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
+from transformer.cli.config_file import CONFIG, said
 from transformer.cli.exit import exit_code_of
 from transformer.cli.resume import (
     AUTO,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 RANK = (sys.executable, "-m", "transformer.cli.rank")
 """What starts one more rank of a run on this machine; the run directory follows."""
 
-CONFIG, LOG = "config.yaml", "train.log"
+LOG = "train.log"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -97,6 +98,7 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     Raises:
         InputError: Config or data is wrong, or the trial ends before its first validation.
     """
+    from transformer.model.checkpoint import find_last
     from transformer.training.config import run_config
     from transformer.training.objective import Objective, refuse_wrong_direction
     from transformer.training.tasks import TASKS
@@ -106,6 +108,8 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
     train_as_rank(0, config, folder, objective)
+    if objective.best is None and has_checkpoint(folder):
+        objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
     return objective.best
@@ -140,9 +144,10 @@ def train_as_rank(
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         if typed.objective and objective is None and typed.checkpoint is None:
             raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
-        with taken(folder) if rank == 0 else nullcontext():
+        with ExitStack() as first:
             if rank == 0:
-                OmegaConf.save(config, folder / CONFIG)
+                first.enter_context(taken(folder))
+                first.enter_context(said(config, folder))
                 _tell_others(config, folder)
             logging.getLogger(__name__).info("run directory %s", folder)
             _run(typed, folder, objective)

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 _GRACE = 15.0
 """Seconds for a rank to end by itself once another has failed."""
 
+_LONG_GRACE = 60.0
+"""The same, where this one has done all its work."""
+
 
 class Ranks:
     """The other ranks on this machine, where this process is the one that starts them.
@@ -56,12 +59,13 @@ class Ranks:
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        """Wait for the others; end those that do not after a failure here."""
+        """Wait for the others; end those that do not end by themselves."""
         processes, self.processes = self.processes, []
-        if kind is not None:
-            _end(processes)
-        for process in processes:
-            process.wait()
+        _end(processes, _LONG_GRACE if kind is None else _GRACE)
+        for rank, process in enumerate(processes, 1):
+            code = process.wait()
+            if code and kind is None:
+                logger.error("rank %d has ended with %d, after all was done", rank, code)
         if self._environment and dist.is_initialized():
             dist.destroy_process_group()
         for name in (*self._environment, "LOCAL_RANK") if self._environment else ():
@@ -78,14 +82,14 @@ class Ranks:
                     time.sleep(_GRACE)
                     if self.processes:
                         logger.error("rank %d has ended with %d", rank, process.returncode)
-                        _end(processes)
+                        _end(processes, _GRACE)
                         os._exit(process.returncode if process.returncode > 0 else 1)
             time.sleep(0.2)
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(processes: Sequence[subprocess.Popen[bytes]], grace: float) -> None:
     """Leave time to end; then kill."""
-    deadline = time.monotonic() + _GRACE
+    deadline = time.monotonic() + grace
     for process in processes:
         try:
             process.wait(max(0.0, deadline - time.monotonic()))

@@ -3,7 +3,9 @@
 Never that of a test set. It does not know how the sweep chooses the next trial.
 """
 
-from typing import Literal
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
@@ -18,7 +20,7 @@ class Objective(Callback):
     """Remembers the best value.
 
     Attributes:
-        best: None before the first validation.
+        best: None before the first validation; NaN before the first that is a number.
     """
 
     def __init__(self, metric: str) -> None:
@@ -42,9 +44,26 @@ class Objective(Callback):
                 f"objective={self.metric} is not there: a validation of this task has "
                 f"{', '.join(sorted(logged))}"
             )
-        best = min if self.direction == "minimize" else max
+        better = min if self.direction == "minimize" else max
         value = logged[self.metric]
-        self.best = value if self.best is None else best(self.best, value)
+        if self.best is None or math.isnan(self.best):
+            self.best = value
+        elif not math.isnan(value):
+            self.best = better(self.best, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a trial that goes on has found before."""
+        return {"metric": self.metric, "best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with it, unless it is of another metric."""
+        if state_dict["metric"] == self.metric:
+            self.best = state_dict["best"]
+
+    def recall(self, payload: Mapping[str, Any]) -> None:
+        """Take the best of a trial that had nothing left to train from its last checkpoint."""
+        if self.best is None and (state := payload.get("callbacks", {}).get(self.state_key)):
+            self.load_state_dict(state)
 
 
 def refuse_wrong_direction(metric: str, direction: object) -> None:

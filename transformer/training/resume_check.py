@@ -7,6 +7,7 @@ all that comes of it. It knows of checkpoints only that they are nested values.
 import copy
 import csv
 import hashlib
+import math
 import multiprocessing
 import os
 import sys
@@ -67,7 +68,7 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     _run(_part(values, updates, updates, None), broken)
     _run(_part(values, updates, 2 * updates, broken), broken)
     found = _compare(once, broken)
-    far = [f"{where} by {size:.3g}" for where, size in found if size > _tolerance(values)]
+    far = [f"{where} by {size:.3g}" for where, size in found if not size <= _tolerance(values)]
     weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
     counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
     if far:
@@ -192,16 +193,24 @@ def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]
         for index, (a, b) in enumerate(zip(one, other, strict=False)):
             yield from differences(a, b, f"{where}/{index}")
     elif isinstance(one, Tensor) and isinstance(other, Tensor):
-        if one.shape != other.shape:
+        if one.shape != other.shape or one.dtype != other.dtype:
             yield where, float("inf")
-        elif not torch.equal(one, other):
-            yield where, (one.double() - other.double()).abs().max().item()
-    elif one != other:
-        yield where, _distance(one, other)
+        elif not torch.equal(one, other) and (far := _farthest(one, other)):
+            yield where, far
+    elif one != other and (far := _distance(one, other)):
+        yield where, far
+
+
+def _farthest(one: Tensor, other: Tensor) -> float:
+    """The largest distance of two elements; NaN lies at NaN and far from all else."""
+    same = (one == other) | (one.isnan() & other.isnan())
+    distances = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    return distances.nan_to_num(nan=math.inf, posinf=math.inf).max().item()
 
 
 def _distance(one: Any, other: Any) -> float:
     try:
-        return abs(float(one) - float(other))
+        a, b = (torch.tensor(float(value), dtype=torch.float64) for value in (one, other))
     except (TypeError, ValueError):
         return float("inf")
+    return _farthest(a, b)

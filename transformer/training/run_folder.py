@@ -4,11 +4,12 @@ It knows files by their names alone and opens no checkpoint.
 """
 
 import fcntl
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from transformer.errors import InputError
 
@@ -20,6 +21,9 @@ FINISHED = "finished"
 
 _FREE = ("checkpoint",)
 """Keys of a config that may differ between two calls for the same run."""
+
+_PATIENCE = 1.0
+"""Seconds to wait for those who only look whether a process trains."""
 
 
 @dataclass(frozen=True)
@@ -65,27 +69,55 @@ def taken(folder: Path) -> Iterator[None]:
     The system lets go of it when the process ends, however it does.
 
     Raises:
-        InputError: Another process does.
+        InputError: Another process does, or the file cannot be locked.
     """
-    with open(folder / LOCK, "w") as lock:
-        try:
-            # Unlike flock it is not handed down to processes that load data.
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(f"another process trains in {folder}; wait, or stop it") from error
+    with _opened(folder / LOCK) as lock:
+        until = time.monotonic() + _PATIENCE
+        while not _locked(lock, fcntl.LOCK_EX):
+            if time.monotonic() > until:
+                raise InputError(f"another process trains in {folder}; wait, or stop it")
+            time.sleep(_PATIENCE / 20)
         yield
 
 
 def is_taken(folder: Path) -> bool:
-    """Whether another process is training in a run directory."""
+    """Whether another process is training in a run directory.
+
+    Those who ask do not see each other: their lock is a shared one.
+    """
     try:
-        with open(folder / LOCK, "r+") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(folder / LOCK) as lock:
+            return not _locked(lock, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
+    except InputError:
+        return False  # Nothing can hold what cannot be locked; `taken` tells the user.
     except OSError:
         return True
-    return False
+
+
+def _opened(file: Path) -> IO[str]:
+    try:
+        return open(file, "w")
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
+
+
+def _locked(lock: IO[str], how: int) -> bool:
+    """Whether no other process holds the file; unlike flock, it is not handed down to children.
+
+    Raises:
+        InputError: The file system has no locks, or no more.
+    """
+    try:
+        fcntl.lockf(lock, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise InputError(
+            f"{lock.name} cannot be locked: {error.strerror or error}; put the run on another disk"
+        ) from error
+    return True
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -150,7 +182,9 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     """
     if before.get("task", now["task"]) != now["task"]:
         return "task"
-    tokenizer = before.get("tokenizer", {})
+    tokenizer = before.get("tokenizer")
+    if not isinstance(tokenizer, Mapping):
+        return None
     for name, value in now["tokenizer"].items():
         if name != "sampling" and tokenizer.get(name, value) != value:
             return f"tokenizer.{name}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
@@ -24,7 +25,9 @@ from transformer.training.recovery import Judge
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Ctrl-C; what a scheduler says before it takes the machine away; what SLURM says so with."""
+"""Ctrl-C; what a scheduler says before it takes the machine away; what SLURM says so with.
+
+Where ranks hear different ones the last of these counts: the job is to come back."""
 
 
 class GracefulStop(Callback):
@@ -101,10 +104,18 @@ class GracefulStop(Callback):
             self.raise_if_stopped()
 
     def _any_rank(self, trainer: Trainer) -> bool:
-        """Agree with the other ranks, who may have been told something else or nothing."""
-        if trainer.strategy.reduce_boolean_decision(self.heard is not None, all=False):
-            self.heard = self.heard or signal.SIGTERM
-        return self.heard is not None
+        """Agree with the other ranks, who may have been told something else or nothing.
+
+        What comes after the ranks have agreed waits for the next time, or they would part.
+        """
+        if self._alone:
+            return self.heard is not None
+        weight = 0 if self.heard is None else 1 + SIGNALS.index(self.heard)
+        told = torch.tensor(weight, device=trainer.strategy.root_device)
+        agreed = int(trainer.strategy.reduce(told, reduce_op="max"))
+        if agreed:
+            self.heard = SIGNALS[agreed - 1]
+        return agreed > 0
 
     def _hear(self, signum: int, frame: FrameType | None) -> None:
         again = self.heard is not None

@@ -101,3 +101,23 @@ def test_differences_are_found_wherever_they_are() -> None:
     other = {"a": [1, {"b": torch.zeros(3)}], "c": "y"}
     assert [where for where, _ in differences(one, other, "root")] == ["root/a/1/b", "root/c"]
     assert list(differences([1], [1, 2], "root")) == [("root", float("inf"))]
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "size"),
+    [
+        (torch.tensor([NAN, 1.0]), torch.tensor([2.0, 1.0]), float("inf")),
+        (torch.tensor([NAN, 1.0]), torch.tensor([NAN, 1.0]), None),
+        (torch.tensor([NAN, 1.0]), torch.tensor([NAN, 3.0]), 2.0),
+        (torch.tensor([1.0, float("inf")]), torch.tensor([2.0, float("inf")]), 1.0),
+        (torch.tensor([1.0]), torch.tensor([1.0]).double(), float("inf")),
+        (NAN, 1.0, float("inf")),
+        ("nan", "1.5", float("inf")),
+        (NAN, NAN, None),
+    ],
+)
+def test_nan_is_equal_to_nan_alone(one: Any, other: Any, size: float | None) -> None:
+    assert list(differences(one, other, "w")) == ([] if size is None else [("w", size)])

@@ -1,6 +1,9 @@
 """What ``checkpoint=auto`` goes on with: a function of what lies there and of the config."""
 
+import errno
+import fcntl
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 
 from transformer.errors import InputError
 from transformer.training.run_folder import (
+    LOCK,
     RunFolder,
     changes,
     has_checkpoint,
@@ -136,3 +140,43 @@ def test_what_has_changed_is_named_key_by_key() -> None:
         "seed: 1 before, 2 now",
     ]
     assert changes(STARTED, CONFIG) == []
+
+
+def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    ready, looks = os.pipe()
+    child = os.fork()
+    if not child:
+        with open(tmp_path / LOCK) as lock:
+            fcntl.lockf(lock, fcntl.LOCK_SH)
+            os.write(looks, b"1")
+            time.sleep(0.2)
+            os._exit(0)
+    os.read(ready, 1)
+    assert not is_taken(tmp_path)
+    with taken(tmp_path):
+        pass
+    os.waitpid(child, 0)
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr(fcntl, "lockf", none)
+    assert not is_taken(tmp_path)
+    with pytest.raises(InputError, match="cannot be locked: No locks"), taken(tmp_path):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises(InputError, match=r"\.lock cannot be written: "), taken(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("before", [{}, {"tokenizer": None}, {"tokenizer": "ha"}])
+def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, Any]) -> None:
+    given = RunFolder(Path("run"), config=before, has_checkpoint=True, finished=False)
+    assert run_to_go_on_with(CONFIG, given, [])[0] == Path("run")

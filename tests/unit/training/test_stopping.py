@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+import torch
 from pytorch_lightning import LightningModule
 
 from transformer.errors import Interrupted
@@ -102,9 +103,46 @@ def test_a_validation_without_a_checkpoint_before_it_is_not_broken_off() -> None
     assert trainer.should_stop
 
 
+def another_rank_hears(number: int) -> Any:
+    """The collective of two ranks, of which the other has been told this."""
+    weight = 1 + [int(known) for known in SIGNALS].index(number)
+
+    def reduce(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        assert reduce_op == "max"
+        return tensor.clamp(min=weight)
+
+    return reduce
+
+
+@pytest.mark.parametrize("here", [None, signal.SIGTERM, signal.SIGINT])
+def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None:
+    stop, trainer = listening(world_size=2)
+    trainer.strategy.reduce = another_rank_hears(signal.SIGUSR1)
+    if here is not None:
+        send(here)
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    with pytest.raises(Interrupted) as caught:
+        stop.raise_if_stopped()
+    assert caught.value.code == 128 + signal.SIGUSR1
+
+
+def test_a_signal_after_the_ranks_have_agreed_waits_for_the_next_update() -> None:
+    stop, trainer = listening(world_size=2)
+
+    def too_late(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        send(signal.SIGUSR1)
+        return tensor
+
+    trainer.strategy.reduce = too_late
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert not trainer.should_stop
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
+
+
 def test_a_signal_to_one_rank_stops_all() -> None:
     stop, trainer = listening(world_size=2)
-    trainer.strategy.reduce_boolean_decision = lambda decision, all: True  # another rank has one
+    trainer.strategy.reduce = another_rank_hears(signal.SIGTERM)
     stop.on_train_batch_start(trainer, module(), None, 0)
     assert trainer.should_stop
     stop, trainer = listening(world_size=2)
