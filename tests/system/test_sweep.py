@@ -20,7 +20,7 @@ def sweep(home: Path, *more: str) -> tuple[int, str]:
     # What a call sets is not searched.
     small = [each for each in SMALL if not each.startswith(("optimizer.lr", "model.dropout"))]
     settings = [*corpus_overrides(home), *small, "decoding=greedy", "callbacks.samples=0"]
-    length = ("trainer.max_steps=2", "trainer.val_check_interval=1", "hydra.sweep.dir=swept")
+    length = ("trainer.max_steps=2", "trainer.val_check_interval=1")
     call = (str(PROJECT / "train.py"), "--multirun", *settings, *length, *more)
     done = run(*call, folder=home)
     return done.returncode, done.stderr.decode()
@@ -30,12 +30,13 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
     minimize = ("objective=val/loss", "hydra.sweeper.direction=minimize")
     code, stderr = sweep(home, "sweep=optuna", "hydra.sweeper.n_trials=2", *minimize)
     assert code == 0, stderr
-    found = yaml.safe_load((home / "swept" / "optimization_results.yaml").read_text())
+    (swept,) = (home / "multirun").iterdir()
+    found = yaml.safe_load((swept / "optimization_results.yaml").read_text())
     values = []
     for trial in ("0", "1"):
-        logged = curve(home / "swept" / trial)
+        logged = curve(swept / trial)
         values.append(min(value for (name, _), value in logged.items() if name == "val/loss"))
-        assert not list((home / "swept" / trial).glob("test.*"))
+        assert not list((swept / trial).glob("test.*"))
     assert found["best_value"] == pytest.approx(min(values), abs=1e-6)
     assert set(found["best_params"]) == {"optimizer.lr", "model.dropout"}
 

@@ -144,7 +144,9 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
     clip = typed_value(trainer["gradient_clip_val"], float | None, "trainer.gradient_clip_val")
     if clip is not None and clip <= 0:
         raise InputError(f"trainer.gradient_clip_val={clip} must be above 0, or null")
-    typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
+    epochs = typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
+    if epochs is not None and epochs < 1 and epochs != -1:
+        raise InputError(f"trainer.max_epochs={epochs} must be at least 1; -1 sets no bound")
     for key, value in (("seed", resolved["seed"]), ("data.seed", resolved["data"]["seed"])):
         if not 0 <= typed_value(value, int, key) < 2**32:
             raise InputError(f"{key}={value} must be from 0 to {2**32 - 1}")

@@ -5,6 +5,7 @@ Ranks that torchrun or SLURM start are theirs to watch. It does not know what a 
 
 import logging
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -15,6 +16,8 @@ from typing import Any
 import torch.distributed as dist
 from lightning_fabric.plugins import ClusterEnvironment
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+
+from transformer.errors import AnotherRankFailed
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +60,18 @@ class Ranks:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """Wait for the others; end those that do not end by themselves."""
+        """Wait for the others; end those that do not end by themselves.
+
+        Raises:
+            AnotherRankFailed: In place of what a collective says when a rank is lost.
+        """
         processes, self.processes = self.processes, []
+        lost = {rank: code for rank, p in enumerate(processes, 1) if (code := p.poll())}
         _end(processes, _LONG_GRACE if kind is None else _GRACE)
         for rank, process in enumerate(processes, 1):
             code = process.wait()
@@ -70,6 +81,14 @@ class Ranks:
             dist.destroy_process_group()
         for name in (*self._environment, "LOCAL_RANK") if self._environment else ():
             os.environ.pop(name, None)
+        if lost and isinstance(error, RuntimeError):
+            rank, code = next(iter(lost.items()))
+            how = (
+                f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+            )
+            raise AnotherRankFailed(
+                f"rank {rank} {how}; give the command again with checkpoint=auto, or checkpoint=RUN"
+            ) from error
 
     def _watch(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         """End everything when a rank has failed and this one does not notice.

@@ -114,6 +114,7 @@ def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
         ("trainer.val_check_interval=0", "must be at least 1"),
         ("trainer.gradient_clip_val=-1", "must be above 0, or null"),
         ("trainer.gradient_clip_val=abc", "must be a number or null"),
+        ("trainer.max_epochs=0", "must be at least 1; -1 sets no bound"),
         ("seed=-1", "must be from 0 to 4294967295"),
     ],
 )
