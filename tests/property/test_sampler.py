@@ -204,7 +204,8 @@ def test_the_millionth_batch_comes_as_fast_as_the_first() -> None:
 def test_all_lengths_are_looked_at_once_for_all_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plan = BatchPlan(np.ones(9), np.ones(9), batch_tokens=8)
+    ones = np.ones(9, dtype=np.int64)
+    plan = BatchPlan(ones, ones, batch_tokens=8)
     identity = plan.identity()
     monkeypatch.delattr("zlib.crc32")
     assert plan.identity() == identity

@@ -14,8 +14,8 @@ def test_it_learns_to(turn: Callable[[list[str]], list[str]], tmp_path: Path) ->
     overrides = [
         *corpus_overrides(tmp_path, turn),
         *SMALL,
-        "trainer.max_steps=600",
-        "trainer.val_check_interval=300",
+        "trainer.max_steps=800",
+        "trainer.val_check_interval=400",
         "trainer.log_every_n_steps=100",
     ]
     metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")

@@ -70,7 +70,7 @@ def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") ->
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained tagger."""
     folder = tmp_path_factory.mktemp("tagger")
-    trained("pocket_tagging", folder, "trainer.max_steps=300")
+    trained("pocket_tagging", folder, "trainer.max_steps=450")
     return folder
 
 

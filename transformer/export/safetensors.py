@@ -79,10 +79,13 @@ def read_safetensors(folder: Path) -> Checkpoint:
         load_model(model, folder / WEIGHTS)
         tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
         tokenizer |= {side: _model(folder, side) for side in SIDES}
-        Tokenizer.from_state(tokenizer)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
+    try:
+        Tokenizer.from_state(tokenizer)
+    except InputError as error:
+        raise InputError(f"{folder} cannot be read as a safetensors export: {error}") from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 
 

@@ -98,6 +98,7 @@ def test_an_update_that_was_left_out_does_not_hide_the_others(clock: Clock) -> N
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     clock.now += 1
     run_update(measure, trainer, module, float("nan"), good=False)
+    clock.now += 1
     run_update(measure, trainer, module, 12.0)
     assert logged(module)[0]["train/loss"] == 2.0
     assert logged(module)[0]["train/tokens_per_second"] == 12 / 1

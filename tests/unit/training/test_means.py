@@ -31,6 +31,9 @@ def _rank(rank: int, folder: str) -> None:
     # An odd number in all, unequal shares, and none for the last.
     add(means, (BATCHES[0::2], BATCHES[1::2], [])[rank])
     Path(folder, str(rank)).write_text(repr(means.over_all_ranks()))
+    # Who ends first takes the others' connections along.
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def test_three_processes_with_unequal_shares_find_the_same(tmp_path: Path) -> None:
