@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from unittest import mock
 
 # Before torch is imported: tests run side by side, and each is small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -11,6 +12,13 @@ import pytest
 from jaxtyping import install_import_hook
 
 install_import_hook("transformer", "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """What a test or a library writes there, Lightning a cluster's address, ends with the test."""
+    with mock.patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from tests.helpers.runs import PROJECT, run, verb
 from tests.helpers.text import WORDS
 from transformer.cli.shares import BLOCK
 
-# Samples of a text depend on the text alone, and tell it from others.
-FILES = ("translate", "checkpoint=run", "decoding=sampling")
+# Samples of a text depend on the text alone, and tell it from others. A draw from few tokens lies
+# near the border of two much more seldom than one from all: rounding does not turn it.
+FILES = ("translate", "checkpoint=run", "decoding=sampling", "decoding.top_k=5")
 
 
 def phrases(count: int, seed: int = 5) -> str:
@@ -95,9 +96,7 @@ def test_a_killed_call_goes_on_where_it_was(work: Path) -> None:
     assert f"going on after {left} lines in " in stderr
     code, whole, stderr = verb(*FILES, "input=text", home=work)
     assert code == 0, stderr
-    # In other batches floats are added in another order, which may turn one draw in many thousands.
-    lines = zip(text_of(work / "killed").split("\n"), whole.split("\n"), strict=True)
-    assert sum(line != other for line, other in lines) <= 2
+    assert text_of(work / "killed") == whole
     assert whole.count("\n") == 1500
     assert names(work) == {"text", "killed"}
 
