@@ -53,3 +53,16 @@ def differences(one: Any, other: Any, where: str = "") -> list[str]:
         return [line for i, (a, b) in pairs for line in differences(a, b, f"{where}/{i}")]
     same = torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
     return [] if same else [f"{where}: {one!r} != {other!r}"]
+
+
+def said(folder: Path) -> str:
+    """What a run of `tests.helpers.processes` has written on its streams."""
+    return (folder / "said").read_text()
+
+
+def assert_equals_whole(home: Path, folder: Path) -> None:
+    """Assert that a run ended as the one in ``home/whole`` and left nothing half-written."""
+    assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
+    assert "Traceback" not in said(folder)
+    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
+    assert leftovers == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.faults import DiskFull, KilledAt, SignalAt, random_fault
-from tests.helpers.outcomes import differences, outcome
+from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import finish, start, tiny_config
 
 EVERYTHING = [
@@ -29,17 +29,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     finish(tiny_config(folder), folder / "whole")
     return folder
-
-
-def said(folder: Path) -> str:
-    return (folder / "said").read_text()
-
-
-def assert_equals_whole(home: Path, folder: Path) -> None:
-    assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
-    assert "Traceback" not in said(folder)
-    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
-    assert leftovers == []
 
 
 def kill(values: dict[str, Any], folder: Path, kills: int, seed: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.faults import SignalAt
-from tests.helpers.outcomes import differences, outcome
+from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import PROJECT
 
@@ -19,17 +19,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     finish(tiny_config(folder), folder / "whole")
     return folder
-
-
-def said(folder: Path) -> str:
-    return (folder / "said").read_text()
-
-
-def assert_equals_whole(home: Path, folder: Path) -> None:
-    assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
-    assert "Traceback" not in said(folder)
-    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
-    assert leftovers == []
 
 
 def test_a_moved_run_goes_on_with_its_best_score(home: Path, tmp_path: Path) -> None:

@@ -78,7 +78,10 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
         file = path / "checkpoints" / f"{candidate}.ckpt"
         if file.is_file():
             return file
-    raise InputError(f"checkpoint={path} holds no checkpoints/best.ckpt or last.ckpt")
+    raise InputError(
+        f"checkpoint={path} holds no checkpoints/best.ckpt or last.ckpt; a run that was stopped "
+        "before it wrote one begins anew, without checkpoint="
+    )
 
 
 def read_payload(path: Path) -> dict[str, Any]:
@@ -118,10 +121,15 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     before = file.with_name(f"{PREVIOUS}.ckpt")
     try:
         return file, read_payload(file)
-    except InputError:
+    except InputError as damage:
         if path.is_file() or file == before or not before.is_file():
             raise
-        return before, read_payload(before)
+        try:
+            return before, read_payload(before)
+        except InputError as error:
+            best = file.with_name("best.ckpt")
+            hint = f"; checkpoint={best} goes on from the best validation" if best.is_file() else ""
+            raise InputError(f"{damage}; and {error}{hint}") from error
 
 
 def _is_ours(payload: Any) -> bool:

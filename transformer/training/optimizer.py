@@ -12,6 +12,8 @@ from torch.optim import Adam, AdamW, Optimizer
 
 from transformer.errors import InputError
 
+CLASSES: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
+
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -23,6 +25,9 @@ class OptimizerConfig:
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the denominator.
         weight_decay: Applied to matrices only, not to biases and norms.
+
+    Raises:
+        InputError: The learning rate is not positive.
     """
 
     name: Literal["adam", "adamw"]
@@ -31,25 +36,20 @@ class OptimizerConfig:
     eps: float
     weight_decay: float
 
+    def __post_init__(self) -> None:
+        if self.lr <= 0:
+            raise InputError(f"optimizer.lr={self.lr} must be positive")
+
 
 def build_optimizer(
     config: OptimizerConfig, parameters: Iterable[nn.Parameter], *, fused: bool = True
 ) -> Optimizer:
-    """Build the optimiser over the parameters that learn.
-
-    Raises:
-        InputError: The name is unknown or the learning rate not positive.
-    """
-    if config.lr <= 0:
-        raise InputError(f"optimizer.lr={config.lr} must be positive")
+    """Build the optimiser over the parameters that learn."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     groups = [
         {"params": [p for p in learning if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    classes: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
-    if config.name not in classes:
-        raise InputError(f"optimizer.name={config.name} is unknown; choose adam or adamw")
-    return classes[config.name](
+    return CLASSES[config.name](
         groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused
     )

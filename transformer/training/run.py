@@ -115,6 +115,7 @@ def fit(
     done, before = 0, None
     if payload is not None:
         done, before = payload["global_step"], loader_state(payload)
+        logger.info("going on from %s, after update %d", resume, done)
         for line in changes(payload[PORTABLE]["config"], config.resolved):
             logger.info("changed: %s", line)
     # The trainer reads the file itself; twice is more than memory may hold.

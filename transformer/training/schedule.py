@@ -23,12 +23,24 @@ class ScheduleConfig:
         warmup: Updates until the peak, rising linearly.
         total: Updates until the cosine reaches ``floor``; the others have no end.
         floor: Lowest factor of the cosine.
+
+    Raises:
+        InputError: The warm-up is negative, or a cosine has no end.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
     warmup: int
     total: int | None = None
     floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.warmup < 0:
+            raise InputError(f"schedule.warmup={self.warmup} must not be negative")
+        if self.name == "cosine" and (self.total is None or self.total < 1):
+            raise InputError(
+                f"schedule.total={self.total}: a cosine needs its last update; set "
+                "trainer.max_steps or schedule.total, or take schedule=inverse_sqrt"
+            )
 
 
 def inverse_sqrt(update: int, warmup: int) -> float:
@@ -57,30 +69,15 @@ def constant(update: int, warmup: int) -> float:
 
 
 def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], float]:
-    """The factor of the n-th update, counted from 1.
-
-    Raises:
-        InputError: The name is unknown, or a cosine has no end.
-    """
-    if config.warmup < 0:
-        raise InputError(f"schedule.warmup={config.warmup} must not be negative")
-    if config.name == "inverse_sqrt":
-        return lambda update: inverse_sqrt(update, config.warmup)
-    if config.name == "noam":
-        return lambda update: noam(update, config.warmup, d_model)
-    if config.name == "constant":
-        return lambda update: constant(update, config.warmup)
-    if config.name == "cosine":
-        total = config.total
-        if total is None or total < 1:
-            raise InputError(
-                f"schedule.total={total}: a cosine needs its last update; set trainer.max_steps "
-                "or schedule.total, or take schedule=inverse_sqrt"
-            )
-        return lambda update: cosine(update, config.warmup, total, config.floor)
-    raise InputError(
-        f"schedule.name={config.name} is unknown; choose inverse_sqrt, noam, cosine or constant"
-    )
+    """The factor of the n-th update, counted from 1."""
+    warmup, total = config.warmup, config.total or 0
+    formulas: dict[str, Callable[[int], float]] = {
+        "inverse_sqrt": lambda update: inverse_sqrt(update, warmup),
+        "noam": lambda update: noam(update, warmup, d_model),
+        "cosine": lambda update: cosine(update, warmup, total, config.floor),
+        "constant": lambda update: constant(update, warmup),
+    }
+    return formulas[config.name]
 
 
 def build_schedule(config: ScheduleConfig, optimizer: Optimizer, d_model: int) -> LambdaLR:

@@ -73,5 +73,10 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
         find_last(tmp_path)
     last.write_bytes(b"")
-    with pytest.raises(InputError, match=r"previous\.ckpt cannot be read as a checkpoint"):
+    both = r"last\.ckpt cannot be read as a checkpoint.*previous\.ckpt cannot be read"
+    with pytest.raises(InputError, match=both):
+        find_last(tmp_path)
+    best = last.with_name("best.ckpt")
+    best.touch()
+    with pytest.raises(InputError, match=both + f".*; checkpoint={best} goes on from the best"):
         find_last(tmp_path)

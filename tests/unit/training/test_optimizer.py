@@ -66,10 +66,3 @@ def test_every_parameter_that_learns_is_in_one_group_only() -> None:
 def test_a_learning_rate_that_is_not_positive_is_refused(lr: float) -> None:
     with pytest.raises(InputError, match=r"optimizer\.lr=.* must be positive"):
         build_optimizer(config(lr=lr), [])
-
-
-def test_an_unknown_name_is_refused() -> None:
-    settings = config()
-    settings.__dict__["name"] = "sgd"
-    with pytest.raises(InputError, match=r"optimizer\.name=sgd is unknown; choose adam or adamw"):
-        build_optimizer(settings, tiny_transformer().parameters())

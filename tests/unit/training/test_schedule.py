@@ -82,10 +82,3 @@ def test_the_first_update_is_made_with_the_first_factor() -> None:
 def test_refusals(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         factors([1], **fields)
-
-
-def test_an_unknown_name_is_refused() -> None:
-    config = ScheduleConfig("constant", 5)
-    config.__dict__["name"] = "step"
-    with pytest.raises(InputError, match=r"schedule\.name=step is unknown; choose inverse_sqrt,"):
-        schedule_factor(config, 512)
