@@ -32,4 +32,12 @@ class Interrupted(Exception):
 
 
 class AnotherRankFailed(Exception):
-    """This process cannot go on, and the one that knows why has said it."""
+    """This process cannot go on, and the one that knows why has said it.
+
+    Attributes:
+        code: The exit code: 1 where that one has not ended by itself, or by a bug.
+    """
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code

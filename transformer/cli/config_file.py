@@ -39,7 +39,8 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if before is not None and _newest(folder) == checkpoint:
+        # A damaged one may have been set aside already.
+        if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError):
                 _write(before, file)
         raise

@@ -15,8 +15,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _consolidate(config: DictConfig) -> None:
-    from transformer.model.checkpoint import find_checkpoint, read_payload, write_payload
+    from transformer.model.archive import write_archive
+    from transformer.model.checkpoint import find_checkpoint, read_payload
 
     output = Path(config.output)
-    write_payload(read_payload(find_checkpoint(Path(config.checkpoint))), output)
+    # Not newer than what it was read from: a last.ckpt does not become the one before.
+    write_archive(read_payload(find_checkpoint(Path(config.checkpoint))), output)
     print(output)

@@ -23,7 +23,7 @@ def exit_code_of(action: Callable[[], None]) -> int:
         return 2
     except AnotherRankFailed as failure:
         print(failure, file=sys.stderr)
-        return 2
+        return failure.code
     except Interrupted as stop:
         print(stop, file=sys.stderr)
         return stop.code

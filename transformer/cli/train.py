@@ -142,7 +142,7 @@ def train_as_rank(
     _log_to(folder / LOG, rank)
     try:
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-        if typed.objective and objective is None and typed.checkpoint is None:
+        if rank == 0 and typed.objective and objective is None and typed.checkpoint is None:
             raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
         with ExitStack() as first:
             if rank == 0:

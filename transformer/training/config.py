@@ -45,7 +45,7 @@ class RunConfig:
     """Everything a training run is made of.
 
     Attributes:
-        task: What is learnt (``TASKS`` in run.py).
+        task: What is learnt (``TASKS`` in tasks.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
         objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.

@@ -83,12 +83,7 @@ class Ranks:
             os.environ.pop(name, None)
         if lost and isinstance(error, RuntimeError):
             rank, code = next(iter(lost.items()))
-            how = (
-                f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-            )
-            raise AnotherRankFailed(
-                f"rank {rank} {how}; give the command again with checkpoint=auto, or checkpoint=RUN"
-            ) from error
+            raise AnotherRankFailed(_how_it_ended(rank, code), max(code, 1)) from error
 
     def _watch(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
         """End everything when a rank has failed and this one does not notice.
@@ -104,6 +99,17 @@ class Ranks:
                         _end(processes, _GRACE)
                         os._exit(process.returncode if process.returncode > 0 else 1)
             time.sleep(0.2)
+
+
+def _how_it_ended(rank: int, code: int) -> str:
+    if code > 0:
+        return f"stopped, since rank {rank} has ended with {code}"
+    known = -code in set(signal.Signals)
+    name = signal.Signals(-code).name if known else f"signal {-code}"
+    return (
+        f"rank {rank} was killed by {name}; give the command again with checkpoint=auto, or "
+        "checkpoint=RUN"
+    )
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]], grace: float) -> None:

@@ -47,6 +47,8 @@ def loader_state(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
 
     Lightning hands it back only where it takes an epoch for unfinished.
     """
+    if "recovery" not in checkpoint:
+        return None
     [state] = checkpoint["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     return state
 

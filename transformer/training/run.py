@@ -16,7 +16,7 @@ from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, find_last
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.checkpoint import set_aside_damaged, set_aside_tuned
+from transformer.training.checkpoint import set_aside_damaged
 from transformer.training.config import RunConfig
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
@@ -178,9 +178,6 @@ def _fit(
         callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
         bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
-        nothing_to_do = 0 <= trainer.max_steps <= standing.done
-        if trainer.is_global_zero and not nothing_to_do:
-            set_aside_tuned(folder / "checkpoints")
         if trainer.is_global_zero:
             set_aside_damaged(folder / "checkpoints", resume)
         try:

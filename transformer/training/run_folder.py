@@ -111,7 +111,7 @@ def _locked(lock: IO[str], how: int) -> bool:
     """
     try:
         fcntl.lockf(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # a system may say either of a lock that is held
         return False
     except OSError as error:
         raise InputError(

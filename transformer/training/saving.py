@@ -11,12 +11,12 @@ from typing import Any
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
-from transformer.errors import InputError
+from transformer.errors import AnotherRankFailed, InputError
 from transformer.model.archive import remove_leftovers
 from transformer.model.checkpoint import LAST
 from transformer.model.shards import SUFFIX
 from transformer.training.averaging import newest_checkpoints
-from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
+from transformer.training.checkpoint import AtomicCheckpointIO, Criterion, set_aside_tuned
 from transformer.training.recovery import Judge
 from transformer.training.resumption import validate_now
 from transformer.training.run_folder import mark_unfinished
@@ -77,6 +77,7 @@ class LastCheckpoint(Checkpoint):
             remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
             if not trainer.should_stop:
                 mark_unfinished(self.path.parent.parent)
+                set_aside_tuned(self.path.parent)
         self._saved = (trainer.global_step, self.validates)
         if not trainer.strategy.broadcast(self.path.exists()) or _judge(pl_module).returned:
             self._save(trainer)
@@ -109,9 +110,10 @@ class LastCheckpoint(Checkpoint):
 
         Raises:
             InputError: It cannot be written.
+            AnotherRankFailed: The same, on the ranks that wait for the one that writes.
         """
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
-            raise error
+            raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the weights may be what makes the updates bad (recovery.py)."""

@@ -165,11 +165,20 @@ def whole(norm: Tensor) -> Tensor:
 
 
 def consolidate(folder: Path) -> None:
-    """Join every checkpoint of a folder that is in several files into one file."""
+    """Join every checkpoint of a folder that is in several files, and whole, into one file.
+
+    Raises:
+        InputError: One cannot be written.
+    """
     if not any(folder.glob(f"*{SUFFIX}")):
         return
     for file in sorted(folder.glob("*.ckpt")):
         if names_of(file):
+            try:
+                payload = read_payload(file)
+            except InputError as error:
+                logger.warning("%s; it stays as it is", error)
+                continue
             # What is joined is no newer than what it was: nothing becomes the one before.
-            write_archive(read_payload(file), file)
+            write_archive(payload, file)
     delete_unnamed(folder)

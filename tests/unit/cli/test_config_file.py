@@ -28,6 +28,13 @@ def test_a_refused_call_changes_nothing(run: Path) -> None:
     assert read_config(run) == {"seed": 1}
 
 
+def test_a_call_refused_when_a_damaged_checkpoint_is_set_aside_changes_nothing(run: Path) -> None:
+    with pytest.raises(InputError, match="refused"), said(NOW, run):
+        (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "unused-last.ckpt")
+        raise InputError("refused")
+    assert read_config(run) == {"seed": 1}
+
+
 def test_what_has_trained_says_with_what(run: Path) -> None:
     with pytest.raises(InputError, match="diverges"), said(NOW, run):
         file = run / "checkpoints" / "last.ckpt"

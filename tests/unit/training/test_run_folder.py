@@ -159,6 +159,20 @@ def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES])
+def test_systems_say_in_two_ways_that_a_lock_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def held(file: object, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr(fcntl, "lockf", held)
+    assert is_taken(tmp_path)
+    with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+        pass
+
+
 def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(file: object, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from pytorch_lightning import LightningModule
 
-from transformer.errors import InputError
+from transformer.errors import AnotherRankFailed, InputError
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.recovery import Judge
 from transformer.training.saving import BestCheckpoint, LastCheckpoint, RecentCheckpoints
@@ -117,8 +117,21 @@ def test_what_training_ends_with_must_be_written(tmp_path: Path) -> None:
     last.on_train_start(trainer, module())
     trainer.strategy.checkpoint_io.full = True
     run(last, trainer, 5)  # training goes on
-    with pytest.raises(InputError, match="full"):
-        last.on_train_end(trainer, module())
+    for rank_0, error in ((True, InputError), (False, AnotherRankFailed)):
+        trainer.is_global_zero = rank_0
+        last._saved = None
+        with pytest.raises(error, match="full"):
+            last.on_train_end(trainer, module())
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_tuned_search_is_of_before_where_training_goes_on(tmp_path: Path, stops: bool) -> None:
+    (tmp_path / "tuned.ckpt").touch()
+    last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+    trainer.should_stop = stops
+    last.on_train_start(trainer, module())
+    assert (tmp_path / "tuned.ckpt").exists() == stops
+    assert len(list(tmp_path.glob("outdated-tuned-*"))) == (not stops)
 
 
 def validate(best: Any, trainer: Mock, *scores: float) -> None:

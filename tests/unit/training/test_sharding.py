@@ -10,7 +10,7 @@ import torch
 
 from tests.unit.model.test_shards import payload, write
 from transformer.model.checkpoint import read_payload
-from transformer.model.shards import SHARDS
+from transformer.model.shards import SHARDS, SUFFIX
 from transformer.training.checkpoint import AtomicCheckpointIO
 from transformer.training.sharding import ShardedStrategy, consolidate
 
@@ -81,3 +81,17 @@ def test_joining_leaves_the_one_before_as_it_is(tmp_path: Path) -> None:
     for name, whole in (("previous", old), ("last", new)):
         read = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
         assert torch.equal(read["state_dict"]["a"], whole["state_dict"]["a"])
+
+
+def test_joining_passes_over_what_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(payload(), tmp_path, "lost").rename(tmp_path / "unused-last.ckpt")
+    shard = next(tmp_path.glob(f"*{SUFFIX}"))
+    shard.write_bytes(shard.read_bytes()[:-40])
+    write(payload(), tmp_path, "new")
+    consolidate(tmp_path)
+    assert SHARDS not in torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert SHARDS in torch.load(tmp_path / "unused-last.ckpt", weights_only=True)
+    assert f"{shard} cannot be read" in caplog.text
+    assert shard.exists()
