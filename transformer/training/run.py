@@ -143,7 +143,7 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
-    device = device_of(config.trainer)
+    device = device_of(config)
     module = _prepared_task(config, payload).module
 
     def data_of(budget: int) -> BatchModule:

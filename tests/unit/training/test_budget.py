@@ -10,7 +10,7 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.config import BUDGET_STEP
+from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.tasks import make_task
 
 
@@ -36,9 +36,55 @@ def test_a_device_without_room_is_named() -> None:
         largest_fitting(lambda budget: False, 2048)
 
 
-def test_a_cpu_has_nothing_to_measure() -> None:
+def auto(tmp_path: Path, *overrides: str) -> RunConfig:
+    return composed(["data.batch_tokens=auto", *overrides], tmp_path)
+
+
+def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+
+
+def test_a_cpu_has_nothing_to_measure(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"with trainer\.accelerator=cpu give a number"):
-        device_of({"accelerator": "cpu", "devices": 1})
+        device_of(auto(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "number"),
+    [(4, "1", 0), (4, "'1'", 0), (4, "[2]", 2), (4, "'2,'", 2), (1, "-1", 0), (1, "auto", 0)],
+)
+def test_what_is_measured_is_what_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, devices: str, number: int
+) -> None:
+    on_machine_with(gpus, monkeypatch)
+    config = auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}")
+    assert device_of(config) == torch.device("cuda", number)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *[f"trainer.devices={devices}" for devices in (2, "'2'", -1, "'-1'", "auto", "[0,1]")],
+        "trainer.num_nodes=2",
+    ],
+)
+@pytest.mark.parametrize("trainer", ["gpu", "ddp"])
+def test_several_gpus_are_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainer: str, override: str
+) -> None:
+    on_machine_with(2, monkeypatch)
+    with pytest.raises(InputError, match="measures one GPU"):
+        device_of(auto(tmp_path, f"trainer={trainer}", override))
+
+
+@pytest.mark.parametrize("devices", ["[7]", "many", "true"])
+def test_a_gpu_that_is_not_there_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: str
+) -> None:
+    on_machine_with(1, monkeypatch)
+    with pytest.raises(InputError, match=r"^trainer\.devices="):
+        device_of(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
 
 
 def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
