@@ -55,12 +55,18 @@ def largest_fitting(fits: Callable[[int], bool], least: int) -> int:
 
 
 def device_of(config: RunConfig) -> torch.device:
-    """The one device of a run.
+    """The one device of a run, whose memory tells the budget.
 
     Raises:
-        InputError: It has no memory of its own to measure, or there are several.
+        InputError: It has no memory of its own to measure, there are several, or a batch that
+            is tried would not be the largest that is trained on.
     """
     trainer = config.trainer
+    if config.data.streaming:
+        raise InputError(
+            "data.batch_tokens=auto looks at the whole text, which a stream does not; give a "
+            "number, such as 4096"
+        )
     if trainer["accelerator"] not in ("gpu", "cuda", "auto") or not torch.cuda.is_available():
         raise InputError(
             "data.batch_tokens=auto measures the memory of a GPU; with "

@@ -11,6 +11,7 @@ from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import BUDGET_STEP, RunConfig
+from transformer.training.run import fit
 from transformer.training.tasks import make_task
 
 
@@ -85,6 +86,19 @@ def test_a_gpu_that_is_not_there_is_not_measured(
     on_machine_with(1, monkeypatch)
     with pytest.raises(InputError, match=r"^trainer\.devices="):
         device_of(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [(["data=files", "data.train=[shard.tsv]", "data.streaming=true"], "which a stream does not")],
+)
+def test_what_auto_does_not_go_with_is_said_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], says: str
+) -> None:
+    on_machine_with(1, monkeypatch)
+    with pytest.raises(InputError, match=says):
+        fit(auto(tmp_path / "cache", "trainer=gpu", *overrides), tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
