@@ -67,6 +67,11 @@ def device_of(config: RunConfig) -> torch.device:
             "data.batch_tokens=auto looks at the whole text, which a stream does not; give a "
             "number, such as 4096"
         )
+    if trainer["strategy"] == "fsdp":
+        raise InputError(
+            "data.batch_tokens=auto does not go with trainer=fsdp: one rank tries a batch; set "
+            "data.batch_tokens=NUMBER"
+        )
     if trainer["accelerator"] not in ("gpu", "cuda", "auto") or not torch.cuda.is_available():
         raise InputError(
             "data.batch_tokens=auto measures the memory of a GPU; with "

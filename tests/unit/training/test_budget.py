@@ -90,14 +90,18 @@ def test_a_gpu_that_is_not_there_is_not_measured(
 
 @pytest.mark.parametrize(
     ("overrides", "says"),
-    [(["data=files", "data.train=[shard.tsv]", "data.streaming=true"], "which a stream does not")],
+    [
+        (["data=files", "data.streaming=true", "trainer=gpu"], "which a stream does not"),
+        (["trainer=fsdp"], "does not go with trainer=fsdp.* set data.batch_tokens=NUMBER"),
+        (["trainer=fsdp", "trainer.accelerator=cpu"], "does not go with trainer=fsdp"),
+    ],
 )
 def test_what_auto_does_not_go_with_is_said_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], says: str
 ) -> None:
     on_machine_with(1, monkeypatch)
     with pytest.raises(InputError, match=says):
-        fit(auto(tmp_path / "cache", "trainer=gpu", *overrides), tmp_path)
+        fit(auto(tmp_path / "cache", *overrides), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
