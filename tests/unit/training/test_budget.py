@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
+from transformer.training import run
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.run import fit
@@ -147,3 +149,32 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
     assert 800 < small <= 2048
     assert 3 < large / small < 5
     assert all(parameter.grad is None for parameter in task.module.parameters())
+
+
+class Weights(Callback):
+    """Keeps those that a run begins with."""
+
+    first: dict[str, torch.Tensor]
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.first = {name: w.clone() for name, w in pl_module.state_dict().items()}
+
+
+def test_a_measured_run_is_the_run_with_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [*SMALL, *corpus_overrides(tmp_path), "trainer.max_steps=1"]
+    examined: list[Any] = []
+    monkeypatch.setattr(run, "log_faults", examined.append)
+    monkeypatch.setattr(run, "device_of", lambda config: torch.device("cpu"))
+    monkeypatch.setattr(run, "largest_fitting", lambda fits, least: least if fits(least) else 0)
+    begun = {}
+    for budget in ("1024", "auto"):
+        weights = Weights()
+        config = composed([*settings, f"data.batch_tokens={budget}"], tmp_path / "cache")
+        fit(config, tmp_path / budget, [weights])
+        begun[budget] = weights.first
+        assert len(examined) == 1
+        examined.clear()
+    assert begun["auto"].keys() == begun["1024"].keys()
+    assert all(torch.equal(weight, begun["1024"][name]) for name, weight in begun["auto"].items())
