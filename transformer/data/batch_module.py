@@ -65,18 +65,12 @@ class BatchModule(LightningDataModule, ABC):
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
-        return self.row_of(self._data.batch_tokens)
-
-    def row_of(self, batch_tokens: int) -> BatchRow:
-        """Return the row that training would have with batches of some budget.
-
-        Raises:
-            InputError: no pair is left to train on, or one is longer than the budget.
-        """
         data, training = self._data, self._training
         assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
         rows = [
-            PlannedRow(BatchPlan(*part.lengths(), batch_tokens=batch_tokens, seed=data.seed), place)
+            PlannedRow(
+                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), place
+            )
             for place, part in enumerate(training.parts)
         ]
         if data.corpora is None:

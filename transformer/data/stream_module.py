@@ -17,7 +17,6 @@ from transformer.data.corpus import Pair
 from transformer.data.datamodule import DataModule
 from transformer.data.dataset import KeyedDataset
 from transformer.data.filters import Filters
-from transformer.data.sampler import BatchRow
 from transformer.data.shards import Place, Shard, find_shards, shards_fingerprint
 from transformer.data.stream_row import StreamedKey, StreamRow
 from transformer.data.subword_sampling import draw, fitting
@@ -133,17 +132,6 @@ class StreamData(DataModule):
         """All batches that training may ever take."""
         return StreamRow(
             self._stream, self.tokenizer, identity=self._fingerprint, ahead=self._data.workers > 0
-        )
-
-    def row_of(self, batch_tokens: int) -> BatchRow:
-        """Refuse: a stream is never planned as a whole.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(
-            "data.batch_tokens=auto looks at the whole text, which a stream does not; give a "
-            "number, such as 4096"
         )
 
     def teardown(self, stage: str) -> None:

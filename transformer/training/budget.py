@@ -7,11 +7,13 @@ CPU there is nothing to try, for a process that asks for too much is killed.
 
 import gc
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
+from pytorch_lightning.accelerators import CUDAAccelerator
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError, is_out_of_memory
@@ -52,25 +54,49 @@ def largest_fitting(fits: Callable[[int], bool], least: int) -> int:
     return max(least // BUDGET_STEP, int(low * _SPARE)) * BUDGET_STEP
 
 
-def device_of(trainer: Mapping[str, Any]) -> torch.device:
-    """The one device of a run, as the group ``trainer`` says.
+def device_of(config: RunConfig) -> torch.device:
+    """The one device of a run, whose memory tells the budget.
 
     Raises:
-        InputError: It has no memory of its own to measure, or there are several.
+        InputError: It has no memory of its own to measure, there are several, or a batch that
+            is tried would not be the largest that is trained on.
     """
+    trainer = config.trainer
+    if config.data.streaming:
+        raise InputError(
+            "data.batch_tokens=auto looks at the whole text, which a stream does not; give a "
+            "number, such as 4096"
+        )
+    if trainer["strategy"] == "fsdp":
+        raise InputError(
+            "data.batch_tokens=auto does not go with trainer=fsdp: one rank tries a batch; set "
+            "data.batch_tokens=NUMBER"
+        )
     if trainer["accelerator"] not in ("gpu", "cuda", "auto") or not torch.cuda.is_available():
         raise InputError(
             "data.batch_tokens=auto measures the memory of a GPU; with "
             f"trainer.accelerator={trainer['accelerator']} give a number, such as 4096"
         )
-    devices = trainer["devices"]
-    listed = devices if isinstance(devices, list) else [0]
-    if (devices not in (1, "1") and len(listed) * trainer["num_nodes"] != 1) or external_place():
+    devices = _devices(trainer["devices"])
+    if len(devices) * trainer["num_nodes"] != 1 or external_place():
         raise InputError(
             "data.batch_tokens=auto measures one GPU; let it say the number once with trainer=gpu, "
             "and give that to the run of several"
         )
-    return torch.device("cuda", listed[0])
+    return torch.device("cuda", devices[0])
+
+
+def _devices(given: Any) -> list[int]:
+    """The numbers of the GPUs that Lightning would take for ``trainer.devices``.
+
+    Raises:
+        InputError: It would refuse them.
+    """
+    try:
+        count = CUDAAccelerator.auto_device_count() if given == "auto" else given
+        return CUDAAccelerator.parse_devices(count) or []
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
 
 
 class Attempt:

@@ -13,7 +13,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from transformer.data.batch_module import BatchModule
-from transformer.errors import InputError
+from transformer.errors import InputError, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +33,8 @@ class Rehearsal(Callback):
         """Compare the plans of the ranks, and try.
 
         Raises:
-            InputError: The ranks plan different batches, or memory does not suffice for one row.
+            InputError: The ranks plan different batches, or memory does not suffice for the state
+                of the optimiser, or beside it for one row.
         """
         self._compare(trainer)
         batch: Any = self.data.largest_batch()
@@ -44,7 +45,7 @@ class Rehearsal(Callback):
         )
         rehearse: Any = pl_module.rehearse
         # A run that goes on has them already.
-        means = [] if trainer.optimizers[0].state else adam_means(pl_module)
+        means = [] if trainer.optimizers[0].state else _means_beside(pl_module)
         with trainer.precision_plugin.train_step_context():
             rehearse(batch.to(trainer.strategy.root_device))
         del means
@@ -60,3 +61,22 @@ class Rehearsal(Callback):
                 "the processes plan different batches: the text, or what it was cut into, is not "
                 "the same on all machines; give all of them the same files and the same config"
             )
+
+
+def _means_beside(module: nn.Module) -> list[Tensor]:
+    """The memory of Adam's means, beside that of the weights.
+
+    Raises:
+        InputError: There is not enough, and no smaller batch would help.
+    """
+    try:
+        return adam_means(module)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        weights = sum(p.numel() for p in module.parameters() if p.requires_grad)
+        raise InputError(
+            "the device has no memory for the state of the optimiser, two numbers for each of "
+            f"{weights:,} weights; take a smaller model, a device with more memory, or "
+            "trainer=fsdp on several"
+        ) from error

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
+from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.data.batch_module import BatchModule
 from transformer.doctor.at_start import log_faults
@@ -109,7 +110,9 @@ def fit(
     if config.checkpoint is not None:
         resume, payload = find_last(config.checkpoint)
     if config.automatic_budget:
-        config = _with_measured_budget(config, payload)
+        # What it draws at random, weights among it, leaves those of the run as they would be.
+        with isolate_rng():
+            config = _with_measured_budget(config, payload)
     task = _prepared_task(config, payload)
     _describe(task)
     done, before = 0, None
@@ -143,8 +146,10 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
-    device = device_of(config.trainer)
-    module = _prepared_task(config, payload).module
+    device = device_of(config)
+    task = make_task(config, payload)
+    task.data.prepare_data()
+    module = task.module
 
     def data_of(budget: int) -> BatchModule:
         data = make_task(with_budget(config, budget), payload).data

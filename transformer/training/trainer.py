@@ -126,14 +126,12 @@ def _refuse_unshardable(config: RunConfig) -> None:
         InputError: It is asked for.
     """
     layer_drop = config.model["layer_drop"]
-    for asked, key, instead, reason in (
-        (config.callbacks.ema_decay, "callbacks.ema_decay", 0, "it averages whole weights"),
-        (layer_drop, "model.layer_drop", 0, "all ranks put a layer together at the same time"),
-        (config.automatic_budget, "data.batch_tokens=auto", "NUMBER", "one rank tries a batch"),
+    for asked, key, reason in (
+        (config.callbacks.ema_decay, "callbacks.ema_decay", "it averages whole weights"),
+        (layer_drop, "model.layer_drop", "all ranks put a layer together at the same time"),
     ):
         if asked:
-            name = key.partition("=")[0]
-            raise InputError(f"{key} does not go with trainer=fsdp: {reason}; set {name}={instead}")
+            raise InputError(f"{key} does not go with trainer=fsdp: {reason}; set {key}=0")
 
 
 def _validate_at_least_once(arguments: dict[str, Any]) -> None:

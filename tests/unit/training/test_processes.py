@@ -101,7 +101,6 @@ def test_what_contradicts_is_refused(
     [
         ("callbacks.ema_decay=0.9", "callbacks.ema_decay does not go with trainer=fsdp"),
         ("model.layer_drop=0.1", "all ranks put a layer together at the same time"),
-        ("data.batch_tokens=auto", "set data.batch_tokens=NUMBER"),
         ("precision=16-mixed", "set precision=bf16-mixed"),
     ],
 )

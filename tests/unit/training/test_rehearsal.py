@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,3 +67,17 @@ def test_ranks_that_plan_other_batches_do_not_begin(
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     with pytest.raises(InputError, match="the processes plan different batches"):
         Rehearsal(data).on_train_start(trainer(world_size=2), Listening())
+
+
+def test_an_optimiser_whose_state_does_not_fit_is_named(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*arguments: Any, **keywords: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    module = Listening()
+    begins = trainer(optimizers=[Mock(state={})])
+    monkeypatch.setattr(torch, "empty_like", no_memory)
+    with pytest.raises(InputError, match=r"^the device has no memory for .* optimiser.*; take"):
+        Rehearsal(data).on_train_start(begins, module)
+    assert not module.rehearsed
