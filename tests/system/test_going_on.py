@@ -110,6 +110,24 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     assert "is finished: there is nothing to train or test" in said(tmp_path)
     assert call([*named, "tokenizer.vocab_size=280"], tmp_path) == 2
     assert "holds a run with another tokenizer.vocab_size" in said(tmp_path)
+    files = [path for path in first.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    # A call without checkpoint= would begin anew, and one with an earlier end has nothing to do.
+    assert call([*tiny_overrides(home), f"hydra.run.dir={first}"], tmp_path) == 2
+    assert f"error: {first} holds a run: go on with checkpoint={first} or" in said(tmp_path)
+    assert call([f"checkpoint={first}", "trainer.max_steps=3", "seed=9"], tmp_path) == 0
+    (first / "train.log").write_bytes(before[first / "train.log"])
+    assert all(path.read_bytes() == text for path, text in before.items())
+    assert "Traceback" not in said(tmp_path)
+
+
+@pytest.mark.parametrize("place", ["a_file", "a_file/run", "/proc/run"])
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, place: str) -> None:
+    (tmp_path / "a_file").write_text("mine")
+    assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={place}"], tmp_path) == 2
+    last = said(tmp_path).strip().split("\n")[-1]
+    assert last.startswith("error: the run directory ")
+    assert last.endswith("; give another with hydra.run.dir=FOLDER")
     assert "Traceback" not in said(tmp_path)
 
 

@@ -20,7 +20,7 @@ CONFIG = "config.yaml"
 def said(config: DictConfig, folder: Path) -> Iterator[None]:
     """Let the file say what trains now; what said it before comes back if nothing is trained.
 
-    So a call that is refused changes nothing for the next ``checkpoint=auto``.
+    So a call that is refused, or finds all done, changes nothing for the next ``checkpoint=auto``.
 
     Args:
         config: The run, resolved.
@@ -38,12 +38,11 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
     _write(OmegaConf.to_yaml(config).encode(), file)
     try:
         yield
-    except BaseException:
+    finally:
         # A damaged one may have been set aside already.
         if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError):
                 _write(before, file)
-        raise
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from transformer.cli.resume import (
 )
 from transformer.errors import InputError
 from transformer.training.rendezvous import external_place
-from transformer.training.run_folder import LOCK, has_checkpoint, taken
+from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
 
 if TYPE_CHECKING:
     from transformer.training.config import RunConfig
@@ -63,13 +64,26 @@ def _launch(arguments: list[str]) -> None:
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     sys.argv[1:] = arguments
-    if {"-m", "--multirun"} & set(arguments):
-        # Otherwise Hydra would print a traceback of what a trial raises.
-        os.environ["HYDRA_FULL_ERROR"] = "1"
+    # Otherwise Hydra would print what is raised, and how it came to it.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    began: list[DictConfig] = []
+
+    @wraps(_task)
+    def task(config: DictConfig) -> float | None:
+        began.append(config)
+        return _task(config)
+
     try:
-        hydra.main(str(config_folder()), "train", version_base="1.3")(_task)()
+        hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
     except HydraException as error:
         raise InputError(" ".join(str(error).split())) from error
+    except OSError as error:
+        if began:
+            raise
+        raise InputError(
+            f"the run directory {error.filename} cannot be made: {error.strerror}; give another "
+            "with hydra.run.dir=FOLDER"
+        ) from error
 
 
 def _task(config: DictConfig) -> float | None:
@@ -147,6 +161,8 @@ def train_as_rank(
         with ExitStack() as first:
             if rank == 0:
                 first.enter_context(taken(folder))
+                if typed.checkpoint is None:
+                    refuse_another_run(folder)
                 first.enter_context(said(config, folder))
                 _tell_others(config, folder)
             logging.getLogger(__name__).info("run directory %s", folder)

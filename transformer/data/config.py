@@ -113,6 +113,9 @@ class DataConfig:
 
 
 def _objections(config: DataConfig) -> Iterator[str]:
+    for name in ("batch_tokens", "max_length"):
+        if getattr(config, name) < 1:
+            yield f"data.{name}={getattr(config, name)} must be at least 1"
     if config.target_tag and not _NAME.fullmatch(config.target):
         yield f"data.target={config.target!r} cannot be a tag; use letters, digits and ._+-"
     if config.documents is not None and config.documents < 1:

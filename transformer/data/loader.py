@@ -18,6 +18,9 @@ from transformer.data.sampler import BatchKey, BatchRow
 
 logger = logging.getLogger(__name__)
 
+_CHANGED = {"lengths": "the text is another", "shards": "the shards are others"}
+"""What has changed where the identity of a row has a checksum."""
+
 
 @runtime_checkable
 class Movable(Protocol):
@@ -186,7 +189,7 @@ class UpdateLoader(Generic[B]):
             logger.warning(
                 "resuming with other batches than before (%s): the rest of this epoch may repeat "
                 "some pairs and miss others",
-                ", ".join(f"{name} {old.get(name)} -> {new[name]}" for name in changed),
+                ", ".join(_CHANGED.get(n, f"{n} {old.get(n)} -> {new[n]}") for n in changed),
             )
 
     def _next(self) -> int:

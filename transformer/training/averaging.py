@@ -20,8 +20,10 @@ def recent_checkpoints(folder: Path, count: int) -> list[Path]:
     Raises:
         InputError: There are fewer.
     """
+    if count < 1:
+        raise InputError(f"last={count} must be at least 1")
     found = newest_checkpoints(folder)
-    if count < 1 or len(found) < count:
+    if len(found) < count:
         raise InputError(
             f"last={count} checkpoints are asked for and {folder}/checkpoints holds {len(found)} "
             "step-*.ckpt; ask for fewer, or train with a larger callbacks.keep_last"

@@ -21,6 +21,8 @@ from transformer.training.recovery import RecoveryConfig
 from transformer.training.schedule import ScheduleConfig
 from transformer.training.typed import typed, typed_value
 
+PRECISIONS = ("32-true", "bf16-mixed")
+
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this: cards of one kind then come to the same one."""
 
@@ -142,8 +144,16 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
         if typed_value(trainer[key], int, f"trainer.{key}") < 1:
             raise InputError(f"trainer.{key}={trainer[key]} must be at least 1")
     clip = typed_value(trainer["gradient_clip_val"], float | None, "trainer.gradient_clip_val")
-    if clip is not None and clip <= 0:
+    if clip is not None and not clip > 0:
         raise InputError(f"trainer.gradient_clip_val={clip} must be above 0, or null")
+    updates = typed_value(trainer["max_steps"], int, "trainer.max_steps")
+    if updates < 1 and updates != -1:
+        raise InputError(f"trainer.max_steps={updates} must be at least 1; -1 sets no bound")
+    if trainer["precision"] not in PRECISIONS:
+        raise InputError(
+            f"precision={trainer['precision']} must be {' or '.join(PRECISIONS)}; float16 would "
+            "need a scaled loss, which is not there"
+        )
     epochs = typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
     if epochs is not None and epochs < 1 and epochs != -1:
         raise InputError(f"trainer.max_epochs={epochs} must be at least 1; -1 sets no bound")

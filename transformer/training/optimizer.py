@@ -3,6 +3,7 @@
 It does not know the schedule, which scales the learning rate given here.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -37,7 +38,7 @@ class OptimizerConfig:
     weight_decay: float
 
     def __post_init__(self) -> None:
-        if self.lr <= 0:
+        if not 0 < self.lr < math.inf:
             raise InputError(f"optimizer.lr={self.lr} must be positive")
 
 

@@ -118,6 +118,9 @@ def failing_together() -> Iterator[None]:
     except RuntimeError as error:
         if dist.is_initialized() and _another_has_failed():
             raise AnotherRankFailed("stopped, since another rank has failed") from error
+        if not dist.is_initialized() and isinstance(error, dist.DistNetworkError):
+            reason = str(error).partition("\n")[0]
+            raise AnotherRankFailed(f"stopped before all ranks had met: {reason}", 1) from error
         raise
 
 

@@ -115,6 +115,12 @@ def fit(
             config = _with_measured_budget(config, payload)
     task = _prepared_task(config, payload)
     _describe(task)
+    warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
+    if 0 < updates <= warmup:
+        said = (
+            "schedule.warmup=%d: the learning rate is to reach its peak after the last update, %d"
+        )
+        logger.warning(said, warmup, updates)
     done, before = 0, None
     if payload is not None:
         done, before = payload["global_step"], loader_state(payload)

@@ -125,6 +125,19 @@ def has_checkpoint(folder: Path) -> bool:
     return any((folder / "checkpoints" / name).is_file() for name in ("last.ckpt", "previous.ckpt"))
 
 
+def refuse_another_run(folder: Path) -> None:
+    """Keep a new run out of the directory of another, whose checkpoints it would replace.
+
+    Raises:
+        InputError: There is a checkpoint.
+    """
+    if any((folder / "checkpoints").glob("*.ckpt")):
+        raise InputError(
+            f"{folder} holds a run: go on with checkpoint={folder} or checkpoint=auto, or begin "
+            "another with hydra.run.dir=FOLDER"
+        )
+
+
 def run_to_go_on_with(
     config: Mapping[str, Any], given: RunFolder | None, others: Sequence[RunFolder]
 ) -> tuple[Path | None, str]:

@@ -70,7 +70,12 @@ class LastCheckpoint(Checkpoint):
             trainer.fit_loop.epoch_loop.max_steps = -1
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Validate if the run was stopped before; save where a run begins or has gone back."""
+        """Validate if the run was stopped before; save where a run begins or has gone back.
+
+        Raises:
+            InputError: A run that begins cannot be saved: nothing would be left of it.
+            AnotherRankFailed: The same, on the ranks that wait for the one that writes.
+        """
         # Lightning would repeat or leave out a part of what it thinks it was in.
         trainer.fit_loop.epoch_loop.restarting = False
         if trainer.is_global_zero:
@@ -79,8 +84,11 @@ class LastCheckpoint(Checkpoint):
                 mark_unfinished(self.path.parent.parent)
                 set_aside_tuned(self.path.parent)
         self._saved = (trainer.global_step, self.validates)
-        if not trainer.strategy.broadcast(self.path.exists()) or _judge(pl_module).returned:
-            self._save(trainer)
+        begins = not trainer.strategy.broadcast(self.path.exists())
+        if begins or _judge(pl_module).returned:
+            error = self._save(trainer)
+            if begins and error:
+                raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
         if self.validates:
             if self._bound is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._bound

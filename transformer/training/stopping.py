@@ -21,6 +21,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.errors import Interrupted
 from transformer.training.recovery import Judge
+from transformer.training.run_folder import has_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -169,10 +170,12 @@ def stoppable(folder: Path) -> Iterator[None]:
 
 def interrupted(signum: int, folder: Path) -> Interrupted:
     """What to tell the user, and the exit code that a shell knows the signal by."""
-    name = signal.Signals(signum).name
-    return Interrupted(
-        f"stopped by {name}; go on with: python train.py checkpoint={folder}", 128 + signum
+    how = (
+        f"go on with: python train.py checkpoint={folder}"
+        if has_checkpoint(folder)
+        else "there is no checkpoint yet: give the same command again"
     )
+    return Interrupted(f"stopped by {signal.Signals(signum).name}; {how}", 128 + signum)
 
 
 def listen(heard: Callable[[int, FrameType | None], None]) -> dict[int, Any]:

@@ -31,9 +31,6 @@ from transformer.training.stopping import GracefulStop
 
 logger = logging.getLogger(__name__)
 
-HALVES = ("16-mixed", "16-true", "16", "transformer-engine-float16")
-"""Precisions of float16."""
-
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
 update (update.py), and what it calls an epoch has no end (loader.py)."""
@@ -107,11 +104,6 @@ def build_callbacks(
 
 
 def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:
-    if str(arguments["precision"]) in HALVES:
-        raise InputError(
-            f"precision={arguments['precision']}: the gradients of float16 vanish without a scaled "
-            "loss, which is not there; set precision=bf16-mixed"
-        )
     if arguments["strategy"] == "fsdp":
         _refuse_unshardable(config)
         return ShardedStrategy(ranks)

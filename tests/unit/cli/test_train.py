@@ -36,3 +36,26 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
     with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
         train.train_as_rank(0, swept(), tmp_path)
     assert len(trained) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("optimizer.lr=nan", "optimizer.lr=nan must be positive"),
+        ("optimizer.lr=inf", "optimizer.lr=inf must be positive"),
+        ("trainer.gradient_clip_val=nan", "trainer.gradient_clip_val=nan must be above 0"),
+        ("trainer.max_steps=1e3", "trainer.max_steps=1000.0 must be a whole number"),
+        ("trainer.max_steps=0", "trainer.max_steps=0 must be at least 1"),
+        ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
+        ("precision=16-mixed", "float16 would need a scaled loss"),
+        ("data.batch_tokens=0", "data.batch_tokens=0 must be at least 1"),
+        ("data.max_length=0", "data.max_length=0 must be at least 1"),
+    ],
+)
+def test_values_that_cannot_be_are_refused_before_anything_is_written(
+    trained: list[Any], tmp_path: Path, override: str, says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        train.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
+    assert not trained
+    assert not (tmp_path / "run").exists()

@@ -101,7 +101,6 @@ def test_what_contradicts_is_refused(
     [
         ("callbacks.ema_decay=0.9", "callbacks.ema_decay does not go with trainer=fsdp"),
         ("model.layer_drop=0.1", "all ranks put a layer together at the same time"),
-        ("precision=16-mixed", "set precision=bf16-mixed"),
     ],
 )
 def test_what_does_not_go_with_shards_or_at_all(tmp_path: Path, override: str, says: str) -> None:

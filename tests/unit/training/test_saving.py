@@ -112,6 +112,15 @@ def test_a_run_that_has_gone_back_writes_so_at_once(tmp_path: Path) -> None:
         assert written == expected
 
 
+def test_what_a_run_begins_with_must_be_written(tmp_path: Path) -> None:
+    for rank_0, error in ((True, InputError), (False, AnotherRankFailed)):
+        last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+        trainer.is_global_zero = rank_0
+        trainer.strategy.checkpoint_io.full = True
+        with pytest.raises(error, match="full"):
+            last.on_train_start(trainer, module())
+
+
 def test_what_training_ends_with_must_be_written(tmp_path: Path) -> None:
     last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
     last.on_train_start(trainer, module())

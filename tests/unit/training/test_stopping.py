@@ -37,17 +37,17 @@ def module(bad_updates: int = 0) -> Mock:
     return Mock(spec=LightningModule, judge=judge)
 
 
-def listening(**changes: Any) -> tuple[GracefulStop, Mock]:
-    stop, trainer = GracefulStop(Path("run")), fake_trainer(**changes)
+def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop, Mock]:
+    stop, trainer = GracefulStop(folder), fake_trainer(**changes)
     stop.on_train_start(trainer, module())
     return stop, trainer
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_waits_for_the_update(
-    number: int, handlers: list[Any], caplog: pytest.LogCaptureFixture
+    tmp_path: Path, number: int, handlers: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    stop, trainer = listening()
+    stop, trainer = listening(tmp_path)
     send(number)
     assert "stopping after this update" in caplog.text
     assert not trainer.should_stop
@@ -55,9 +55,16 @@ def test_a_signal_waits_for_the_update(
     assert trainer.should_stop
     stop.on_train_end(trainer, module())
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
-    with pytest.raises(Interrupted, match=r"go on with: python train\.py checkpoint=run") as caught:
-        stop.raise_if_stopped()
-    assert caught.value.code == 128 + number
+    for written, says in (
+        (False, "there is no checkpoint yet: give the same command again"),
+        (True, rf"go on with: python train\.py checkpoint={tmp_path}"),
+    ):
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        if written:
+            (tmp_path / "checkpoints" / "last.ckpt").touch()
+        with pytest.raises(Interrupted, match=says) as caught:
+            stop.raise_if_stopped()
+        assert caught.value.code == 128 + number
 
 
 def test_without_a_signal_nothing_stops() -> None:
