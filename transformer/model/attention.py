@@ -7,8 +7,10 @@ Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -92,16 +94,30 @@ def attend_fused(
     if bias is not None:
         bias = bias.to(query.dtype)
         bias = bias if mask is None else bias.masked_fill(~mask, -math.inf)
-    attended = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask if bias is None else bias,
-        dropout_p=dropout,
-        is_causal=causal,
-        enable_gqa=grouped,
-    )
+    with _precise_on_cpu(query) as dtype:
+        attended = F.scaled_dot_product_attention(
+            query.to(dtype),
+            key.to(dtype),
+            value.to(dtype),
+            attn_mask=mask if bias is None else bias.to(dtype),
+            dropout_p=dropout,
+            is_causal=causal,
+            enable_gqa=grouped,
+        ).to(query.dtype)
     return attended if blind is None else attended.masked_fill(blind, 0.0)
+
+
+@contextmanager
+def _precise_on_cpu(query: QueryHeads) -> Iterator[torch.dtype]:
+    """What to attend in: on a CPU float32, where torch's kernel takes half as long both ways.
+
+    Its gradient in bfloat16 takes twelve times as long (docs/performance.md).
+    """
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
+        yield query.dtype
+        return
+    with torch.autocast("cpu", enabled=False):
+        yield torch.float32
 
 
 def formula(

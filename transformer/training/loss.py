@@ -102,12 +102,16 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 rows = hidden[start : start + chunk].to(dtype)
                 logits = (rows @ matrix.T).to(loss.dtype)
                 right = target[start : start + chunk, None]
-                log_z = logits.logsumexp(-1, keepdim=True)
-                surprise = (log_z - logits.gather(-1, right)).sum()
-                spread = (log_z.squeeze(-1) - logits.mean(-1)).sum()
+                top, rightly = logits.amax(-1, keepdim=True), logits.gather(-1, right)
+                mean = logits.mean(-1, keepdim=True)
+                # The softmax takes the place of the logits, and gives log Z on the way.
+                grad = logits.sub_(top).exp_()
+                z = grad.sum(-1, keepdim=True)
+                log_z = top + z.log()
+                surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
                 nll = nll + surprise
                 loss = loss + (1 - smoothing) * surprise + smoothing * spread
-                grad = logits.sub_(log_z).exp_().sub_(smoothing / weight.size(0))
+                grad = grad.div_(z).sub_(smoothing / weight.size(0))
                 grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
                 grad = grad.to(dtype)
                 grad_hidden[start : start + chunk] = grad @ matrix

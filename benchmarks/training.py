@@ -1,0 +1,268 @@
+"""How fast we learn, beside Hugging Face's Marian and torch.nn.Transformer in plain loops.
+
+    python benchmarks/training.py --data-root FOLDER [--quick] [--threads 2] [--write PAGE]
+
+One run measures all: English to German of Multi30k in FOLDER, the same batches (sorted by length,
+so many tokens with padding on the longer side), the same sizes, optimiser, schedule and loss, each
+in a process of its own, in turns. Numbers are real target tokens a second, medians over the turns;
+memory is what a process has had resident at most.
+
+``ours`` is a run as ``train.py`` makes it, with all that is fast: ``precision=bf16-mixed
+loss.bfloat16=true``. ``float32`` multiplies in float32 throughout. ``kept`` says whether freed
+memory is kept (``keep_memory``): ours is by default; for the others it is three lines that their
+users do not have, so that they are measured both ways.
+
+``loss`` is the mean of the last 50 of ``--updates`` updates, label smoothing included. Hugging
+Face's model begins with our weights. The last line of stdout is JSON; ``ratio_hf`` compares with
+the faster of Hugging Face's two without kept memory, ``ratio_hf_kept`` with it.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from benchmarks.page import write_between
+from transformer.evaluation.report import table_console
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGETS = {"tiny": 4096, "base": 2048}
+EOLE = 1.25
+"""Times Hugging Face's bfloat16: what Eole 0.6.4, the fastest in bfloat16 at base size, reached."""
+LAST = 50
+WARM_UP = 2
+TURN = {"tiny": 8, "base": 3}
+COMPARED = ("ours_bfloat16", "ours_float32", "hf_float32", "hf_bfloat16")
+"""Whose loss is compared."""
+COLUMNS = ("framework", "precision", "kept", "tokens/s", "times", "peak MiB", "loss")
+NAMES = {"ours": "ours", "hf": "Hugging Face", "torch": "torch.nn.Transformer"}
+KEPT = {True: "kept", False: "returned"}
+FAST = ("precision=bf16-mixed", "loss.bfloat16=true")
+
+
+@dataclass
+class Subject:
+    """One that trains, in a process of its own.
+
+    Attributes:
+        framework: A key of ``NAMES``.
+        precision: ``float32`` or ``bfloat16``.
+        kept: Whether freed memory is kept.
+        speeds: Target tokens a second, of each turn.
+        loss: Mean of the last updates, in nats.
+        peak: MiB.
+    """
+
+    framework: str
+    precision: str
+    kept: bool
+    speeds: list[float] = field(default_factory=list)
+    loss: float | None = None
+    peak: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """As the last line has it."""
+        kept = "" if self.kept == (self.framework == "ours") else f"_{KEPT[self.kept]}"
+        return f"{self.framework}_{self.precision}{kept}"
+
+    @property
+    def speed(self) -> float:
+        """Target tokens a second, of the median turn."""
+        return statistics.median(self.speeds)
+
+    @property
+    def overrides(self) -> list[str]:
+        """What makes the run this one."""
+        fast = FAST if self.precision == "bfloat16" else ("precision=32-true",)
+        return [*fast, f"keep_memory={str(self.kept).lower()}"]
+
+    def start(self, folder: Path, common: Sequence[str], threads: int) -> None:
+        """Begin, and wait until it is ready for the first update."""
+        self.process: subprocess.Popen[str] = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "benchmarks.training_subjects", str(folder)),
+                *(self.framework, *common, *self.overrides),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+        )
+        self._answer()
+
+    def update(self, count: int) -> dict[str, Any]:
+        """Make so many updates."""
+        assert self.process.stdin is not None
+        print(count, file=self.process.stdin, flush=True)
+        answer: dict[str, Any] = json.loads(self._answer())
+        self.peak = answer["peak"]
+        return answer
+
+    def end(self) -> None:
+        """Leave the machine to the others."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+    def _answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.key} has ended with {self.process.wait()}")
+        return line
+
+
+def subjects(size: str, quick: bool) -> list[Subject]:
+    """Whom to measure: the first is what all are compared with."""
+    found = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
+    for framework in ("hf", "torch"):
+        for precision in ("float32", "bfloat16"):
+            found.append(Subject(framework, precision, False))
+    if size == "tiny":
+        # At base size blocks are as large, and the products take much longer.
+        found += [Subject("hf", precision, True) for precision in ("float32", "bfloat16")]
+        found.append(Subject("torch", "float32", True))
+    if not quick:
+        found += [Subject("ours", precision, False) for precision in ("bfloat16", "float32")]
+    return found
+
+
+def common(data: Path, size: str) -> list[str]:
+    """The run that all of them make."""
+    return [
+        *("data=multi30k", f"data.root={data}", f"data.batch_tokens={BUDGETS[size]}"),
+        *(f"model={size}", "model.norm_order=post", "model.dropout=0.3"),
+        *("tokenizer.vocab_size=8000", "optimizer.lr=1e-3"),
+        *("schedule=inverse_sqrt", "schedule.warmup=100"),
+        *("trainer.max_steps=1000000", "trainer.val_check_interval=1000000"),
+        *("logger.csv=false", "logger.tensorboard=false"),
+    ]
+
+
+def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> None:
+    """Let them train in turns, and then some of them on, for their loss."""
+    folder = arguments.folder / size
+    folder.mkdir(parents=True, exist_ok=True)
+    for subject in found:
+        subject.start(folder, common(arguments.data_root, size), arguments.threads)
+        subject.update(WARM_UP)
+    each = arguments.updates_of_a_turn[size]
+    for turn in range(arguments.turns):
+        for subject in found:
+            answer = subject.update(each)
+            subject.speeds.append(answer["tokens"] / answer["seconds"])
+        print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
+    done = WARM_UP + arguments.turns * each
+    for subject in found:
+        if arguments.updates > done + LAST and subject.key in COMPARED:
+            subject.update(arguments.updates - LAST - done)
+            subject.loss = subject.update(LAST)["loss"]
+            print(f"{size}: {subject.key} has made {arguments.updates} updates", file=sys.stderr)
+        subject.end()
+
+
+def show(found: list[Subject], title: str) -> list[str]:
+    """The table on stderr; returns it as Markdown."""
+    fastest = found[0].speed
+    rows = [
+        [
+            *(NAMES[one.framework], one.precision, "yes" if one.kept else "no"),
+            *(f"{one.speed:,.0f}", f"{fastest / one.speed:.2f}", f"{one.peak:,.0f}"),
+            "" if one.loss is None else f"{one.loss:.3f}",
+        ]
+        for one in found
+    ]
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for place, column in enumerate(COLUMNS):
+        table.add_column(column, justify="left" if place < 3 else "right")
+    for row in rows:
+        table.add_row(*row)
+    table_console().print(table)
+    lines = [f"| {' | '.join(row)} |" for row in [COLUMNS, ["---"] * len(COLUMNS), *rows]]
+    return [f"{title}:", "", *lines, ""]
+
+
+def summary(found: list[Subject]) -> dict[str, float]:
+    """A size in the last line: what is promised first, then all speeds and losses."""
+    speeds = {one.key: one.speed for one in found}
+    ours = speeds["ours_bfloat16"]
+    theirs = max(speeds["hf_float32"], speeds["hf_bfloat16"])
+    values = {
+        "ours": ours,
+        "hf": theirs,
+        "torch": max(speeds["torch_float32"], speeds["torch_bfloat16"]),
+        "ratio_hf": ours / theirs,
+        "ratio_hf_float32": ours / speeds["hf_float32"],
+        "ratio_eole_bfloat16": ours / (EOLE * speeds["hf_bfloat16"]),
+        "ratio_torch_in_float32": speeds["ours_float32"] / speeds["torch_float32"],
+    }
+    kept = [speed for key, speed in speeds.items() if key.startswith("hf") and "kept" in key]
+    if kept:
+        values["ratio_hf_kept"] = ours / max(kept)
+        values["ratio_torch_kept_in_float32"] = (
+            speeds["ours_float32"] / speeds["torch_float32_kept"]
+        )
+    values |= speeds
+    values |= {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
+    return {name: round(value, 3) for name, value in values.items()}
+
+
+def parse() -> argparse.Namespace:
+    """The call; ``--quick`` sets what is not given."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--sizes", nargs="+", choices=BUDGETS, default=list(BUDGETS))
+    parser.add_argument("--threads", type=int, default=2, help="of each: 2")
+    parser.add_argument("--quick", action="store_true", help="few updates; under 5 minutes")
+    parser.add_argument("--turns", type=int, help="5; quick: 3")
+    parser.add_argument("--updates", type=int, help="until the loss is looked at: 300; quick: 0")
+    parser.add_argument("--folder", type=Path, default=Path("runs/benchmark_training"))
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the tables there")
+    arguments = parser.parse_args()
+    defaults = {"turns": 3, "updates": 0} if arguments.quick else {"turns": 5, "updates": 300}
+    for name, value in defaults.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, value)
+    arguments.updates_of_a_turn = {"tiny": 4, "base": 1} if arguments.quick else TURN
+    arguments.folder, arguments.data_root = (
+        arguments.folder.resolve(),
+        arguments.data_root.resolve(),
+    )
+    return arguments
+
+
+def main() -> int:
+    """Returns the exit code: 2 where Hugging Face's library is not installed."""
+    arguments = parse()
+    if find_spec("transformers") is None:
+        print("error: transformers is not installed: pip install -e '.[dev]'", file=sys.stderr)
+        return 2
+    lines: list[str] = []
+    values = {}
+    for size in arguments.sizes:
+        found = subjects(size, arguments.quick)
+        measure(found, size, arguments)
+        batches = f"batches of {BUDGETS[size]:,} tokens, threads: {arguments.threads}"
+        lines += show(found, f"{size}, {batches}")
+        values[size] = summary(found)
+    if arguments.write:
+        write_between(arguments.write, "training", lines)
+    print(json.dumps(values))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""What benchmarks/training.py compares: each trains in a process of its own, on the same batches.
+
+    python -m benchmarks.training_subjects FOLDER SUBJECT KEY=VALUE…
+
+Reads numbers on stdin, makes so many updates for each, and answers in a line of JSON. Ours is a
+run as ``train.py`` makes it, loader, logging and all. The others are plain loops with the same
+batches in memory, the same optimiser, schedule and loss. Hugging Face's model starts from our
+weights. It does not know what is done with the times.
+"""
+
+import json
+import logging
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.marian_twin import marian
+from transformer.cli.compose import compose_config
+from transformer.data.batch import Batch
+from transformer.data.loader import Update
+from transformer.data.tokenizer import PAD
+from transformer.model.positions import SinusoidalPositions
+from transformer.model.transformer import Transformer
+from transformer.training.config import RunConfig, run_config
+from transformer.training.memory import keep_freed_memory
+from transformer.training.optimizer import build_optimizer
+from transformer.training.run import fit
+from transformer.training.schedule import build_schedule
+from transformer.training.tasks import make_task
+
+MOST = 400
+"""Updates that the others have batches in memory for; then they begin again."""
+
+
+@dataclass
+class Answer:
+    """What so many updates were.
+
+    Attributes:
+        seconds: They took.
+        tokens: Target tokens, without padding.
+        loss: Mean over those tokens, label smoothing included, in nats.
+        peak: Memory that the process has had resident at most, in MiB.
+    """
+
+    seconds: float
+    tokens: int
+    loss: float
+    peak: float
+
+
+class Clock:
+    """Counts the updates that were asked for, answers, and waits for the next number."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self.left = 0
+        self.began = 0.0
+        self.tokens = 0
+        self.loss = torch.zeros((), dtype=torch.float64)
+
+    def wait(self) -> None:
+        """To be called before every update; does not return after the last."""
+        if self.left:
+            return
+        if self.tokens:
+            seconds = time.perf_counter() - self.began
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            loss = float(self.loss) / self.tokens
+            self.say(json.dumps(Answer(seconds, self.tokens, loss, peak).__dict__))
+        else:
+            self.say("ready")
+        asked = sys.stdin.readline()
+        if not asked:
+            # Lightning would test and save what nobody wants.
+            os._exit(0)
+        self.left, self.tokens = int(asked), 0
+        self.loss.zero_()
+        self.began = time.perf_counter()
+
+    def count(self, tokens: int, loss: Tensor) -> None:
+        """To be called after every update, with the sum of its loss."""
+        self.left -= 1
+        self.tokens += tokens
+        self.loss += loss
+
+
+class Paced(Callback):
+    """Lets a run of ours make as many updates as it is told."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Wait if all that were asked for are made."""
+        self.clock.wait()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Update[Any],
+        batch_idx: int,
+    ) -> None:
+        """Count."""
+        self.clock.count(outputs["tokens"], outputs["loss"])
+
+
+class TorchTransformer(nn.Module):
+    """torch.nn.Transformer with the embeddings and the projection that it leaves to its user."""
+
+    def __init__(self, ours: Transformer) -> None:
+        super().__init__()
+        config = ours.config
+        self.embedding = nn.Embedding(config.target_vocab_size, config.d_model, PAD)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.positions = SinusoidalPositions(config.d_model, config.max_length)
+        self.scale = config.d_model**0.5
+        self.dropout = nn.Dropout(config.dropout)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.num_heads,
+            config.encoder_layers,
+            config.decoder_layers,
+            config.ffn_dim,
+            config.dropout,
+            batch_first=True,
+        )
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """The logits."""
+        length, padding = target.size(1), source == PAD
+        hidden = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=torch.ones(length, length, dtype=torch.bool).triu(1),
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+            tgt_is_causal=True,
+        )
+        logits: Tensor = F.linear(hidden, self.embedding.weight)
+        return logits
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Tokens and their positions."""
+        embedded = self.embedding(tokens) * self.scale + self.positions(tokens.size(1), 0)
+        dropped: Tensor = self.dropout(embedded)
+        return dropped
+
+
+def composed(folder: Path, overrides: list[str]) -> RunConfig:
+    """The run that all of them make."""
+    from omegaconf import OmegaConf
+
+    config = compose_config("train", [*overrides, f"data.cache={folder}/cache"])
+    return run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+
+
+def train_ours(config: RunConfig, folder: Path, clock: Clock) -> None:
+    """A run, which ends with the process."""
+    fit(config, folder, [Paced(clock)])
+
+
+def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
+    """A plain loop; ends with the process."""
+    seed_everything(config.seed, verbose=False)
+    task = make_task(config, None)
+    task.data.prepare_data()
+    task.data.setup("fit")
+    ours = task.module.model
+    assert isinstance(ours, Transformer)
+    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), MOST)]
+    task.data.teardown("fit")
+    model: Any = marian(ours) if name == "hf" else TorchTransformer(ours)
+    model.train()
+    optimizer = build_optimizer(config.optimizer, model.parameters())
+    schedule = build_schedule(config.schedule, optimizer, ours.config.d_model)
+    half = config.trainer["precision"] == "bf16-mixed"
+    for batch in _endless(batches):
+        clock.wait()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = _logits(model, name, batch)
+        right = batch.target_output.flatten()
+        loss = F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            right,
+            ignore_index=PAD,
+            label_smoothing=config.loss.label_smoothing,
+        )
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), config.trainer["gradient_clip_val"])
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        tokens = batch.target_tokens
+        clock.count(tokens, loss.detach() * tokens)
+
+
+def _logits(model: Any, name: str, batch: Batch) -> Tensor:
+    if name == "torch":
+        logits: Tensor = model(batch.source, batch.target_input)
+        return logits
+    logits = model(
+        input_ids=batch.source,
+        attention_mask=(batch.source != PAD).long(),
+        decoder_input_ids=batch.target_input,
+        use_cache=False,
+    ).logits
+    return logits
+
+
+def _endless(batches: list[Batch]) -> Iterator[Batch]:
+    while True:
+        yield from batches
+
+
+def main() -> None:
+    """Train until stdin ends."""
+    folder, name, *overrides = sys.argv[1:]
+    # Whatever libraries print must not stand among the answers.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    logging.disable(logging.WARNING)
+    clock = Clock(lambda line: print(line, file=answers))
+    config = composed(Path(folder), overrides)
+    if name == "ours":
+        train_ours(config, Path(folder) / "run", clock)
+        return
+    if config.keep_memory:
+        keep_freed_memory()
+    train_plainly(config, name, clock)
+
+
+if __name__ == "__main__":
+    main()
