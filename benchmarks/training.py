@@ -19,108 +19,25 @@ the faster of Hugging Face's two without kept memory, ``ratio_hf_kept`` with it.
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from rich.table import Table
 
 from benchmarks.page import write_between
+from benchmarks.training_process import NAMES, Subject
 from transformer.evaluation.report import table_console
 
-ROOT = Path(__file__).resolve().parents[1]
 BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25
 """Times Hugging Face's bfloat16: what Eole 0.6.4, the fastest in bfloat16 at base size, reached."""
 LAST = 50
 WARM_UP = 2
 TURN = {"tiny": 8, "base": 3}
-COMPARED = ("ours_bfloat16", "ours_float32", "hf_float32", "hf_bfloat16")
-"""Whose loss is compared."""
+COMPARED = ("ours_bfloat16", "hf_float32")
+"""Whose loss is compared, from the same first weights: what is fast, and what is plain."""
 COLUMNS = ("framework", "precision", "kept", "tokens/s", "times", "peak MiB", "loss")
-NAMES = {"ours": "ours", "hf": "Hugging Face", "torch": "torch.nn.Transformer"}
-KEPT = {True: "kept", False: "returned"}
-FAST = ("precision=bf16-mixed", "loss.bfloat16=true")
-
-
-@dataclass
-class Subject:
-    """One that trains, in a process of its own.
-
-    Attributes:
-        framework: A key of ``NAMES``.
-        precision: ``float32`` or ``bfloat16``.
-        kept: Whether freed memory is kept.
-        speeds: Target tokens a second, of each turn.
-        loss: Mean of the last updates, in nats.
-        peak: MiB.
-    """
-
-    framework: str
-    precision: str
-    kept: bool
-    speeds: list[float] = field(default_factory=list)
-    loss: float | None = None
-    peak: float = 0.0
-
-    @property
-    def key(self) -> str:
-        """As the last line has it."""
-        kept = "" if self.kept == (self.framework == "ours") else f"_{KEPT[self.kept]}"
-        return f"{self.framework}_{self.precision}{kept}"
-
-    @property
-    def speed(self) -> float:
-        """Target tokens a second, of the median turn."""
-        return statistics.median(self.speeds)
-
-    @property
-    def overrides(self) -> list[str]:
-        """What makes the run this one."""
-        fast = FAST if self.precision == "bfloat16" else ("precision=32-true",)
-        return [*fast, f"keep_memory={str(self.kept).lower()}"]
-
-    def start(self, folder: Path, common: Sequence[str], threads: int) -> None:
-        """Begin, and wait until it is ready for the first update."""
-        self.process: subprocess.Popen[str] = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "benchmarks.training_subjects", str(folder)),
-                *(self.framework, *common, *self.overrides),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-        )
-        self._answer()
-
-    def update(self, count: int) -> dict[str, Any]:
-        """Make so many updates."""
-        assert self.process.stdin is not None
-        print(count, file=self.process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self._answer())
-        self.peak = answer["peak"]
-        return answer
-
-    def end(self) -> None:
-        """Leave the machine to the others."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
-
-    def _answer(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.key} has ended with {self.process.wait()}")
-        return line
 
 
 def subjects(size: str, quick: bool) -> list[Subject]:
@@ -154,8 +71,14 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
     """Let them train in turns, and then some of them on, for their loss."""
     folder = arguments.folder / size
     folder.mkdir(parents=True, exist_ok=True)
-    for subject in found:
+    for place, subject in enumerate(found):
         subject.start(folder, common(arguments.data_root, size), arguments.threads)
+        if place == 0:
+            # It prepares the text that the others find.
+            subject.ready()
+    for subject in found[1:]:
+        subject.ready()
+    for subject in found:
         subject.update(WARM_UP)
     each = arguments.updates_of_a_turn[size]
     for turn in range(arguments.turns):

@@ -1,0 +1,56 @@
+"""The benchmark of training measures equal work, and says so in its last line."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.training import show, subjects, summary
+from benchmarks.training_process import Subject
+from tests.helpers.runs import SMALL, corpus_overrides
+
+PROMISED = ["ours", "hf", "torch", "ratio_hf"]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What each says of its first three updates, without dropout."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    run = [*corpus_overrides(folder), *SMALL, "model.norm_order=post", "trainer.max_steps=100"]
+    said = {}
+    for name in ("ours", "hf", "torch"):
+        subject = Subject(name, "float32", kept=True)
+        subject.start(folder, run, threads=1)
+        subject.ready()
+        said[name] = subject.update(3)
+        subject.end()
+    return said
+
+
+def test_all_train_on_the_same_batches(answers: dict[str, dict[str, Any]]) -> None:
+    assert len({answer["tokens"] for answer in answers.values()}) == 1
+    assert all(answer["seconds"] > 0 and answer["peak"] > 100 for answer in answers.values())
+
+
+def test_from_the_same_weights_the_loss_is_the_same(answers: dict[str, dict[str, Any]]) -> None:
+    assert answers["hf"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
+    # torch.nn.Transformer begins with weights of its own.
+    assert answers["torch"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=0.3)
+
+
+@pytest.mark.parametrize("size", ["tiny", "base"])
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    found = subjects(size, quick)
+    assert len({subject.key for subject in found}) == len(found)
+    for place, subject in enumerate(found):
+        subject.speeds = [1.0, 1000.0 - place, 9999.0]
+    found[0].loss = 5.0
+    values = summary(found)
+    assert list(values)[:4] == PROMISED
+    assert values["ours"] == 1000
+    assert values["hf"] == max(values["hf_float32"], values["hf_bfloat16"])
+    assert values["ratio_hf"] == round(values["ours"] / values["hf"], 3)
+    assert values["loss_ours_bfloat16"] == 5
+    lines = show(found, "a title")
+    assert len(lines) == len(found) + 5
+    assert "a title" in capsys.readouterr().err
