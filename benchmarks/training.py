@@ -32,6 +32,8 @@ from transformer.evaluation.report import table_console
 BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25
 """Times Hugging Face's bfloat16: what Eole 0.6.4, the fastest in bfloat16 at base size, reached."""
+CHUNKS = {"tiny": 512, "base": 2048}
+"""Rows of logits that we have at a time (``loss.chunk``); the others have all."""
 LAST = 50
 WARM_UP = 2
 TURN = {"tiny": 8, "base": 3}
@@ -64,6 +66,7 @@ def common(data: Path, size: str) -> list[str]:
         *("schedule=inverse_sqrt", "schedule.warmup=100"),
         *("trainer.max_steps=1000000", "trainer.val_check_interval=1000000"),
         *("logger.csv=false", "logger.tensorboard=false"),
+        f"loss.chunk={CHUNKS[size]}",
     ]
 
 
