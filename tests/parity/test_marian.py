@@ -46,7 +46,7 @@ def half_trained() -> Transformer:
     spread(model, 1)
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for step in range(100):
+    for step in range(120):
         sources = random_sentences(32, seed=step + 2)
         # A cipher that doubles every other symbol.
         targets = [[7 * p % 36 + 4 for p in row for _ in range(1 + p % 2)] for row in sources]

@@ -1,7 +1,7 @@
 """The kernels beside the plain formula: equal results, other costs.
 
 They do not know projections or layers. ``attention.eager`` is the formula; here stand torch's
-fused kernels, the sparse ones, and the choice between them.
+fused kernels, the sparse ones, and the choice between them all.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.errors import InputError
-from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
+from transformer.model.attention import KeyHeads, QueryHeads, attend_fused, eager
 from transformer.model.blocks import attend_blocks
 from transformer.model.scope import Scope
 
@@ -29,6 +29,9 @@ FlexAttention = Callable[..., Any]
 
 FEW = 16
 """Queries up to which, and keys from which on, plain products are faster than the fused kernel."""
+
+SHORT = 64
+"""Positions up to which the formula is faster than the fused kernel, forward and backward."""
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
@@ -70,6 +73,8 @@ class Sdpa:
     ) -> QueryHeads:
         if self.backend == "any" and few_queries(query, key, scope):
             return attend_few(query, key, value, scope)
+        if self.backend == "any" and learns_short(query, key):
+            return eager(query, key, value, scope, dropout)
         if scope.only_causal:
             return attend_fused(query, key, value, dropout=dropout, causal=True)
         mask, bias = scope.dense_mask, scope.dense_bias
@@ -84,6 +89,18 @@ def few_queries(query: QueryHeads, key: KeyHeads, scope: Scope) -> bool:
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
         and scope.leaves_none_blind
+    )
+
+
+def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
+    """Whether the plain formula is the fastest: with gradient, on a CPU, in short sentences.
+
+    torch's fused kernel then takes up to twice as long, head by head (docs/performance.md).
+    """
+    return (
+        query.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and max(query.size(2), key.size(2)) <= SHORT
     )
 
 

@@ -7,6 +7,7 @@ import torch
 
 from tests.helpers.ranks import Curve, curve
 from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.model.attention import attend_fused
 from transformer.training.run import train
 
 
@@ -47,3 +48,19 @@ def test_the_weights_stay_exact(runs: dict[str, Path]) -> None:
     # And hold what bfloat16 could not.
     weights = payload["state_dict"]["model.projection.weight"]
     assert not torch.equal(weights, weights.bfloat16().float())
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_attention_on_a_cpu_is_computed_in_float32(autocast: bool) -> None:
+    heads = [torch.randn(2, 3, 5, 4).bfloat16().requires_grad_() for _ in range(3)]
+    mask = torch.rand(2, 1, 1, 5) < 0.7
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        attended = attend_fused(*heads, mask)
+    attended.sum().backward()
+    precise = [head.detach().float().requires_grad_() for head in heads]
+    expected = attend_fused(*precise, mask)
+    expected.sum().backward()
+    assert torch.equal(attended, expected.bfloat16())
+    for head, exact in zip(heads, precise, strict=True):
+        assert head.grad is not None and exact.grad is not None
+        assert torch.equal(head.grad, exact.grad.bfloat16())
