@@ -24,7 +24,7 @@ ALONE = [
     "trainer.log_every_n_steps=50",
     "schedule.total=300",
 ]
-SIZES = {"train": 600, "validation": 40, "test": 40}
+SIZES = {"train": 2400, "validation": 40, "test": 40}
 
 
 def write_treebank(folder: Path) -> list[str]:
@@ -70,7 +70,8 @@ def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") ->
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained tagger."""
     folder = tmp_path_factory.mktemp("tagger")
-    trained("pocket_tagging", folder, "trainer.max_steps=600", "schedule.total=600")
+    long = ["trainer.max_steps=1200", "schedule.total=1200", "trainer.val_check_interval=300"]
+    trained("pocket_tagging", folder, *long)
     return folder
 
 
