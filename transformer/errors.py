@@ -35,7 +35,7 @@ class AnotherRankFailed(Exception):
     """This process cannot go on, and the one that knows why has said it.
 
     Attributes:
-        code: The exit code: 1 where that one has not ended by itself, or by a bug.
+        code: The exit code, that of the other; 1 where it was killed, or nobody knows.
     """
 
     def __init__(self, message: str, code: int = 2) -> None:

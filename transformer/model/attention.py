@@ -109,9 +109,9 @@ def attend_fused(
 
 @contextmanager
 def _precise_on_cpu(query: QueryHeads) -> Iterator[torch.dtype]:
-    """What to attend in: on a CPU float32, where torch's kernel takes half as long both ways.
+    """What to attend in: on a CPU float32, where torch's kernel is faster than in bfloat16.
 
-    Its gradient in bfloat16 takes twelve times as long (docs/performance.md).
+    In bfloat16 its gradient takes 4 to 7 times as long (docs/performance.md).
     """
     if query.device.type != "cpu" or query.dtype != torch.bfloat16:
         yield query.dtype
