@@ -11,6 +11,7 @@ from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import PROJECT
+from transformer.training.run_folder import is_finished
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,15 @@ def test_a_finished_run_does_nothing_and_goes_on_with_a_later_end(
     finish(tiny_config(home), folder)
     assert "changed: trainer.max_steps: 16 before, 30 now" in said(folder)
     assert_equals_whole(home, folder)
+
+
+def test_a_run_that_is_compared_on_validation_does_not_see_the_test(
+    home: Path, tmp_path: Path
+) -> None:
+    finish(tiny_config(home, "test=false", "trainer.max_steps=4"), tmp_path / "run")
+    assert is_finished(tmp_path / "run")
+    assert outcome(tmp_path / "run")["last"]["global_step"] == 4
+    assert not list((tmp_path / "run").glob("test*"))
 
 
 def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:

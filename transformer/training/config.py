@@ -51,6 +51,7 @@ class RunConfig:
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
         objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.
+        test: Whether the test splits are scored when training is over.
         gradient_checkpointing: Compute each layer again in the backward pass
             (``recomputation.py``).
         resume_check: Updates of each half of a check that the run goes on exactly; null trains.
@@ -75,6 +76,7 @@ class RunConfig:
     seed: int
     checkpoint: Path | None
     objective: Metric | None
+    test: bool
     gradient_checkpointing: bool
     resume_check: int | None
     keep_memory: bool
@@ -112,6 +114,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
         objective=typed_value(resolved["objective"], Metric | None, "objective"),
+        test=typed_value(resolved["test"], bool, "test"),
         gradient_checkpointing=typed_value(
             resolved["gradient_checkpointing"], bool, "gradient_checkpointing"
         ),

@@ -54,7 +54,7 @@ def train(
     rank_command: Sequence[str] | None = None,
     objective: Objective | None = None,
 ) -> dict[str, float]:
-    """Train, then test the best checkpoint once.
+    """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
     Args:
         config: The run.
@@ -80,7 +80,7 @@ def train(
             logger.info("%s is finished: there is nothing to train or test", folder)
             return metrics
         consolidate(folder / "checkpoints")
-        if objective is None:
+        if config.test and objective is None:
             metrics |= test(folder, task)
         mark_finished(folder)
         return metrics
