@@ -36,6 +36,8 @@ CHUNKS = {"tiny": 512, "base": 2048}
 """Rows of logits that we have at a time (``loss.chunk``); the others have all."""
 LAST = 50
 WARM_UP = 2
+SETTLE = {"tiny": 20, "base": 8}
+"""Updates in which a process that keeps its memory still asks for more, and is slower for it."""
 TURN = {"tiny": 8, "base": 3}
 COMPARED = ("ours_bfloat16", "hf_float32")
 """Whose loss is compared, from the same first weights: what is fast, and what is plain."""
@@ -82,17 +84,16 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
     for subject in found[1:]:
         subject.ready()
     for subject in found:
-        subject.update(WARM_UP)
+        subject.update(SETTLE[size] if subject.kept else WARM_UP)
     each = arguments.updates_of_a_turn[size]
     for turn in range(arguments.turns):
         for subject in found:
             answer = subject.update(each)
             subject.speeds.append(answer["tokens"] / answer["seconds"])
         print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
-    done = WARM_UP + arguments.turns * each
     for subject in found:
-        if arguments.updates > done + LAST and subject.key in COMPARED:
-            subject.update(arguments.updates - LAST - done)
+        if arguments.updates > subject.done + LAST and subject.key in COMPARED:
+            subject.update(arguments.updates - LAST - subject.done)
             subject.loss = subject.update(LAST)["loss"]
             print(f"{size}: {subject.key} has made {arguments.updates} updates", file=sys.stderr)
         subject.end()

@@ -30,6 +30,7 @@ class Subject:
         speeds: Target tokens a second, of each turn.
         loss: Mean of the last updates, in nats.
         peak: MiB.
+        done: Updates so far.
     """
 
     framework: str
@@ -38,6 +39,7 @@ class Subject:
     speeds: list[float] = field(default_factory=list)
     loss: float | None = None
     peak: float = 0.0
+    done: int = 0
 
     @property
     def key(self) -> str:
@@ -80,6 +82,7 @@ class Subject:
         print(count, file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._answer())
         self.peak = answer["peak"]
+        self.done += count
         return answer
 
     def end(self) -> None:
