@@ -124,6 +124,12 @@ def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
     return words
 
 
+def signature_of_words(bleu: BLEU) -> str:
+    """How words are parted; ``bleu`` has scored already, else it has no signature."""
+    said = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
+    return "|".join(f"{key}:{said[key]}" for key in ("case", "tok", "version"))
+
+
 def words_by_frequency(
     counts: Mapping[str, int],
     hypotheses: Sequence[Iterable[Words]],

@@ -73,6 +73,7 @@ class SentenceScores:
         self.hypotheses = hypotheses
         self.bleu = [bleu.sentence_score(said, [right]).score for said, right in pairs]
         self.chrf = [chrf.sentence_score(said, [right]).score for said, right in pairs]
+        self.signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
 
 
 def movement(

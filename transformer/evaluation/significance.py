@@ -1,7 +1,7 @@
 """Whether systems differ from a base by more than chance: the paired tests of sacreBLEU.
 
-It knows raw text only: neither models nor files. Scores, intervals and p-values are sacreBLEU's own,
-but for what `_never_below_chance` says.
+It knows raw text only: neither models nor files. Scores, intervals and p-values are sacreBLEU's
+own, but for what `_never_below_chance` says.
 Sources: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation" (paired
 bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance
 Testing for MT" (approximate randomisation).
@@ -54,7 +54,7 @@ class TestedScore:
     """One system by one metric.
 
     Attributes:
-        value: The score.
+        score: From 0 to 100, or more for TER.
         mean: Of the bootstrap resamples.
         interval: Half the width of the 95 % confidence interval around ``mean``.
         difference: To the score of the base; None of the base itself, as what follows.
@@ -64,7 +64,7 @@ class TestedScore:
 
     __test__ = False  # not a class of tests
 
-    value: float
+    score: float
     mean: float
     interval: float
     difference: float | None = None
@@ -118,7 +118,7 @@ def paired_tests(
         InputError: There is no other system, no sentence, or the numbers of lines differ.
     """
     _refuse_unlike(hypotheses, references)
-    systems = [(str(number), list(lines)) for number, lines in enumerate(hypotheses)]
+    systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     with _seeded(resampling.seed):
         named = {str(place): metric for place, metric in enumerate(metrics)}
         test = PairedTest(systems, named, [references], "bs", n_samples=resampling.bootstrap)
