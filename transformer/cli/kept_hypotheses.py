@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from transformer import __version__
+import transformer
 from transformer.data.cache import written_whole
 from transformer.data.tags import tags_of
 from transformer.decoding.documents import in_documents
@@ -65,7 +65,7 @@ def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]
         "search": asdict(translator.search),
         "tags": list(tokenizer.source_tags),
         "sources": text.hexdigest(),
-        "version": __version__,
+        "version": transformer.__version__,
     }
 
 
