@@ -121,6 +121,8 @@ def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Pa
         key = argument.partition("=")[0]
         if key == "split" and config.source is not None:
             raise InputError(f"{argument} does nothing beside source=FILE; leave one out")
+        if key == "frequencies" and config.training is False:
+            raise InputError(f"{argument} does nothing beside training=false; leave one out")
         if key.split(".")[0] in _OF_RUNS and not runs:
             raise InputError(f"{argument} is for runs, but all of these are files of hypotheses")
 

@@ -85,13 +85,18 @@ def metric_of(name: str, tokenize: str = "13a", lowercase: bool = False) -> Metr
     """sacreBLEU's metric of a name, set as `score` sets it.
 
     Raises:
-        InputError: The name or the tokenizer is unknown.
+        InputError: The name or the tokenizer is unknown, or the tokenizer is not installed.
     """
     if name == "bleu":
         if tokenize not in BLEU.TOKENIZERS:
             known = ", ".join(BLEU.TOKENIZERS)
             raise InputError(f"tokenize={tokenize} is unknown to sacreBLEU; choose one of {known}")
-        return BLEU(tokenize=tokenize, lowercase=lowercase)
+        try:
+            return BLEU(tokenize=tokenize, lowercase=lowercase)
+        except (RuntimeError, ImportError, OSError) as error:
+            # Some tokenizers need a package more, or fetch a model.
+            reason = " ".join(str(error).split())
+            raise InputError(f"tokenize={tokenize} cannot be used here: {reason}") from error
     if name == "chrf":
         return CHRF(lowercase=lowercase)
     if name == "ter":

@@ -98,6 +98,7 @@ def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
         (["bad", "nowhere", *TEXT], "nowhere: no such file"),
         (["bad", "good", *TEXT, "decoding.beam_size=2"], "decoding.beam_size=2 is for runs"),
         (["bad", "good", *TEXT, "split=test"], "split=test does nothing beside source=FILE"),
+        (["bad", "good", *TEXT, "training=false", "frequencies=[9]"], "frequencies=[9] does"),
         (["bad", "good", "to=de"], "to=de does nothing alone"),
         (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
         (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
