@@ -55,24 +55,28 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
         raise InputError("one system alone cannot be compared; give two or more")
     runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
     _refuse_idle(config, arguments, runs)
-    text = _own_text(config)
+    text = own = _own_text(config)
     systems: dict[Path, System] = {}
     data = None
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**values, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
-        pairs = text if config.source else list(known_split(run["data"], config.split))
-        if text is not None and pairs != text:
-            raise InputError(_difference(text, pairs or [], f"{path} and {runs[0]}", config.split))
-        data, text = data or run["data"], text or pairs
-        systems[path] = _of_run(path, translator, pairs or [], _name(config))
+        data = data or run["data"]
+        # Equal texts may have other tags, which are those of the run.
+        pairs = list(known_split(run["data"], config.split)) if own is None else own
+        if text is None:
+            text = pairs
+        elif pairs != text:
+            raise InputError(_difference(text, pairs, f"{path} and {runs[0]}", config.split))
+        systems[path] = _of_run(path, translator, pairs, _name(config))
+    assert text is not None  # files alone have been refused
     for path in paths:
         if path not in systems:
-            systems[path] = _of_file(path, text or [])
-    sources, references = ([pair[side] for pair in text or []] for side in (0, 1))
-    text_of_all = ComparedText(_name(config), sources, references)
-    return Compared(text_of_all, [systems[path] for path in paths], data)
+            systems[path] = _of_file(path, text)
+    sources, references = ([pair[side] for pair in text] for side in (0, 1))
+    of_all = ComparedText(_name(config), sources, references)
+    return Compared(of_all, [systems[path] for path in paths], data)
 
 
 def training_text(config: DictConfig, data: dict[str, Any] | None) -> Iterator[str] | None:

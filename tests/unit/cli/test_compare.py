@@ -10,7 +10,7 @@ import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.cli.compare import main
-from transformer.cli.kept_hypotheses import hypotheses_of
+from transformer.cli.kept_hypotheses import _made_from, hypotheses_of
 from transformer.data.tags import SourceTags, TaggedText
 
 SOURCES = [source for source, _ in PAIRS]
@@ -180,8 +180,6 @@ def test_a_folder_that_cannot_be_written_to_keeps_nothing(
 
 
 def test_tags_are_part_of_what_is_translated(tmp_path: Path) -> None:
-    from transformer.cli.kept_hypotheses import _made_from
-
     plain = _made_from(tiny_translator(), ["a dog"])
     tagged = _made_from(tiny_translator(), [TaggedText("a dog", SourceTags("de"))])
     assert plain["sources"] != tagged["sources"]
