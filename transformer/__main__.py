@@ -8,6 +8,7 @@ VERBS = {
     "doctor": "find what is wrong with a corpus",
     "clean": "leave out what is wrong with a corpus",
     "evaluate": "score a checkpoint on a test set",
+    "compare": "tell whether a system is better than another, and where",
     "translate": "translate stdin to stdout, line by line",
     "score": "tell how probable given translations are",
     "average": "average the last checkpoints of a run",

@@ -50,6 +50,10 @@ def test_every_verb_has_a_config(verb: str) -> None:
     assert compose_config(verb, given).checkpoint == "x"
 
 
+def test_compare_has_a_config() -> None:
+    assert compose_config("compare", ["runs=[a,b]"]).runs == ["a", "b"]
+
+
 def test_doctor_and_clean_know_all_checks() -> None:
     thresholds = typed(Thresholds, dict(compose_config("doctor", []).thresholds), "thresholds")
     assert set(thresholds.shares()) == set(CHECKS)

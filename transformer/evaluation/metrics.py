@@ -73,7 +73,7 @@ def score(
         raise InputError("there is no hypothesis to score; give at least one line")
     scores = []
     for name in metrics:
-        metric = _metric(name, tokenize, lowercase)
+        metric = metric_of(name, tokenize, lowercase)
         result = metric.corpus_score(list(hypotheses), [list(references)])
         signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
@@ -81,12 +81,22 @@ def score(
     return scores
 
 
-def _metric(name: str, tokenize: str, lowercase: bool) -> Metric:
+def metric_of(name: str, tokenize: str = "13a", lowercase: bool = False) -> Metric:
+    """sacreBLEU's metric of a name, set as `score` sets it.
+
+    Raises:
+        InputError: The name or the tokenizer is unknown, or the tokenizer is not installed.
+    """
     if name == "bleu":
         if tokenize not in BLEU.TOKENIZERS:
             known = ", ".join(BLEU.TOKENIZERS)
             raise InputError(f"tokenize={tokenize} is unknown to sacreBLEU; choose one of {known}")
-        return BLEU(tokenize=tokenize, lowercase=lowercase)
+        try:
+            return BLEU(tokenize=tokenize, lowercase=lowercase)
+        except (RuntimeError, ImportError, OSError) as error:
+            # Some tokenizers need a package more, or fetch a model.
+            reason = " ".join(str(error).split())
+            raise InputError(f"tokenize={tokenize} cannot be used here: {reason}") from error
     if name == "chrf":
         return CHRF(lowercase=lowercase)
     if name == "ter":

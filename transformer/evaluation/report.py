@@ -53,16 +53,17 @@ def save_report(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_whole(folder / f"{split}.json", format_json(scores) + "\n")
+        write_whole(folder / f"{split}.json", format_json(scores) + "\n")
         if hypotheses is not None:
-            _write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+            write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written to ({error.strerror}); choose another folder"
         ) from error
 
 
-def _write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under a temporary name, and rename it; raises OSError as writing does."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:

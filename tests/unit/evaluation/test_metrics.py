@@ -61,3 +61,11 @@ def test_what_cannot_be_scored_is_the_users_error() -> None:
         score(HYPOTHESES, REFERENCES, ("meteor",))
     with pytest.raises(InputError, match="tokenize=14a is unknown to sacreBLEU; choose one of"):
         score(HYPOTHESES, REFERENCES, tokenize="14a")
+
+
+def test_a_tokenizer_that_is_not_installed_is_the_users_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", None)
+    with pytest.raises(InputError, match="tokenize=ja-mecab cannot be used here: "):
+        score(HYPOTHESES, REFERENCES, tokenize="ja-mecab")

@@ -1,0 +1,64 @@
+"""Two systems compared as a user does it: a run against its own early checkpoint."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.runs import verb
+from transformer.cli.compare import main
+
+
+def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path) -> None:
+    early, late = tmp_path / "early", tmp_path / "late"
+    for run, name in ((early, "step-00000010"), (late, "best")):
+        (run / "checkpoints").mkdir(parents=True)
+        shutil.copy(home / "run/checkpoints" / f"{name}.ckpt", run / "checkpoints/best.ckpt")
+    call = ("compare", str(early), str(late), "split=test", "output=told", "bootstrap=200")
+    code, stdout, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    told = json.loads(stdout)
+    assert (told["text"], told["sentences"]) == ("test", 40)
+    assert [one["name"] for one in told["systems"]] == [str(early), str(late)]
+    assert "BLEU by words of the source" in stderr
+    references = (home / "test.tgt").read_text().split()
+    assert sum(one["words"] for one in told["by_frequency"]["buckets"]) == len(references)
+    assert sum(one["sentences"] for one in told["by_length"]["buckets"]) == 40
+    assert json.loads((home / "told/comparison.json").read_text()) == told
+    # Training has tested the same checkpoint.
+    bleu = json.loads((home / "run" / "test.json").read_text())[0]
+    assert round(told["metrics"][0]["systems"][1]["score"], 2) == bleu["score"]
+    assert told["metrics"][0]["signatures"]["score"] == bleu["signature"]
+    [kept] = (late / "hypotheses").glob("test.*.hyp")
+    assert kept.read_text() == (home / "run" / "test.hyp").read_text()
+
+    # One checkpoint changes: it is now the other.
+    shutil.copy(late / "checkpoints/best.ckpt", early / "checkpoints/best.ckpt")
+    code, stdout, stderr = verb(*call, home=home)
+    assert code == 0, stderr
+    assert (stderr.count("translated before"), stderr.count("translating 40")) == (1, 1)
+    _, same = json.loads(stdout)["metrics"][0]["systems"]
+    assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
+
+
+def test_runs_of_other_text_are_refused(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = tmp_path / "other.ckpt"
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    data = payload["transformer"]["config"]["data"]
+    data["validation"] = [data["validation"][0], str(tmp_path / "other.tgt")]
+    torch.save(payload, other)
+    lines = (home / "validation.tgt").read_text().split("\n")
+    (tmp_path / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
+    monkeypatch.chdir(home)
+    assert main(["run", str(other), "training=false"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    [error] = [line for line in said.err.split("\n") if line.startswith("error:")]
+    assert f"{other} and run: other references, first in pair 7" in error

@@ -1,0 +1,185 @@
+"""What a call of compare means, and when translations that were kept are used again."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.cli.compare import main
+from transformer.cli.kept_hypotheses import _made_from, hypotheses_of
+from transformer.data.tags import SourceTags, TaggedText
+
+SOURCES = [source for source, _ in PAIRS]
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files of hypotheses, the text, and a file that is not as long."""
+    monkeypatch.chdir(tmp_path)
+    references = [reference for _, reference in PAIRS]
+    files = {
+        **{"src": SOURCES, "ref": references, "good": references},
+        **{"bad": [line.split()[0] for line in references], "short": references[:2]},
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomisation=50")
+
+
+def test_files_of_hypotheses_are_compared_in_the_order_of_the_call(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bad", "good", "./bad", *TEXT, "output=told"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["systems"]] == ["bad", "good", "bad"]
+    assert (told["text"], told["sentences"]) == ("src", len(PAIRS))
+    _, good, bad = told["metrics"][0]["systems"]
+    assert good["score"] == pytest.approx(100)
+    assert bad["difference"] == 0.0
+    assert told["by_frequency"] is None
+    assert json.loads((texts / "told" / "comparison.json").read_text()) == told
+
+
+def test_runs_is_the_same_as_paths(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bad", "good", *TEXT]) == 0
+    by_path = capsys.readouterr()
+    assert main(["runs=[bad,good]", *TEXT]) == 0
+    assert capsys.readouterr().out == by_path.out
+    assert "no table of words by frequency" in by_path.err
+
+
+def test_a_path_may_look_like_a_key(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (texts / "lr=0.1,[x]").write_bytes((texts / "good").read_bytes())
+    assert main(["bad", "./lr=0.1,[x]", *TEXT]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"][1]["name"] == "lr=0.1,[x]"
+
+
+def test_words_are_counted_in_the_file_that_is_named(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bad", "good", *TEXT, "training=ref", "frequencies=[4]"]) == 0
+    found = json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    # Full stops stand four times in the references; each other word less often.
+    words = sum(len(reference.split()) for _, reference in PAIRS)
+    assert [(one["label"], one["words"]) for one in found] == [("0-3", words - 4), ("4+", 4)]
+    assert [match["f1"] for match in found[1]["matches"]] == [0.0, 100.0]
+
+
+def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seed() -> str:
+        assert main(["bad", "good", *TEXT]) == 0
+        signature = json.loads(capsys.readouterr().out)["metrics"][0]["signatures"]["bootstrap"]
+        return str(dict(part.split(":") for part in signature.split("|"))["seed"])
+
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    assert seed() == "12345"
+    monkeypatch.setenv("SACREBLEU_SEED", "6")
+    assert seed() == "6"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "runs= is missing; compare needs a value"),
+        (["bad"], "give two or more"),
+        (["bad", "runs=[good]"], "bad stands beside runs="),
+        (["bad", "good"], "give source=FILE and reference=FILE"),
+        (["bad", "good", "source=src"], "source=FILE and reference=FILE go together"),
+        (["bad", "short", *TEXT], "short has 2 lines for 4 sentences"),
+        (["bad", "nowhere", *TEXT], "nowhere: no such file"),
+        (["bad", "good", *TEXT, "decoding.beam_size=2"], "decoding.beam_size=2 is for runs"),
+        (["bad", "good", *TEXT, "split=test"], "split=test does nothing beside source=FILE"),
+        (["bad", "good", *TEXT, "training=false", "frequencies=[9]"], "frequencies=[9] does"),
+        (["bad", "good", "to=de"], "to=de does nothing alone"),
+        (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
+        (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
+        (["bad", "good", *TEXT, "moved_by=ter"], "moved_by='ter' must be bleu or chrf"),
+        (["bad", "good", *TEXT, "lenghts=[3]"], "did you mean lengths?"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    texts: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert len(said.err.strip().split("\n")) == 1
+
+
+def translated(folder: Path, sources: list[str], **changes: Any) -> list[str]:
+    return hypotheses_of(tiny_translator(**changes), sources, folder, "validation")
+
+
+def test_what_was_translated_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = translated(tmp_path, SOURCES)
+    assert "translating 4 sentences of validation" in capsys.readouterr().err
+    [file] = tmp_path.glob("*.hyp")
+    assert file.read_text().split("\n") == [*first, ""]
+    assert translated(tmp_path, SOURCES) == first
+    assert f"{file}: translated before" in capsys.readouterr().err
+    about = json.loads(file.with_suffix(".json").read_text())
+    assert about["search"]["beam_size"] == tiny_translator().search.beam_size
+
+
+def test_what_would_come_out_differently_is_translated_anew(tmp_path: Path) -> None:
+    kinds: list[tuple[list[str], dict[str, Any]]] = [
+        (SOURCES, {}),
+        (SOURCES, {"beam_size": 2}),
+        (SOURCES, {"length_penalty": 0.3}),
+        (SOURCES[:3], {}),
+        ([*SOURCES[:3], "another ."], {}),
+    ]
+    for number, (sources, changes) in enumerate(kinds, 1):
+        assert len(translated(tmp_path, sources, **changes)) == len(sources)
+        assert len(list(tmp_path.glob("*.hyp"))) == number
+
+
+def test_other_weights_are_another_model(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    hypotheses_of(translator, SOURCES, tmp_path, "validation")
+    with torch.no_grad():
+        next(translator.model.parameters())[0, 0] += 1
+    hypotheses_of(translator, SOURCES, tmp_path, "validation")
+    assert len(list(tmp_path.glob("*.hyp"))) == 2
+
+
+@pytest.mark.parametrize("damage", ["edited", "torn", "unknown"])
+def test_what_is_not_as_it_was_written_is_not_believed(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = translated(tmp_path, SOURCES)
+    [file] = tmp_path.glob("*.hyp")
+    if damage == "unknown":
+        file.with_suffix(".json").unlink()
+    else:
+        file.write_text("other\n" * 4 if damage == "edited" else file.read_text()[:-5])
+    capsys.readouterr()
+    assert translated(tmp_path, SOURCES) == first
+    assert "translating" in capsys.readouterr().err
+    assert file.read_text().split("\n") == [*first, ""]
+
+
+def test_a_folder_that_cannot_be_written_to_keeps_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    said = hypotheses_of(tiny_translator(), SOURCES, tmp_path / "file", "validation")
+    assert len(said) == 4
+    assert "cannot be kept" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_tags_are_part_of_what_is_translated(tmp_path: Path) -> None:
+    plain = _made_from(tiny_translator(), ["a dog"])
+    tagged = _made_from(tiny_translator(), [TaggedText("a dog", SourceTags("de"))])
+    assert plain["sources"] != tagged["sources"]

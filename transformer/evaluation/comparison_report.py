@@ -1,0 +1,185 @@
+"""How a comparison is shown: tables on stderr, and the same as a page of Markdown.
+
+It knows a comparison, and not how it was made.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from transformer.errors import InputError
+from transformer.evaluation.comparison import Comparison
+from transformer.evaluation.movement import MovedSentence
+from transformer.evaluation.report import table_console, write_whole
+from transformer.evaluation.significance import SURE, TestedMetric, TestedScore
+
+NAME = "comparison"
+_METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A table before it is drawn; the first columns are of words, the others of numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    words: int = 1
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Show a comparison to people, on stderr."""
+    console = table_console()
+    for table in _tables(comparison):
+        drawn = Table(title=Text(table.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+        for place, head in enumerate(table.header):
+            drawn.add_column(Text(head), justify="left" if place < table.words else "right")
+        for row in table.rows:
+            # A name such as runs/[a] is no markup.
+            drawn.add_row(*map(Text, row))
+        console.print(drawn)
+        console.print(Text(table.note + "\n" if table.note else ""))
+    for title, sentences in _moved(comparison):
+        console.print(Text(title))
+        for sentence in sentences:
+            console.print(Text(sentence))
+
+
+def save_comparison(folder: Path, comparison: Comparison) -> None:
+    """Write ``comparison.json`` and ``comparison.md``, each whole or not at all.
+
+    Raises:
+        InputError: The folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / f"{NAME}.json", format_comparison(comparison) + "\n")
+        write_whole(folder / f"{NAME}.md", _markdown(comparison))
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written to ({error.strerror}); choose another folder"
+        ) from error
+
+
+def format_comparison(comparison: Comparison) -> str:
+    """Write a comparison as JSON, without a last line end."""
+    return json.dumps(comparison.to_json(), indent=1, ensure_ascii=False)
+
+
+def _letters(comparison: Comparison) -> list[str]:
+    """Short names of the systems, whatever paths they have."""
+    count = len(comparison.systems)
+    return [chr(ord("A") + n) if count <= 26 else f"S{n + 1}" for n in range(count)]
+
+
+def _tables(comparison: Comparison) -> Iterator[_Rows]:
+    names = _letters(comparison)
+    paths = [(name, system.name) for name, system in zip(names, comparison.systems, strict=True)]
+    text = f"{comparison.text.name}, {len(comparison.text.sources)} sentences"
+    yield _Rows(text, ("system", "is"), paths, words=2)
+    for metric in comparison.metrics:
+        yield _tested(metric, names)
+    yield _Rows(
+        "BLEU by words of the source",
+        ("words", "sentences", *names),
+        [
+            (bucket.label, str(bucket.sentences), *(f"{score:.2f}" for score in bucket.bleu))
+            for bucket in comparison.by_length
+        ],
+        comparison.signatures["length"],
+    )
+    if comparison.by_frequency is not None:
+        yield _Rows(
+            "F1 (recall) of words by how often the training text has them",
+            ("times", "words", *names),
+            [
+                (
+                    bucket.label,
+                    str(bucket.words),
+                    *(f"{match.f1:.2f} ({match.recall:.2f})" for match in bucket.matches),
+                )
+                for bucket in comparison.by_frequency
+            ],
+            comparison.signatures["frequency"],
+        )
+
+
+def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
+    header = ("system", metric.name, "95 % interval", "difference")
+    rows = [
+        (name, *_numbers(score), _verdict(metric, score))
+        for name, score in zip(names, metric.systems, strict=True)
+    ]
+    return _Rows(
+        f"{metric.name}{', lower is better' if metric.lower_is_better else ''}",
+        (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
+        rows,
+        "\n".join(metric.signatures[test] for test in ("bootstrap", "randomisation")),
+    )
+
+
+def _numbers(score: TestedScore) -> Sequence[str]:
+    interval = f"{score.mean - score.interval:.2f} to {score.mean + score.interval:.2f}"
+    first = (f"{score.score:.2f}", interval)
+    if score.difference is None:
+        return (*first, "", "", "")
+    values = (score.p_bootstrap, score.p_randomisation)
+    return (*first, f"{score.difference:+.2f}", *(f"{p:.4f}" for p in values))
+
+
+def _verdict(metric: TestedMetric, score: TestedScore) -> str:
+    if score.difference is None:
+        return "base"
+    if not score.is_sure:
+        return "not sure"
+    return "better" if (score.difference > 0) is not metric.lower_is_better else "worse"
+
+
+def _moved(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
+    """Headings, and the sentences under them."""
+    base, *others = _letters(comparison)
+    for name, found in zip(others, comparison.movements, strict=True):
+        summary = f"{name} says {found.better} sentences better than {base}, {found.worse} worse"
+        signature = comparison.signatures[found.by]
+        yield f"{summary}, {found.same} as well ({_METRICS[found.by]}, {signature})", []
+        for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
+            if sentences:
+                told = [_told(sentence, (base, name)) for sentence in sentences]
+                yield f"Most {way} by {name}:", told
+
+
+def _told(sentence: MovedSentence, names: tuple[str, str]) -> str:
+    (bleu, other_bleu), (chrf, other_chrf) = sentence.bleu, sentence.chrf
+    texts = {"source": sentence.source, "reference": sentence.reference}
+    lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
+    width = max(len(name) for name, _ in lines)
+    return (
+        f"line {sentence.line}: chrF2 {chrf:.1f} to {other_chrf:.1f}, "
+        f"BLEU {bleu:.1f} to {other_bleu:.1f}\n"
+        + "".join(f"  {name:{width}}  {text}\n" for name, text in lines)
+    )
+
+
+def _markdown(comparison: Comparison) -> str:
+    parts = [f"# Comparison on {_cell(comparison.text.name)}\n"]
+    for table in _tables(comparison):
+        bars = ["---" if n < table.words else "---:" for n in range(len(table.header))]
+        lines = [table.header, bars, *table.rows]
+        rows = "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
+        note = "".join(f"\n`{line}`\n" for line in table.note.splitlines())
+        parts.append(f"## {_cell(table.title)}\n\n{rows}{note}")
+    parts.append("## Sentences\n")
+    for title, told in _moved(comparison):
+        # A block of code needs no escapes, whatever the sentences hold.
+        blocks = ("".join(f"    {line}\n" for line in one.split("\n")[:-1]) for one in told)
+        parts.append("\n".join((_cell(title) + "\n", *blocks)))
+    return "\n".join(parts)
+
+
+def _cell(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in "\\|*_`[]<>#" else letter for letter in text)
