@@ -76,7 +76,10 @@ def _consistency_objections(config: LossConfig) -> Iterator[str]:
         name, value = ("consistency_weight", weight) if weight else ("cut", cut)
         yield f"loss.{name}={value} is of a second pass; set loss.consistency=r_drop or simcut"
     if kind != "none" and not weight > 0:
-        yield f"loss.consistency={kind} with loss.consistency_weight={weight} does nothing; set 5"
+        yield (
+            f"loss.consistency={kind} with loss.consistency_weight={weight} does nothing; set a "
+            "weight above 0, or loss.consistency=none"
+        )
     if kind == "r_drop" and cut:
         yield f"loss.cut={cut} is of loss.consistency=simcut, not of r_drop; set loss.cut=0"
     if kind == "simcut" and not 0 < cut < 1:
@@ -84,7 +87,7 @@ def _consistency_objections(config: LossConfig) -> Iterator[str]:
     if kind != "none" and config.alignment_weight:
         yield (
             f"loss.alignment_weight={config.alignment_weight} guides one pass, and loss.consistency"
-            f"={kind} makes two; set one of them to 0 or none"
+            f"={kind} makes two; set loss.alignment_weight=0 or loss.consistency=none"
         )
 
 
