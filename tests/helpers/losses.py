@@ -14,5 +14,8 @@ def loss_config(**changes: Any) -> LossConfig:
         "alignment_weight": 0.0,
         "alignment_layer": None,
         "alignment_head": 0,
+        "consistency": "none",
+        "consistency_weight": 0.0,
+        "cut": 0.0,
     }
     return LossConfig(**(fields | changes))

@@ -26,6 +26,8 @@ def tiny_config(**changes: Any) -> ModelConfig:
         "dropout": 0.0,
         "attention_dropout": 0.0,
         "activation_dropout": 0.0,
+        "source_token_dropout": 0.0,
+        "target_token_dropout": 0.0,
         "layer_drop": 0.0,
         "norm": "layer",
         "norm_order": "pre",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,8 +33,8 @@ class OneUpdate:
 class Probe(TranslationModule):
     """Keeps the gradient that the optimiser is about to see."""
 
-    def __init__(self, batches: list[Batch], file: Path, chunk: int) -> None:
-        settings = module_settings(loss=loss_config(chunk=chunk))
+    def __init__(self, batches: list[Batch], file: Path, **loss: Any) -> None:
+        settings = module_settings(loss=loss_config(**loss))
         super().__init__(tiny_transformer(norm_order="post"), **settings)
         self.batches = batches
         self.file = file
@@ -48,21 +49,27 @@ class Probe(TranslationModule):
         return norm
 
 
-def gradient(batches: list[Batch], file: Path, chunk: int = 0, ranks: int = 1) -> dict[str, Tensor]:
+def gradient(batches: list[Batch], file: Path, ranks: int = 1, **loss: Any) -> dict[str, Tensor]:
     strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=1)
-    trainer.fit(Probe(batches, file, chunk))
+    trainer.fit(Probe(batches, file, **loss))
     gradients: dict[str, Tensor] = torch.load(file, weights_only=True)
     return gradients
 
 
-@pytest.mark.parametrize("chunk", [0, 3])
+R_DROP = {"chunk": 3, "consistency": "r_drop", "consistency_weight": 5.0}
+"""Without dropout its passes do not differ, and its gradient is that of one."""
+
+
+@pytest.mark.parametrize("loss", [{"chunk": 0}, {"chunk": 3}, R_DROP])
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_the_gradient_is_that_of_one_big_batch(tmp_path: Path, chunk: int, ranks: int) -> None:
+def test_the_gradient_is_that_of_one_big_batch(
+    tmp_path: Path, loss: dict[str, Any], ranks: int
+) -> None:
     big = [collate([s for s, _ in SENTENCES], [t for _, t in SENTENCES])]
     micro = [collate([source], [target]) for source, target in SENTENCES]
     expected = gradient(big, tmp_path / "big.pt")
-    actual = gradient(micro, tmp_path / "micro.pt", chunk, ranks)
+    actual = gradient(micro, tmp_path / "micro.pt", ranks, **loss)
     assert actual.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(actual[name], value, rtol=1e-5, atol=1e-6)

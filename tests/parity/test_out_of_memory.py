@@ -34,8 +34,10 @@ BATCHES = [collate(*zip(*ROWS[start : start + 7], strict=True)) for start in (0,
 class Poor(TranslationModule):
     """Has no memory for more than ``most`` rows on one rank; None: for all."""
 
-    def __init__(self, file: Path, most: int | None, where: Literal["forward", "backward"]) -> None:
-        settings = module_settings(loss=loss_config(chunk=3))
+    def __init__(
+        self, file: Path, most: int | None, where: Literal["forward", "backward"], **loss: Any
+    ) -> None:
+        settings = module_settings(loss=loss_config(chunk=3, **loss))
         super().__init__(tiny_transformer(norm_order="post"), **settings)
         self.file, self.most, self.where = file, most, where
 
@@ -81,11 +83,17 @@ class TwoUpdates:
             yield Update(self.mine, list(range(10 * start, 10 * start + len(self.mine))))
 
 
-def _train(file: Path, most: int | None, where: Literal["forward", "backward"], ranks: int) -> None:
+def _train(
+    file: Path,
+    most: int | None,
+    where: Literal["forward", "backward"],
+    ranks: int,
+    loss: dict[str, Any],
+) -> None:
     torch.set_num_threads(1)
     strategy = ReplicatedStrategy(start_method="fork") if ranks > 1 else "auto"
     trainer = quiet_trainer(file.parent, devices=ranks, strategy=strategy, max_steps=2)
-    trainer.fit(Poor(file, most, where))
+    trainer.fit(Poor(file, most, where, **loss))
 
 
 def gradients(
@@ -93,10 +101,11 @@ def gradients(
     most: int | None = None,
     where: Literal["forward", "backward"] = "forward",
     ranks: int = 1,
+    **loss: Any,
 ) -> list[Any]:
     """Token counts and gradients of both updates; fails when the processes hang."""
     process = multiprocessing.get_context("fork").Process(
-        target=_train, args=(file, most, where, ranks)
+        target=_train, args=(file, most, where, ranks, loss)
     )
     process.start()
     process.join(TIMEOUT)
@@ -121,6 +130,17 @@ def test_the_gradient_is_that_of_enough_memory(
         for name, value in rich.items():
             torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
         assert max(value.abs().max() for value in rich.values()) > 1e-2
+
+
+def test_two_passes_are_halved_together(tmp_path: Path) -> None:
+    """Without dropout nothing but the rows decides about their gradient."""
+    r_drop = {"consistency": "r_drop", "consistency_weight": 5.0}
+    expected = gradients(tmp_path / "rich")
+    actual = gradients(tmp_path / "poor", 3, "backward", **r_drop)
+    for (tokens, poor), (all_tokens, rich) in zip(actual, expected, strict=True):
+        assert tokens == all_tokens
+        for name, value in rich.items():
+            torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
 
 
 def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:

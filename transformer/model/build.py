@@ -39,8 +39,8 @@ def build_transformer(config: ModelConfig) -> Transformer:
     projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = Transformer(
         config,
-        source_embedding=Embedding(source, build_positions(config), config.dropout),
-        target_embedding=Embedding(target, build_positions(config), config.dropout),
+        source_embedding=build_embedding(config, source, config.source_token_dropout),
+        target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
         decoder=build_decoder(config),
         projection=projection,
@@ -50,6 +50,12 @@ def build_transformer(config: ModelConfig) -> Transformer:
     if config.tie_embeddings != "none":
         projection.weight = target.lookup.weight
     return model
+
+
+def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
+    """What a stack reads: tokens, their positions, dropout."""
+    positions = build_positions(config)
+    return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 
 def build_positions(config: ModelConfig) -> PositionTable | None:

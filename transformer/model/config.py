@@ -40,6 +40,9 @@ class ModelConfig:
         dropout: On the embeddings and on each sublayer's output, before the residual sum.
         attention_dropout: On the attention weights.
         activation_dropout: Inside the feed-forward block, after the activation.
+        source_token_dropout: Of whole tokens that the encoder reads, or a stack alone (Gal and
+            Ghahramani 2016; Sennrich et al. 2016).
+        target_token_dropout: Likewise, of those that the decoder reads.
         layer_drop: Probability with which a layer is left out of a training step (Fan et al. 2020).
         norm: ``layer`` (Ba et al. 2016) or ``rms`` (Zhang and Sennrich 2019).
         norm_order: ``post`` normalises after the residual sum (the paper), ``pre`` before the
@@ -87,6 +90,8 @@ class ModelConfig:
     dropout: float
     attention_dropout: float
     activation_dropout: float
+    source_token_dropout: float
+    target_token_dropout: float
     layer_drop: float
     norm: Norm
     norm_order: NormOrder

@@ -40,6 +40,34 @@ class Dropout(nn.Module):
         return f"probability={self.probability}"
 
 
+class TokenDropout(nn.Module):
+    """Zeroes the embeddings of whole tokens in training and scales the others up.
+
+    Each position is drawn by itself, whatever stands there: the end of a sentence may go too, as
+    in Nematus. Padding is zero before, and seen by nobody. Gal and Ghahramani 2016, "A
+    Theoretically Grounded Application of Dropout in Recurrent Neural Networks", drop a word
+    wherever it stands in the sentence; Sennrich et al. 2016, "Edinburgh Neural Machine Translation
+    Systems for WMT 16", took it into translation.
+    """
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+
+    def forward(
+        self, embedded: Float[Tensor, "batch length width"]
+    ) -> Float[Tensor, "batch length width"]:
+        """Drop."""
+        if not self.training or self.probability == 0:
+            return embedded
+        # batch length width -> batch length 1
+        return embedded * F.dropout(torch.ones_like(embedded[..., :1]), self.probability)
+
+    def extra_repr(self) -> str:
+        """Show the probability when the model is printed."""
+        return f"probability={self.probability}"
+
+
 def random_bytes(count: int) -> Tensor:
     """Independent uniform bytes from torch's generator of the CPU, as uint8."""
     words = torch.empty((count + 7) // 8, dtype=torch.int64)

@@ -49,7 +49,9 @@ def _ranges(config: "ModelConfig") -> Iterator[str]:
             yield f"model.{name}={value} must be at least {smallest}"
     if "strided" in _patterns(config) and config.window == 1:
         yield "model.window=1 lets model.pattern=strided see everything; take 2 or more, or full"
-    for name in ("dropout", "attention_dropout", "activation_dropout", "layer_drop"):
+    token_dropouts = ("source_token_dropout", "target_token_dropout")
+    dropouts = ("dropout", "attention_dropout", "activation_dropout", *token_dropouts)
+    for name in (*dropouts, "layer_drop"):
         if not 0 <= getattr(config, name) < 1:
             yield f"model.{name}={getattr(config, name)} must be in [0, 1)"
 

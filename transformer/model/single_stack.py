@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from transformer.errors import InputError
-from transformer.model.build import build_encoder, build_positions
+from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder
@@ -73,7 +73,7 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = SingleStack(
         config,
-        embedding=Embedding(tokens, build_positions(config), config.dropout),
+        embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
         projection=projection,
     )

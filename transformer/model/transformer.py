@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformer.model.cache import DecoderCache
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
-from transformer.model.dropout import Dropout
+from transformer.model.dropout import Dropout, TokenDropout
 from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder, Memory
 from transformer.model.masks import padding_mask
@@ -21,14 +21,21 @@ PositionTable = SinusoidalPositions | LearnedPositions
 class Embedding(nn.Module):
     """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4).
 
-    Without ``positions`` the attention itself must know them (relative.py).
+    Of a token that ``token_dropout`` takes only the position is left. Without ``positions`` the
+    attention itself must know them (relative.py).
     """
 
     def __init__(
-        self, tokens: TokenEmbedding, positions: PositionTable | None, dropout: float
+        self,
+        tokens: TokenEmbedding,
+        positions: PositionTable | None,
+        *,
+        token_dropout: float,
+        dropout: float,
     ) -> None:
         super().__init__()
         self.tokens = tokens
+        self.token_dropout = TokenDropout(token_dropout)
         self.positions = positions
         self.dropout = Dropout(dropout)
 
@@ -36,7 +43,7 @@ class Embedding(nn.Module):
         self, tokens: Int[Tensor, "batch length"], start: int = 0
     ) -> Float[Tensor, "batch length width"]:
         """Embed tokens that stand at position ``start`` and after."""
-        embedded = self.tokens(tokens)
+        embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)
         return self.dropout(embedded)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
+from torch import Tensor
 
 from transformer.data.loader import Update
 from transformer.errors import InputError
@@ -73,7 +74,9 @@ class Measure(Callback):
     All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats,
     of the updates that were not left out.
     ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
-    not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats.
+    not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats,
+    ``train/consistency`` the divergence of two passes (``consistency_loss.py``) per target token,
+    unweighted.
     """
 
     def __init__(self) -> None:
@@ -83,6 +86,7 @@ class Measure(Callback):
     def _restart(self) -> None:
         self.loss = torch.zeros(())
         self.alignment = torch.zeros(2)
+        self.consistency: Tensor | None = None
         self.learnt = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
@@ -113,6 +117,9 @@ class Measure(Callback):
             self.learnt += outputs["tokens"]
             if "alignment" in outputs:
                 self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
+            if "consistency" in outputs:
+                before = 0 if self.consistency is None else self.consistency
+                self.consistency = before + outputs["consistency"]
         self.target += outputs["tokens"]
         micro_batches: list[CountedBatch] = batch.batches
         self.real += sum(micro.tokens for micro in micro_batches)
@@ -130,6 +137,7 @@ class Measure(Callback):
         checkpoint["measured"] = {
             "loss": self.loss.item(),
             "alignment": self.alignment.tolist(),
+            "consistency": None if self.consistency is None else self.consistency.item(),
             "target": self.target,
             "learnt": self.learnt,
             "counted": self._counted(trainer),
@@ -142,6 +150,9 @@ class Measure(Callback):
         if before := checkpoint.get("measured"):
             self.loss = torch.tensor(before["loss"])
             self.alignment = torch.tensor(before["alignment"])
+            # A checkpoint of an earlier version has none.
+            if (divergence := before.get("consistency")) is not None:
+                self.consistency = torch.tensor(divergence, device=pl_module.device)
             self.target, self.learnt = before["target"], before["learnt"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
@@ -164,6 +175,8 @@ class Measure(Callback):
         summed, linked = self.alignment.tolist()
         if linked:
             values["train/alignment_loss"] = summed / linked
+        if self.consistency is not None:
+            values["train/consistency"] = self.consistency.item() / max(1, self.learnt)
         return values
 
 

@@ -6,8 +6,9 @@ module knows. The plain formula stands beside its fused twin.
 Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -20,6 +21,8 @@ Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
+
+Consistency = Literal["none", "r_drop", "simcut"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class LossConfig:
         alignment_layer: Decoder layer, from 0, of the cross-attention head that learns the links;
             null takes the last but one.
         alignment_head: That head, from 0.
+        consistency: What the second of two passes over each batch is (``consistency_loss.py``):
+            ``r_drop`` the same under other dropout, ``simcut`` one with tokens cut; ``none``
+            makes one pass.
+        consistency_weight: Alpha of the paper, by which the divergence of the two passes counts.
+        cut: Probability with which ``simcut`` cuts a token of either side.
     """
 
     label_smoothing: float
@@ -44,6 +52,9 @@ class LossConfig:
     alignment_weight: float
     alignment_layer: int | None
     alignment_head: int
+    consistency: Consistency
+    consistency_weight: float
+    cut: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing < 1:
@@ -54,6 +65,30 @@ class LossConfig:
             raise InputError("loss.bfloat16=true needs the fused form; set loss.chunk=512")
         if self.alignment_weight < 0:
             raise InputError(f"loss.alignment_weight={self.alignment_weight} must be 0 or more")
+        for objection in _consistency_objections(self):
+            raise InputError(objection)
+
+
+def _consistency_objections(config: LossConfig) -> Iterator[str]:
+    """What is set and would do nothing, or is not and would have to be."""
+    kind, weight, cut = config.consistency, config.consistency_weight, config.cut
+    if kind == "none" and (weight or cut):
+        name, value = ("consistency_weight", weight) if weight else ("cut", cut)
+        yield f"loss.{name}={value} is of a second pass; set loss.consistency=r_drop or simcut"
+    if kind != "none" and not weight > 0:
+        yield (
+            f"loss.consistency={kind} with loss.consistency_weight={weight} does nothing; set a "
+            "weight above 0, or loss.consistency=none"
+        )
+    if kind == "r_drop" and cut:
+        yield f"loss.cut={cut} is of loss.consistency=simcut, not of r_drop; set loss.cut=0"
+    if kind == "simcut" and not 0 < cut < 1:
+        yield f"loss.cut={cut} must be in (0, 1) for loss.consistency=simcut; the paper takes 0.05"
+    if kind != "none" and config.alignment_weight:
+        yield (
+            f"loss.alignment_weight={config.alignment_weight} guides one pass, and loss.consistency"
+            f"={kind} makes two; set loss.alignment_weight=0 or loss.consistency=none"
+        )
 
 
 def cross_entropy(
@@ -91,7 +126,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig
     ) -> tuple[Tensor, Tensor]:
         device, smoothing, chunk = hidden.device.type, config.label_smoothing, config.chunk
-        dtype = _matrix_dtype(config, hidden)
+        dtype = matrix_dtype(config, hidden)
         matrix = weight.to(dtype)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
@@ -127,7 +162,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
 
 
-def _matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
+def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     """What the matrix products of the fused form run in."""
     if config.bfloat16:
         return torch.bfloat16

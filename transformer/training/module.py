@@ -1,4 +1,4 @@
-"""The training step of a translator: teacher forcing, and guided alignment if it is wished.
+"""The training step of a translator: teacher forcing; if wished guided alignment, or two passes.
 
 It knows neither text nor search; callbacks.py translates during validation. What other tasks do
 alike is in update.py.
@@ -17,6 +17,8 @@ from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.alignment_loss import alignment_loss, watching
+from transformer.training.consistency_loss import consistency_loss
+from transformer.training.cutting import cutting, drawn_cut
 from transformer.training.loss import LossConfig
 from transformer.training.recomputation import recompute_layers
 from transformer.training.update import UpdateModule
@@ -63,6 +65,8 @@ class TranslationModule(UpdateModule):
         ``loss`` is then still that of the translation alone; ``alignment`` is the sum of guided
         alignment and the number of target tokens that it counts.
         """
+        if self.loss.consistency != "none":
+            return self._twice(batch)
         if self.guided is None:
             return super().micro_loss(batch)
         if batch.alignment is None:
@@ -75,6 +79,23 @@ class TranslationModule(UpdateModule):
             loss = loss + self.loss.alignment_weight * summed
             sums["alignment"] = torch.stack([summed.detach(), linked])
         return loss, tokens, sums
+
+    def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+        """Two passes in one, under different dropout; simcut cuts tokens from the second.
+
+        ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
+        """
+        source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
+        cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
+        with cutting(self.model, *cut):
+            hidden = self.model(source, target_input)
+        real = batch.target_output != self.model.config.pad
+        right = batch.target_output[real]
+        # (2 batch) target width -> 2 token width
+        hidden = hidden.unflatten(0, (2, -1))[:, real]
+        weight = self.model.projection.weight
+        loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, right)
+        return loss, len(right), {"loss": cross_entropy, "consistency": divergence}
 
 
 def _refuse_a_moving_layer(config: ModelConfig) -> None:

@@ -137,6 +137,7 @@ def refuse_decoder(config: RunConfig, experiment: str) -> None:
     without = {
         "model.decoder_layers": (config.model["decoder_layers"], 0),
         "model.decoder_pattern": (config.model["decoder_pattern"], None),
+        "model.target_token_dropout": (config.model["target_token_dropout"], 0.0),
         "loss.alignment_weight": (config.loss.alignment_weight, 0.0),
     }
     for key, (value, none) in without.items():
@@ -158,6 +159,7 @@ def refuse_several_corpora(config: RunConfig) -> None:
         "data.corpora": config.data.corpora,
         "data.target_tag": config.data.target_tag,
         "data.documents": config.data.documents,
+        "loss.consistency": config.loss.consistency != "none",
     }
     for key, value in given.items():
         if value:

@@ -33,6 +33,7 @@ class Translation(Task):
     data: DataModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        _refuse_passes_alike(config)
         self.config = config
         kind = StreamData if config.data.streaming else DataModule
         self.data = kind(
@@ -97,3 +98,20 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
     return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+
+
+def _refuse_passes_alike(config: RunConfig) -> None:
+    """Refuse to compare two passes between which nothing differs.
+
+    Raises:
+        InputError: The model drops nothing.
+    """
+    # Layers are left out of both passes alike.
+    kinds = ("", "attention_", "activation_", "source_token_", "target_token_")
+    if config.loss.consistency == "r_drop" and not any(
+        config.model[f"{kind}dropout"] for kind in kinds
+    ):
+        raise InputError(
+            "loss.consistency=r_drop compares two passes that dropout makes differ, and "
+            "model.dropout=0.0; set model.dropout=0.3, or loss.consistency=none"
+        )

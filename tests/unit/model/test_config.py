@@ -28,6 +28,8 @@ from transformer.model.config import ModelConfig
         ({"dropout": 1.0}, "model.dropout=1.0 must be in [0, 1)"),
         ({"attention_dropout": -0.1}, "model.attention_dropout=-0.1 must be in [0, 1)"),
         ({"activation_dropout": float("nan")}, "model.activation_dropout=nan must be in [0, 1)"),
+        ({"source_token_dropout": 1.0}, "model.source_token_dropout=1.0 must be in [0, 1)"),
+        ({"target_token_dropout": -0.1}, "model.target_token_dropout=-0.1 must be in [0, 1)"),
         ({"num_heads": 3}, "model.d_model=16 is not a multiple of model.num_heads=3"),
         ({"d_model": 15, "num_heads": 5}, "model.d_model=15 must be even for sinusoidal positions"),
         ({"num_kv_heads": 3}, "model.num_kv_heads=3 does not divide model.num_heads=4"),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer.model.dropout import Dropout, random_bytes
+from transformer.model.dropout import Dropout, TokenDropout, random_bytes
 
 COUNT = 200_000
 
@@ -74,3 +74,25 @@ def test_the_gradient_is_zero_exactly_where_dropped(dtype: torch.dtype) -> None:
     assert 0 < (output == 0).sum() < output.numel()
     # The input is one, so that output and gradient are both the scaled mask.
     assert torch.equal(hidden.grad, output.detach())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("probability", [0.05, 0.3])
+def test_whole_tokens_are_dropped(probability: float) -> None:
+    torch.manual_seed(1)
+    dropped = TokenDropout(probability)(torch.ones(100, 500, 3))
+    # batch length width -> batch length: all of a token, or nothing.
+    assert (dropped == dropped[..., :1]).all()
+    gone = (dropped[..., 0] == 0).double()
+    assert (
+        abs(gone.mean().item() - probability) < 5 * (probability * (1 - probability) / 5e4) ** 0.5
+    )
+    assert set(dropped.unique().tolist()) == {0.0, torch.tensor(1 / (1 - probability)).item()}
+    for neighbour in (gone[1:] * gone[:-1], gone[:, 1:] * gone[:, :-1]):
+        assert abs(neighbour.mean().item() - probability**2) < 5 * probability / 5e4**0.5
+
+
+def test_token_dropout_is_the_identity_in_evaluation_and_draws_nothing_at_0() -> None:
+    embedded, state = torch.randn(2, 3, 4), torch.random.get_rng_state()
+    assert TokenDropout(0.5).eval()(embedded) is embedded
+    assert TokenDropout(0.0)(embedded) is embedded
+    assert torch.equal(torch.random.get_rng_state(), state)

@@ -36,6 +36,7 @@ VALUES: dict[str, Sequence[Any]] = {
     "ffn_dim": [32, 40],
     **dict.fromkeys(("encoder_layers", "decoder_layers"), (2, 1, 3)),
     **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), (0.0, 0.3)),
+    **dict.fromkeys(("source_token_dropout", "target_token_dropout"), (0.0, 0.3)),
     "layer_drop": [0.0, 0.9],
     "max_length": [64, 12],
     "relative_buckets": [8, 12],

@@ -62,6 +62,17 @@ def test_padding_is_not_seen(causal: bool) -> None:
         assert_close(model(padded)[0, :3], model(torch.tensor([[5, 6, 7]]))[0])
 
 
+def test_whole_tokens_that_it_reads_are_dropped_in_training() -> None:
+    model = stack(False, source_token_dropout=0.5)
+    embedding = model.embedding
+    whole, positions = embedding(torch.tensor([[5] * 40])), embedding.positions
+    assert positions is not None
+    model.train()
+    dropped = (embedding(torch.tensor([[5] * 40])) - positions(40)).any(-1)
+    assert 5 < dropped.sum() < 35
+    assert (whole - positions(40)).any(-1).all()
+
+
 def test_the_outputs_may_be_others_than_the_inputs() -> None:
     model = stack(False, target_vocab_size=5, tie_embeddings="none")
     assert model.logits(model(torch.tensor([[5, 6]]))).shape == (1, 2, 5)

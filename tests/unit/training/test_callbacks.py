@@ -78,6 +78,27 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
     assert "train/alignment_loss" not in without
 
 
+def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for divergence in (6.0, 3.0):
+        clock.now += 1
+        run_update(measure, trainer, module, 1.0, consistency=torch.tensor(divergence))
+    assert logged(module)[0]["train/consistency"] == (6 + 3) / (2 * 6)
+    run_update(measure, trainer, module, 1.0, consistency=torch.tensor(5.0))
+    checkpoint: dict[str, Any] = {}
+    trainer.strategy.root_device = torch.device("cpu")
+    measure.on_save_checkpoint(trainer, module, checkpoint)
+    resumed = Measure()
+    resumed.on_load_checkpoint(trainer, module, checkpoint)
+    resumed.on_train_batch_start(trainer, module, UPDATE, 0)
+    clock.now += 1
+    run_update(resumed, trainer, module, 1.0, consistency=torch.tensor(1.0))
+    assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
+    # A checkpoint of a version that knew of none.
+    del checkpoint["measured"]["consistency"]
+    Measure().on_load_checkpoint(trainer, module, checkpoint)
+
+
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     outputs = {"loss": torch.tensor(1.0), "tokens": 6, "good": True}

@@ -87,6 +87,17 @@ def test_a_decoder_is_refused(tmp_path: Path) -> None:
         _ = task(tmp_path, "model.decoder_layers=2").module
 
 
+@pytest.mark.parametrize("override", ["loss=simcut", "model.target_token_dropout=0.1"])
+def test_what_translation_alone_has_is_refused(tmp_path: Path, override: str) -> None:
+    with pytest.raises(InputError, match="task=language_modelling"):
+        task(tmp_path, override)
+
+
+def test_its_tokens_are_dropped_as_those_of_a_source(tmp_path: Path) -> None:
+    model = task(tmp_path, "model.source_token_dropout=0.2").module.model
+    assert model.embedding.token_dropout.probability == 0.2
+
+
 def test_only_learned_positions_end(tmp_path: Path) -> None:
     task(tmp_path, "model.max_length=3").data.prepare_data()
     with pytest.raises(InputError, match=r"a\.tsv:1: .* set model\.max_length="):

@@ -60,6 +60,8 @@ def test_words_that_training_leaves_out_are_unknown(
     [
         ("tokenizer.sampling=0.1", "does not go with task=tagging"),
         ("model.decoder_layers=1", r"set model\.decoder_layers=0"),
+        ("model.target_token_dropout=0.1", r"set model\.target_token_dropout=0, or begin with"),
+        ("loss=r_drop", "loss.consistency is for task=translation, not task=tagging; leave it out"),
         ("model.tie_embeddings=all", r"set model\.tie_embeddings=none"),
     ],
 )

@@ -1,0 +1,60 @@
+"""Cuts tokens out of the second of two passes: their embeddings become zero, their positions stay.
+
+It does not know what the passes are compared for. Shen et al. 2020, "A Simple but Tough-to-Beat
+Data Augmentation Approach for Natural Language Understanding and Generation" (token cutoff), as
+Gao et al. 2022, "Bi-SimCut", simplified it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.model.transformer import Transformer
+
+
+def drawn_cut(
+    tokens: Int[Tensor, "rows length"], probability: float
+) -> Bool[Tensor, "rows length"] | None:
+    """Draw which tokens of the second half of the rows to cut; None where none can be.
+
+    Never padding, nor the control symbols: the authors' code of Bi-SimCut cuts neither the end of
+    a source nor the beginning of a target.
+    """
+    if probability == 0:
+        return None
+    cut = torch.rand(tokens.shape, device=tokens.device) < probability
+    cut[: len(tokens) // 2] = False
+    for control in (PAD, BOS, EOS):
+        cut &= tokens != control
+    return cut
+
+
+@contextmanager
+def cutting(
+    model: Transformer,
+    source: Bool[Tensor, "rows source"] | None,
+    target: Bool[Tensor, "rows target"] | None,
+) -> Iterator[None]:
+    """Cut these tokens from what a model embeds; None cuts nothing."""
+    sides = ((model.source_embedding, source), (model.target_embedding, target))
+    handles = [
+        side.token_dropout.register_forward_hook(_cutter(cut))
+        for side, cut in sides
+        if cut is not None
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _cutter(cut: Bool[Tensor, "rows length"]) -> Callable[[nn.Module, object, Tensor], Tensor]:
+    def zeroed(module: nn.Module, given: object, embedded: Tensor) -> Tensor:
+        return embedded.masked_fill(cut[..., None], 0.0)
+
+    return zeroed
