@@ -15,15 +15,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.training.loss import LossConfig, matrix_dtype
+from transformer.training.loss import BLOCK, LossConfig, matrix_dtype
 
 Passes = Float[Tensor, "2 token width"]
 Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
-
-_BLOCK = 64
-"""Tokens whose logits go through a CPU's cache at a time."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
                 # The logits' mean over the vocabulary is what their mean row gives.
                 means = (rows.to(exact) @ mean).view(2, -1, 1)
-                size = _BLOCK if device == "cpu" else half
+                size = BLOCK if device == "cpu" else half
                 for place in range(0, logits.size(1), size):
                     block = slice(place, place + size)
                     right = target[some][block, None]

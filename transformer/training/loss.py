@@ -22,6 +22,9 @@ Weight = Float[Tensor, "vocab width"]
 Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
 
+BLOCK = 64
+"""Tokens whose logits go through a CPU's cache at a time."""
+
 Consistency = Literal["none", "r_drop", "simcut"]
 
 
@@ -125,32 +128,32 @@ class _FusedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig
     ) -> tuple[Tensor, Tensor]:
-        device, smoothing, chunk = hidden.device.type, config.label_smoothing, config.chunk
-        dtype = matrix_dtype(config, hidden)
-        matrix = weight.to(dtype)
+        device, dtype = hidden.device.type, matrix_dtype(config, hidden)
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
-        loss = hidden.new_zeros((), dtype=torch.promote_types(hidden.dtype, torch.float32))
-        nll = torch.zeros_like(loss)
+        sums = torch.zeros(2, dtype=exact, device=hidden.device)
         with torch.autocast(device, enabled=False):
-            for start in range(0, len(hidden), chunk):
-                rows = hidden[start : start + chunk].to(dtype)
-                logits = (rows @ matrix.T).to(loss.dtype)
-                right = target[start : start + chunk, None]
-                top, rightly = logits.amax(-1, keepdim=True), logits.gather(-1, right)
-                mean = logits.mean(-1, keepdim=True)
-                # The softmax takes the place of the logits, and gives log Z on the way.
-                grad = logits.sub_(top).exp_()
-                z = grad.sum(-1, keepdim=True)
-                log_z = top + z.log()
-                surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
-                nll = nll + surprise
-                loss = loss + (1 - smoothing) * surprise + smoothing * spread
-                grad = grad.div_(z).sub_(smoothing / weight.size(0))
-                grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
-                grad = grad.to(dtype)
-                grad_hidden[start : start + chunk] = grad @ matrix
-                grad_weight += grad.T @ rows
+            for start in range(0, len(hidden), config.chunk):
+                some = slice(start, start + config.chunk)
+                rows, right = hidden[some].to(dtype), target[some, None]
+                logits = rows @ matrix.T
+                # The logits' mean over the vocabulary is what their mean row gives.
+                means = rows.to(exact) @ mean
+                size = BLOCK if device == "cpu" else config.chunk
+                for place in range(0, len(logits), size):
+                    block = slice(place, place + size)
+                    here = logits[block]
+                    grad, parts = _block(
+                        here.to(exact), means[block, None], right[block], config.label_smoothing
+                    )
+                    sums += parts
+                    # The gradient takes the place of the logits.
+                    here.copy_(grad)
+                grad_hidden[some] = logits @ matrix
+                grad_weight += logits.T @ rows
+        loss, nll = sums.unbind()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -160,6 +163,23 @@ class _FusedCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_weight = ctx.saved_tensors
         scale_hidden = grad_loss.to(grad_hidden.dtype)
         return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
+
+
+def _block(
+    logits: Float[Tensor, "token vocab"],
+    mean: Float[Tensor, "token 1"],
+    right: Int[Tensor, "token 1"],
+    smoothing: float,
+) -> tuple[Float[Tensor, "token vocab"], Float[Tensor, " 2"]]:
+    """Gradient of the loss by the logits; the sums of the loss and of its unsmoothed twin."""
+    rightly = logits.gather(-1, right)
+    grad = logits.softmax(-1)
+    # The largest probability is exp(top - top) / Z.
+    log_z = logits.amax(-1, keepdim=True) - grad.amax(-1, keepdim=True).log()
+    grad.sub_(smoothing / logits.size(-1))
+    grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
+    surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
+    return grad, torch.stack([(1 - smoothing) * surprise + smoothing * spread, surprise])
 
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
