@@ -5,7 +5,7 @@ It knows plain values only, and not what reads them.
 
 from typing import Any
 
-FORMAT = 5
+FORMAT = 6
 """Of the portable part, as it is written; a reader refuses a newer one."""
 
 MODEL_2 = {
@@ -56,6 +56,8 @@ DATA_5 = {
 }
 RECOVERY_5 = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
 
+METRICS_6 = {"tokenize": "13a", "lowercase": False}
+
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
@@ -66,6 +68,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
         "recovery": RECOVERY_5,
         "callbacks": {"save_interval": 1000},
     },
+    6: {"model": {}, "metrics": METRICS_6},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.metrics import RAW
 from transformer.data.batch import collate
 from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
@@ -139,10 +140,10 @@ HYPOTHESES = [*REFERENCES[:-1], "six !"]
 
 def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
     translator, module = Dictionary(), fake_module()
-    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2)
+    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
-    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
     assert translator.device == module.device
@@ -167,11 +168,11 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
         trainer = fake_trainer(global_rank=rank, world_size=world_size)
-        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0)
+        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
-    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size
