@@ -110,16 +110,6 @@ def test_the_directions_of_multi30k(direction: str, tmp_path: Path) -> None:
         assert all(other.split()[:-1] == one.split()[::-1] for one, other in split)
 
 
-def test_the_recipe_of_a_corpus_comes_with_it() -> None:
-    """Also one that chooses from other groups."""
-    for name in ("multi30k_tok", "tanaka_enja"):
-        by_corpus = compose_config("train", [f"data={name}"])
-        assert by_corpus == compose_config("train", [f"experiment={name}"])
-        assert by_corpus.metrics.tokenize == "none"
-    other = compose_config("train", ["data=tanaka_enja", "experiment=multi30k_tiny"])
-    assert (other.data.corpus, other.metrics.tokenize) == ("tanaka_enja", "13a")
-
-
 def test_the_base_model_has_the_published_size() -> None:
     """65 million parameters: Vaswani et al. 2017, table 3."""
     model = compose_config("train", ["experiment=wmt14_ende_base"])

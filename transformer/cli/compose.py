@@ -58,7 +58,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
 
     Hydra would find it by itself, but would not let it choose from other groups then.
     """
-    given = dict(override.partition("=")[::2] for override in overrides)
+    given = dict(override.removeprefix("~").partition("=")[::2] for override in overrides)
     recipe = given.get("data")
     if "experiment" in given or not (config_folder() / "experiment" / f"{recipe}.yaml").is_file():
         return list(overrides)
