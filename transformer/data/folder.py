@@ -43,7 +43,14 @@ def as_files(config: DataConfig) -> DataConfig:
             f"{root} has no train.{config.source} and train.{config.target} (or .gz); set "
             "data.source and data.target to what the file names end in"
         )
-    return replace(config, corpus="files", root=None, **found)
+    return replace(
+        config,
+        corpus="files",
+        root=None,
+        train=found["train"],
+        validation=found["validation"],
+        test=found["test"],
+    )
 
 
 def _find(root: Path, names: tuple[str, ...], code: str) -> str | None:
