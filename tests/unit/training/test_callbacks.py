@@ -13,7 +13,7 @@ from transformer.data.batch import collate
 from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.callbacks import Measure
 from transformer.training.translated_validation import TranslateValidation
 
@@ -150,6 +150,21 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert f"step 7: BLEU {bleu.value:.2f}" in caplog.messages[0]
     assert len(caplog.messages) == 3
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[2]
+
+
+def test_validation_scores_as_the_run_says() -> None:
+    module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
+    ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
+    validation = TranslateValidation(
+        Dictionary(), SOURCES, REFERENCES, samples=0, ranges=ranges, metrics=metrics
+    )
+    validation.on_validation_epoch_start(fake_trainer(), module)
+    places = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
+    for name, place in places.items():
+        texts = HYPOTHESES[place], REFERENCES[place]
+        (bleu,) = score(*texts, ("bleu",), config=metrics)
+        assert logged(module)[0][f"val/bleu{name}"] == bleu.value
+    assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])
