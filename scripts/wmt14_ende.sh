@@ -2,9 +2,9 @@
 # Make the folder that experiment=wmt14_ende_base reads: sh scripts/wmt14_ende.sh FOLDER
 #
 # Train: Europarl 7, Common Crawl and News Commentary 9 (in OPUS's alignment), about 4.5 million
-# pairs; valid: newstest2013; both by mtdata, which keeps downloads in ~/.mtdata and goes on where it
-# was stopped. Test: the 3,003 pairs of newstest2014, by sacreBLEU. A folder that is made is left as
-# it is. mtdata wants an older rich than we do, so that it needs an environment of its own:
+# pairs; valid: newstest2013; both by mtdata, which keeps downloads in ~/.mtdata and goes on where
+# it was stopped. Test: the 3,003 pairs of newstest2014, by sacreBLEU. A folder that is made is left
+# as it is. mtdata wants an older rich than we do, so that it needs an environment of its own:
 #   pipx install mtdata==0.5.1
 set -eu
 
