@@ -23,7 +23,7 @@ from transformer.data.splits import find_splits
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.terms import term_accuracy
 from transformer.model.checkpoint import load_checkpoint
 from transformer.training.typed import typed
@@ -53,7 +53,8 @@ def measure(
     began = time.perf_counter()
     found = [one.text for one in translator.translate([source for source, _ in pairs], asked)]
     seconds = time.perf_counter() - began
-    bleu = score(found, [reference for _, reference in pairs], ("bleu",))[0]
+    metrics = MetricsConfig(tokenize="13a", lowercase=False)
+    (bleu,) = score(found, [reference for _, reference in pairs], ("bleu",), config=metrics)
     there = term_accuracy(found, terms, occurs, f"constrain:{'yes' if must else 'no'}")
     return {
         "BLEU": round(bleu.value, 2),

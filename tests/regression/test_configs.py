@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from transformer.cli.compose import compose_config, config_folder
 from transformer.doctor.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
-from transformer.training.config import run_config
+from transformer.training.config import PRECISIONS, run_config
 from transformer.training.typed import typed
 
 ROOT = config_folder()
@@ -24,7 +24,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     config = compose_config("train", [f"{group}={name}"])
     run = run_config(OmegaConf.to_container(config))
     ModelConfig(source_vocab_size=9, target_vocab_size=9, pad=0, **run.model)
-    assert run.trainer["precision"] == "32-true"
+    assert run.trainer["precision"] == config.precision in PRECISIONS
 
 
 @pytest.mark.parametrize(
@@ -77,6 +77,14 @@ def test_an_experiment_introduces_no_key() -> None:
     for file in Path(ROOT, "experiment").glob("*.yaml"):
         config = compose_config("train", [f"experiment={file.stem}"])
         assert keys(OmegaConf.to_container(config)) - {"schedule.total", "schedule.floor"} <= known
+
+
+@pytest.mark.parametrize("name", [name for group, name in CHOICES if group == "experiment"])
+def test_the_head_of_an_experiment_says_how_to_run_it(name: str) -> None:
+    head = Path(ROOT, "experiment", f"{name}.yaml").read_text().split("\n\n")[0]
+    comments = [line for line in head.splitlines() if line.startswith("#")]
+    assert comments[0] == "# @package _global_"
+    assert any(line.startswith(f"#   python train.py experiment={name}") for line in comments)
 
 
 def test_a_preset_holds_only_what_differs() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -43,9 +43,10 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
         save_comparison,
     )
 
-    wanted = _wanted(config)
+    _wanted(config, None)  # What is wrong in it should not show after minutes of translation.
     found = find_compared(config, arguments)
-    training = training_text(config, found.data)
+    wanted = _wanted(config, found.run)
+    training = training_text(config, found.run)
     comparison = compare(found.text, found.systems, wanted, training)
     if config.output is not None:
         save_comparison(Path(config.output), comparison)
@@ -53,10 +54,11 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
     print(format_comparison(comparison))
 
 
-def _wanted(config: DictConfig) -> "ComparisonConfig":
+def _wanted(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
     from transformer.evaluation.comparison import ComparisonConfig
+    from transformer.evaluation.metrics import MetricsConfig
     from transformer.evaluation.significance import Resampling
-    from transformer.training.typed import typed_value
+    from transformer.training.typed import typed, typed_value
 
     values: Any = OmegaConf.to_container(config)
 
@@ -64,4 +66,11 @@ def _wanted(config: DictConfig) -> "ComparisonConfig":
         hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
         return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
 
-    return ComparisonConfig(**of(ComparisonConfig), resampling=Resampling(**of(Resampling)))
+    plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
+    known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
+    given = {key: values[key] for key in ("tokenize", "lowercase") if values[key] is not None}
+    return ComparisonConfig(
+        **of(ComparisonConfig),
+        resampling=Resampling(**of(Resampling)),
+        scoring=typed(MetricsConfig, {**known, **given}, "metrics"),
+    )

@@ -34,12 +34,12 @@ class Compared:
     Attributes:
         text: The name, sources and references.
         systems: In the order of the call.
-        data: Where the first run has its text; None if there is no run.
+        run: The config of the first run; None if there is none.
     """
 
     text: ComparedText
     systems: list[System]
-    data: dict[str, Any] | None
+    run: dict[str, Any] | None
 
 
 def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
@@ -57,12 +57,12 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     _refuse_idle(config, arguments, runs)
     text = own = _own_text(config)
     systems: dict[Path, System] = {}
-    data = None
+    first = None
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**values, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
-        data = data or run["data"]
+        first = first or run
         # Equal texts may have other tags, which are those of the run.
         pairs = list(known_split(run["data"], config.split)) if own is None else own
         if text is None:
@@ -76,10 +76,10 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
             systems[path] = _of_file(path, text)
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
     of_all = ComparedText(_name(config), sources, references)
-    return Compared(of_all, [systems[path] for path in paths], data)
+    return Compared(of_all, [systems[path] for path in paths], first)
 
 
-def training_text(config: DictConfig, data: dict[str, Any] | None) -> Iterator[str] | None:
+def training_text(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
     """The target side of what the first run learnt from, or the user's file, if it is wanted.
 
     Where the text is not there any more, stderr says so.
@@ -93,9 +93,9 @@ def training_text(config: DictConfig, data: dict[str, Any] | None) -> Iterator[s
     if wanted is not True:
         return read_lines(Path(wanted))
     try:
-        if data is None:
+        if run is None:
             raise InputError("there is no run among the systems")
-        text = known_split(data, "train")
+        text = known_split(run["data"], "train")
         next(iter(text), None)  # Whether it can be read shows when it is.
     except InputError as error:
         note = f"no table of words by frequency, for want of the training text: {error}"

@@ -36,6 +36,8 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             raise InputError(f"{override!r} is not of the form KEY=VALUE")
         if override.startswith("+"):
             raise InputError(f"{override!r} adds a key that nothing reads; drop the +")
+    if verb == "train":
+        overrides = with_recipe(overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         try:
             config = compose(verb, list(overrides))
@@ -49,6 +51,18 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise InputError(f"{missing[0]}= is missing; {verb} needs a value for it")
     return config
+
+
+def with_recipe(overrides: Sequence[str]) -> list[str]:
+    """The arguments of ``train``, and the experiment that is named as the corpus in them, if any.
+
+    Hydra would find it by itself, but would not let it choose from other groups then.
+    """
+    given = dict(override.removeprefix("~").partition("=")[::2] for override in overrides)
+    recipe = given.get("data")
+    if "experiment" in given or not (config_folder() / "experiment" / f"{recipe}.yaml").is_file():
+        return list(overrides)
+    return [*overrides, f"experiment={recipe}"]
 
 
 def _check_optional_group(override: str, config: DictConfig) -> None:

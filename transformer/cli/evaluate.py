@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from transformer.data.mixture import AnySplit
     from transformer.decoding.constraints import Constraints
     from transformer.decoding.translator import Translator
-    from transformer.evaluation.metrics import Score
+    from transformer.evaluation.metrics import MetricsConfig, Score
 
 
 _OF_TRANSLATIONS = (
     *("source", "reference", "alignment", "alignment_head", "alignment_threshold"),
     *("heads_off", "terms", "constrain", "averaging", "precision", "to", "tag"),
+    *("tokenize", "lowercase"),
 )
 
 
@@ -85,13 +86,14 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.evaluation.terms import term_accuracy
 
     translator, run = load_translator(config, arguments)
+    metrics = _metrics(config, run)
     split = _split(config, run)
     pairs = list(split)
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     hypotheses = [translation.text for translation in found]
-    scores = score(hypotheses, [reference for _, reference in pairs])
+    scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:
         asked = "must" if constraints else "free"
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
@@ -102,6 +104,15 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         save_report(Path(config.output), name, scores, hypotheses)
     print_table(name, scores)
     print(format_json(scores))
+
+
+def _metrics(config: DictConfig, run: dict[str, Any]) -> "MetricsConfig":
+    """The run's own; ``tokenize=`` and ``lowercase=`` change it."""
+    from transformer.evaluation.metrics import MetricsConfig
+    from transformer.training.typed import typed
+
+    given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}
+    return typed(MetricsConfig, {**run["metrics"], **given}, "metrics")
 
 
 def _split(config: DictConfig, run: dict[str, Any]) -> "AnySplit":

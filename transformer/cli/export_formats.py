@@ -50,6 +50,7 @@ def _write_ctranslate2(
 ) -> dict[str, Any]:
     from transformer.data.config import DataConfig
     from transformer.data.validation import validation_pairs
+    from transformer.evaluation.metrics import MetricsConfig
     from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
     from transformer.export.verification import verify_ctranslate2
@@ -61,7 +62,8 @@ def _write_ctranslate2(
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
-    verified = verify_ctranslate2(translator, folder, pairs, config.quantization)
+    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    verified = verify_ctranslate2(translator, folder, pairs, config.quantization, metrics)
     if verified.loss > most:
         raise InputError(
             f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "

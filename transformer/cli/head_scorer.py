@@ -13,8 +13,9 @@ from transformer.decoding.documents import in_documents
 from transformer.decoding.head_ranking import Better, ForcedLoss, Measure
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.heads import HeadName, switched_off
+from transformer.training.typed import typed
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,14 @@ class Scorer:
 
 
 def loss_scorer(
-    translator: Translator, data: Mapping[str, Any], split: str, sentences: int
+    translator: Translator, run: Mapping[str, Any], split: str, sentences: int
 ) -> Scorer:
     """Cross-entropy of the first references of a split; ``corpus_pairs`` says which count.
 
     Raises:
         InputError: The corpus is not there, or has no such split, or that no such pair.
     """
-    pairs = corpus_pairs(translator, data, split, sentences)
+    pairs = corpus_pairs(translator, run["data"], split, sentences)
     measure = ForcedLoss(
         translator.model,
         [pair.source for pair in pairs],
@@ -63,14 +64,15 @@ def loss_scorer(
 
 
 def bleu_scorer(
-    translator: Translator, data: Mapping[str, Any], split: str, sentences: int
+    translator: Translator, run: Mapping[str, Any], split: str, sentences: int
 ) -> Scorer:
     """BLEU of the first sentences of a split, translated anew for each set of heads.
 
     Raises:
         InputError: The corpus is not there, or has no such split, or that no pair.
     """
-    pairs = list(islice(known_split(data, split), sentences))
+    config = typed(MetricsConfig, run["metrics"], "metrics")
+    pairs = list(islice(known_split(run["data"], split), sentences))
     if not pairs:
         raise InputError(f"split={split} holds no sentence pair to measure heads on")
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
@@ -79,8 +81,8 @@ def bleu_scorer(
         with switched_off(translator.model, off):
             found = in_documents(translator).translate(sources)
         hypotheses = [translation.text for translation in found]
-        return score(hypotheses, references, ("bleu",))[0].value
+        return score(hypotheses, references, ("bleu",), config=config)[0].value
 
-    signature = score(references, references, ("bleu",))[0].signature
+    signature = score(references, references, ("bleu",), config=config)[0].signature
     measured = f"{len(pairs)} sentence pairs of the run's {split} text"
     return Scorer("BLEU", signature, measured, measure, "higher", decimals=2)

@@ -50,4 +50,4 @@ def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -
     if sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1")
     make = loss_scorer if metric == "loss" else bleu_scorer
-    return make(translator, run["data"], config.split, sentences)
+    return make(translator, run, config.split, sentences)

@@ -41,13 +41,16 @@ class DataConfig:
     """The keys under ``data.``; a relative path starts where the command was started."""
 
     corpus: str
-    """"pocket" (made from a grammar), "multi30k" (fetched) or "files" (the user's own)."""
+    """"pocket" (made from a grammar); "multi30k", "multi30k_tok" or "tanaka_enja" (fetched);
+    "files" or "folder" (the user's own)."""
     source: str
     """Language code of the source side; with JSONL, the key of its text."""
     target: str
     """Language code of the target side; with JSONL, the key of its text."""
     root: str | None
-    """multi30k: a folder that has the files already; None fetches them."""
+    """What is fetched: a folder that has the files already, packed or not; None fetches them.
+    folder: it holds ``train``, ``valid`` (or ``validation``, ``val``, ``dev``) and ``test``, each
+    with ``.SOURCE`` and ``.TARGET``, and perhaps ``.gz``; what is not there is held out."""
     train: str | Sequence[str] | None
     """files: [SOURCE, TARGET] of plain text, or one TSV or JSONL file; each may be .gz. With
     ``streaming``: shards, or globs of shards, local or at URLs that fsspec opens; TSV, JSONL or
@@ -85,7 +88,7 @@ class DataConfig:
     cache: str
     """Folder of everything derived: fetched files, vocabularies, encoded text."""
     alignment: str | None
-    """files, multi30k: word links of the training text, a line such as "0-0 1-2" for each pair
+    """All but pocket: word links of the training text, a line such as "0-0 1-2" for each pair
     (source-target, words counted from 0, parted by spaces); what is held out takes its lines
     along. The pocket corpus has its own."""
     corpora: Mapping[str, CorpusConfig] | None

@@ -1,4 +1,4 @@
-"""From a DataConfig to the text of each split: pocket, multi30k, or the user's own files.
+"""From a DataConfig to the text of each split: made, published by others, or the user's own.
 
 Knows where text lies; does not know pieces or batches. Nothing is read before it is asked for.
 """
@@ -15,9 +15,11 @@ from transformer.data.cache import locked, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus
-from transformer.data.fetch import fetch_multi30k, find_multi30k
+from transformer.data.fetch import fetch, find
+from transformer.data.folder import as_files
 from transformer.data.links import format_links
 from transformer.data.mixture import AnySplit, mixed_splits
+from transformer.data.published import PUBLISHED
 from transformer.data.split import Split as Split
 from transformer.data.tags import SourceTags
 from transformer.errors import InputError
@@ -61,8 +63,9 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": _pocket,
-        "multi30k": _multi30k,
+        **dict.fromkeys(PUBLISHED, _published),
         "files": _files,
+        "folder": lambda config: _files(as_files(config)),
     }
     if config.corpus not in makers:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
@@ -146,13 +149,15 @@ def _generate_pocket(grammar: Path, folder: Path) -> None:
             (folder / f"{split}.{name}").write_text(text, encoding="utf-8", newline="\n")
 
 
-def _multi30k(config: DataConfig) -> dict[str, Split]:
+def _published(config: DataConfig) -> dict[str, Split]:
+    published = PUBLISHED[config.corpus]
+
     def path(language: str, split: str) -> Path:
         if config.root is not None:
-            return find_multi30k(language, split, Path(config.root).expanduser())
+            return find(published, language, split, Path(config.root).expanduser())
         cache = Path(config.cache).expanduser()
         with locked(cache):
-            return fetch_multi30k(language, split, cache / "multi30k")
+            return fetch(published, language, split, cache / published.name)
 
     return {
         split: Split(
@@ -163,7 +168,7 @@ def _multi30k(config: DataConfig) -> dict[str, Split]:
             ),
             links=_links_of_training(config) if split == "train" else None,
         )
-        for split in ("train", "validation", "test")
+        for split in published.splits
     }
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_lines
+from transformer.data.folder import as_files
 from transformer.data.links import read_links
 from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
@@ -69,6 +70,8 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     Raises:
         InputError: there is no training text, or the corpus cannot be found.
     """
+    if data.corpus == "folder":
+        data = as_files(data)
     if data.corpus != "files":
         return splits_of_one(data)
     given = {"train": data.train, "validation": data.validation, "test": data.test}

@@ -20,7 +20,7 @@ from transformer.evaluation.buckets import (
     words_by,
     words_by_frequency,
 )
-from transformer.evaluation.metrics import metric_of
+from transformer.evaluation.metrics import MetricsConfig, metric_of
 from transformer.evaluation.movement import By, Movement, SentenceScores, movement
 from transformer.evaluation.significance import Resampling, TestedMetric, paired_tests
 
@@ -31,8 +31,7 @@ class ComparisonConfig:
 
     Attributes:
         metrics: Of bleu, chrf, ter.
-        tokenize: sacreBLEU's tokenizer for BLEU and for the words of known frequency.
-        lowercase: Ignore case, as `metrics.score` does.
+        scoring: How; its tokenizer parts the words of known frequency too.
         resampling: Of the paired tests.
         lengths: The first number of source words of each bucket after the first.
         frequencies: The first frequency of each bucket after the first.
@@ -41,8 +40,7 @@ class ComparisonConfig:
     """
 
     metrics: Sequence[str]
-    tokenize: str
-    lowercase: bool
+    scoring: MetricsConfig
     resampling: Resampling
     lengths: Sequence[int]
     frequencies: Sequence[int]
@@ -57,8 +55,8 @@ class ComparisonConfig:
         """
         if not self.metrics or len(set(self.metrics)) < len(self.metrics):
             raise InputError(f"metrics={list(self.metrics)} must be one or more, each once")
-        for name in ("bleu", *self.metrics):
-            metric_of(name, self.tokenize, self.lowercase)
+        for name in self.metrics:
+            metric_of(name, self.scoring)
         require_edges(self.lengths, "lengths")
         require_edges(self.frequencies, "frequencies")
         if self.moved < 0:
@@ -163,15 +161,12 @@ def compare(
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
     """
     hypotheses = [system.hypotheses for system in systems]
-    metrics = [metric_of(name, config.tokenize, config.lowercase) for name in config.metrics]
+    metrics = [metric_of(name, config.scoring) for name in config.metrics]
     tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
-    bleu = BLEU(tokenize=config.tokenize, lowercase=config.lowercase)
+    bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
     frequencies = None if training is None else _by_frequency(text, systems, config, bleu, training)
-    base, *others = (
-        SentenceScores(said, text.references, config.tokenize, config.lowercase)
-        for said in hypotheses
-    )
+    base, *others = (SentenceScores(said, text.references, config.scoring) for said in hypotheses)
     movements = [
         movement(text.sources, text.references, base, other, by=config.moved_by, most=config.moved)
         for other in others

@@ -1,6 +1,6 @@
 """A score with its signature; and BLEU, chrF and TER, by sacreBLEU.
 
-It knows raw text only: neither models nor files.
+It knows text only: neither models nor files.
 Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 """
 
@@ -15,6 +15,47 @@ from sacrebleu.metrics.base import Metric
 from transformer.errors import InputError
 
 DECIMALS = 2
+
+
+@dataclass(frozen=True)
+class MetricsConfig:
+    """How text is compared; the values live in ``conf/metrics``, and a checkpoint remembers them.
+
+    Attributes:
+        tokenize: sacreBLEU's tokenizer for BLEU: 13a for raw text, none for text that is tokenised
+            already, char, zh, intl and others.
+        lowercase: Ignore case in BLEU and chrF; TER ignores it always, as sacreBLEU's does unless
+            told otherwise.
+
+    Raises:
+        InputError: sacreBLEU has no such tokenizer, or not all that it needs.
+    """
+
+    tokenize: str
+    lowercase: bool
+
+    def __post_init__(self) -> None:
+        self.bleu()
+
+    def bleu(self) -> BLEU:
+        """The metric.
+
+        Raises:
+            InputError: As the class.
+        """
+        if self.tokenize not in BLEU.TOKENIZERS:
+            known = ", ".join(BLEU.TOKENIZERS)
+            raise InputError(
+                f"tokenize={self.tokenize} is unknown to sacreBLEU; choose one of {known}"
+            )
+        try:
+            return BLEU(tokenize=self.tokenize, lowercase=self.lowercase)
+        except (ImportError, OSError, RuntimeError) as error:  # a package, or a download
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"tokenize={self.tokenize} cannot be had ({reason}); see sacreBLEU's own help, or "
+                "choose another"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -48,18 +89,16 @@ def score(
     hypotheses: Sequence[str],
     references: Sequence[str],
     metrics: Sequence[str] = ("bleu", "chrf", "ter"),
-    tokenize: str = "13a",
-    lowercase: bool = False,
+    *,
+    config: MetricsConfig,
 ) -> list[Score]:
-    """Score detokenised hypotheses against one reference each.
+    """Score hypotheses against one reference each.
 
     Args:
         hypotheses: One a line, in the order of the references.
-        references: Raw text.
+        references: Text as the hypotheses are.
         metrics: Of ``bleu``, ``chrf``, ``ter``; the scores come in this order.
-        tokenize: sacreBLEU's tokenizer for BLEU, such as 13a, intl, char, zh.
-        lowercase: Ignore case in BLEU and chrF; TER ignores it always, as sacreBLEU's does
-            unless told otherwise.
+        config: How they are compared.
 
     Raises:
         InputError: The numbers of lines differ or are zero, or a name is unknown.
@@ -73,7 +112,7 @@ def score(
         raise InputError("there is no hypothesis to score; give at least one line")
     scores = []
     for name in metrics:
-        metric = metric_of(name, tokenize, lowercase)
+        metric = metric_of(name, config)
         result = metric.corpus_score(list(hypotheses), [list(references)])
         signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
@@ -81,24 +120,16 @@ def score(
     return scores
 
 
-def metric_of(name: str, tokenize: str = "13a", lowercase: bool = False) -> Metric:
-    """sacreBLEU's metric of a name, set as `score` sets it.
+def metric_of(name: str, config: MetricsConfig) -> Metric:
+    """sacreBLEU's metric of a name, set as the config says.
 
     Raises:
-        InputError: The name or the tokenizer is unknown, or the tokenizer is not installed.
+        InputError: The name is unknown.
     """
     if name == "bleu":
-        if tokenize not in BLEU.TOKENIZERS:
-            known = ", ".join(BLEU.TOKENIZERS)
-            raise InputError(f"tokenize={tokenize} is unknown to sacreBLEU; choose one of {known}")
-        try:
-            return BLEU(tokenize=tokenize, lowercase=lowercase)
-        except (RuntimeError, ImportError, OSError) as error:
-            # Some tokenizers need a package more, or fetch a model.
-            reason = " ".join(str(error).split())
-            raise InputError(f"tokenize={tokenize} cannot be used here: {reason}") from error
+        return config.bleu()
     if name == "chrf":
-        return CHRF(lowercase=lowercase)
+        return CHRF(lowercase=config.lowercase)
     if name == "ter":
         return TER()
     raise InputError(f"metric {name} is unknown; choose bleu, chrf or ter")

@@ -10,6 +10,8 @@ from typing import Literal
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from transformer.evaluation.metrics import MetricsConfig
+
 By = Literal["bleu", "chrf"]
 
 
@@ -64,11 +66,11 @@ class SentenceScores:
     """BLEU and chrF of each hypothesis alone."""
 
     def __init__(
-        self, hypotheses: Sequence[str], references: Sequence[str], tokenize: str, lowercase: bool
+        self, hypotheses: Sequence[str], references: Sequence[str], config: MetricsConfig
     ) -> None:
-        """Score each line; the tokenizer and the case are as `metrics.score` takes them."""
-        bleu = BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=True)
-        chrf = CHRF(lowercase=lowercase)
+        """Score each line."""
+        bleu = BLEU(tokenize=config.tokenize, lowercase=config.lowercase, effective_order=True)
+        chrf = CHRF(lowercase=config.lowercase)
         pairs = list(zip(hypotheses, references, strict=True))
         self.hypotheses = hypotheses
         self.bleu = [bleu.sentence_score(said, [right]).score for said, right in pairs]

@@ -15,7 +15,7 @@ import torch
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
-from transformer.evaluation.metrics import Score, score
+from transformer.evaluation.metrics import MetricsConfig, Score, score
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,11 @@ class Verification:
 
 
 def verify_ctranslate2(
-    translator: Translator, folder: Path, pairs: Sequence[tuple[str, str]], compute_type: str
+    translator: Translator,
+    folder: Path,
+    pairs: Sequence[tuple[str, str]],
+    compute_type: str,
+    metrics: MetricsConfig,
 ) -> Verification:
     """Translate the sources with both, and compare.
 
@@ -60,6 +64,7 @@ def verify_ctranslate2(
         folder: With the model as it was exported.
         pairs: Raw source and reference.
         compute_type: In which the engine shall compute.
+        metrics: How translations and references are compared.
     """
     import ctranslate2
 
@@ -91,8 +96,8 @@ def verify_ctranslate2(
     texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in tokens])
     return Verification(
         agreement([translation.tokens for translation in expected], tokens),
-        score([translation.text for translation in expected], references, ("bleu",))[0],
-        score(texts, references, ("bleu",))[0],
+        score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
+        score(texts, references, ("bleu",), config=metrics)[0],
         (ended - began, said - loaded),
     )
 

@@ -58,6 +58,7 @@ RECOVERY_5 = {"explosion": 5.0, "skips": 10, "returns": 3, "lr_factor": 0.5}
 
 MODEL_6 = {"source_token_dropout": 0.0, "target_token_dropout": 0.0}
 LOSS_6 = {"consistency": "none", "consistency_weight": 0.0, "cut": 0.0}
+METRICS_6 = {"tokenize": "13a", "lowercase": False}
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
@@ -69,7 +70,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
         "recovery": RECOVERY_5,
         "callbacks": {"save_interval": 1000},
     },
-    6: {"model": MODEL_6, "loss": LOSS_6},
+    6: {"model": MODEL_6, "loss": LOSS_6, "metrics": METRICS_6},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

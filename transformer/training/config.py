@@ -12,6 +12,7 @@ from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
 from transformer.errors import InputError
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loss import LossConfig
@@ -69,6 +70,7 @@ class RunConfig:
         callbacks: Validation, averaging, stopping.
         logger: Where metrics go.
         decoding: The search that validates and tests a translator.
+        metrics: How its translations are compared with the references.
         resolved: The same as the plain values of ``config.yaml``.
     """
 
@@ -92,6 +94,7 @@ class RunConfig:
     callbacks: CallbacksConfig
     logger: LoggerConfig
     decoding: SearchConfig
+    metrics: MetricsConfig
     resolved: Mapping[str, Any]
 
 
@@ -132,6 +135,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         callbacks=typed(CallbacksConfig, resolved["callbacks"], "callbacks"),
         logger=typed(LoggerConfig, resolved["logger"], "logger"),
         decoding=_kept_search(resolved["decoding"]),
+        metrics=typed(MetricsConfig, resolved["metrics"], "metrics"),
         resolved=resolved,
     )
 

@@ -11,13 +11,13 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
 from transformer.decoding.translator import Translator
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 
 logger = logging.getLogger(__name__)
 
 
 class TranslateValidation(Callback):
-    """Logs ``val/bleu`` and ``val/chrf`` of real translations, raw text against raw text.
+    """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
 
     Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It
     runs at the start of a validation, when the moving average, if there is one, has just taken the
@@ -31,22 +31,26 @@ class TranslateValidation(Callback):
         references: list[str],
         samples: int,
         ranges: Mapping[str, range] | None = None,
+        *,
+        metrics: MetricsConfig,
     ) -> None:
         self.translator = translator
         self.sources = sources
         self.references = references
         self.samples = samples
         self.ranges = ranges or {}
+        self.metrics = metrics
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show some."""
         self.translator.device = pl_module.device
         hypotheses = self._translate(trainer)
-        bleu, chrf = score(hypotheses, self.references, metrics=("bleu", "chrf"))
+        bleu, chrf = score(hypotheses, self.references, ("bleu", "chrf"), config=self.metrics)
         values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
         for name, part in self.ranges.items():
             own = slice(part.start, part.stop)
-            (of_part,) = score(hypotheses[own], self.references[own], metrics=("bleu",))
+            texts = hypotheses[own], self.references[own]
+            (of_part,) = score(*texts, ("bleu",), config=self.metrics)
             values[f"val/bleu_{name}"] = of_part.value
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:

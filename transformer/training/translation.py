@@ -63,7 +63,11 @@ class Translation(Task):
         sources, references, ranges = self.data.texts("validation")
         translate = in_documents(translator)
         samples = config.callbacks.samples
-        return [TranslateValidation(translate, sources, references, samples, ranges)]
+        return [
+            TranslateValidation(
+                translate, sources, references, samples, ranges, metrics=config.metrics
+            )
+        ]
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str = "cpu"
@@ -81,7 +85,8 @@ class Translation(Task):
             texts = self.data.texts(split)
             found = in_documents(translator).translate(texts.sources)
             hypotheses = [translation.text for translation in found]
-            return Evaluation(score(hypotheses, texts.references), hypotheses)
+            scores = score(hypotheses, texts.references, config=config.metrics)
+            return Evaluation(scores, hypotheses)
 
         return evaluate
 

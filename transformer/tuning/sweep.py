@@ -8,6 +8,7 @@ weights with every search would cost as many times more as there are weights.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from transformer.decoding.config import SearchConfig
 from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import PORTABLE, model_weights
 from transformer.model.config import ModelConfig
@@ -39,7 +40,7 @@ class SweepConfig:
     Attributes:
         beam_sizes: 1 is greedy search.
         length_penalties: Of each beam of two and more.
-        metric: Of ``METRICS``.
+        metric: Of ``METRICS``, computed as the run's validation does.
         sentences: The first so many of the validation set; None takes all.
         batch_tokens: See ``Translator``.
         device: See ``Translator``.
@@ -85,13 +86,16 @@ def sweep(
     tokenizer = Tokenizer.from_state(portable["tokenizer"])
     aligner = Aligner.trained(run["loss"], model.config)
     trials: list[Trial] = []
+    compare = partial(
+        score, metrics=(config.metric,), config=typed(MetricsConfig, run["metrics"], "metrics")
+    )
 
     def attempt(weights: str, search: SearchConfig) -> None:
         model.load_state_dict(model_weights(offers[weights]))
         translator = Translator(
             model, tokenizer, search, config.batch_tokens, config.device, aligner
         )
-        trials.append(_trial(weights, translator, pairs, config.metric))
+        trials.append(_trial(weights, translator, pairs, compare))
         show(trials[-1])
 
     for weights in offers:
@@ -103,12 +107,17 @@ def sweep(
     return trials
 
 
-def _trial(weights: str, translator: Translator, pairs: Sequence[Pair], metric: str) -> Trial:
+def _trial(
+    weights: str,
+    translator: Translator,
+    pairs: Sequence[Pair],
+    compare: Callable[[list[str], Sequence[str]], list[Score]],
+) -> Trial:
     sources, references = zip(*pairs, strict=True)
     # The first call of a process takes longer.
     in_documents(translator).translate(sources[:1])
     began = time.perf_counter()
     found = in_documents(translator).translate(sources)
     seconds = time.perf_counter() - began
-    value = score([one.text for one in found], references, (metric,))[0]
+    (value,) = compare([one.text for one in found], references)
     return Trial(weights, translator.search, value, seconds, len(pairs))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.cli.compose import compose_config, config_folder, known_keys
+from transformer.cli.compose import compose_config, config_folder, known_keys, with_recipe
 from transformer.errors import InputError
 
 
@@ -17,8 +17,8 @@ from transformer.errors import InputError
         ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
         ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
         ("average", "--last", "'--last' is not of the form KEY=VALUE"),
-        ("train", "experiment=pokcet", "experiment=pokcet is unknown; choose multi30k_tiny or poc"),
-        ("train", "experiment=[pocket,x]", "experiment=[pocket,x] is unknown; choose multi30k"),
+        ("train", "experiment=pokcet", "experiment=pokcet is unknown; choose iwslt14_deen or mult"),
+        ("train", "experiment=[pocket,x]", "experiment=[pocket,x] is unknown; choose iwslt14_"),
         ("train", "experiment=null", "Config group override must be a string or a list"),
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
@@ -68,6 +68,17 @@ def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
     # What the user says goes over both.
     chosen = compose_config("train", ["tokenizer.vocab_size=99", "experiment=multi30k_tiny"])
     assert chosen.tokenizer.vocab_size == 99
+
+
+def test_a_recipe_of_a_corpus_may_choose_from_other_groups() -> None:
+    by_corpus = compose_config("train", ["data=multi30k_tok"])
+    assert by_corpus == compose_config("train", ["experiment=multi30k_tok"])
+    assert by_corpus.metrics.tokenize == "none"
+    for other in ("experiment=multi30k_tiny", "~experiment"):
+        config = compose_config("train", ["data=multi30k_tok", other])
+        assert (config.data.corpus, config.metrics.tokenize) == ("multi30k_tok", "13a")
+    assert with_recipe(["--cfg=job", "data=tanaka_enja"])[2:] == ["experiment=tanaka_enja"]
+    assert with_recipe(["data=files"]) == ["data=files"]
 
 
 def test_known_keys_are_dotted() -> None:

@@ -8,12 +8,13 @@ from omegaconf import OmegaConf
 
 from transformer.data.config import DataConfig
 from transformer.data.datamodule import DataModule
+from transformer.data.published import PUBLISHED
 from transformer.data.tokenizer import TokenizerConfig
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
 
-@pytest.mark.parametrize("corpus", ["pocket", "multi30k", "files"])
+@pytest.mark.parametrize("corpus", ["pocket", *PUBLISHED, "files", "folder"])
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
 def test_a_data_module_is_built_of_its_yaml(corpus: str, algorithm: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -1,8 +1,9 @@
-"""Multi30k comes from a server once, checked, or from a folder; here from a server on this host."""
+"""A published corpus comes from a server once, checked, or from a folder; here from this host."""
 
 import gzip
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -10,8 +11,14 @@ from threading import Thread
 
 import pytest
 
-from transformer.data import fetch
-from transformer.data.fetch import fetch_multi30k, find_multi30k
+from transformer.data.fetch import fetch, find
+from transformer.data.published import (
+    MULTI30K,
+    MULTI30K_TOK,
+    PUBLISHED,
+    TANAKA_ENJA,
+    PublishedCorpus,
+)
 from transformer.errors import InputError
 
 requested: list[str] = []
@@ -39,34 +46,57 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pa
     server.server_close()
 
 
+def published(served: tuple[Path, str], like: PublishedCorpus, **files: bytes) -> PublishedCorpus:
+    """A corpus of the same names on the server, of other content; ``__`` stands for a dot."""
+    contents = {name.replace("__", "."): content for name, content in files.items()}
+    for name, content in contents.items():
+        (served[0] / name).write_bytes(content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    return replace(like, url=served[1], sha256={**like.sha256, **digests})
+
+
 @pytest.fixture
-def train_en(served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    data = gzip.compress(b"A man sleeps.\n")
-    (served[0] / "train.en.gz").write_bytes(data)
-    monkeypatch.setitem(fetch.SHA256, "train.en.gz", hashlib.sha256(data).hexdigest())
-    return served[1]
+def corpus(served: tuple[Path, str]) -> PublishedCorpus:
+    return published(served, MULTI30K, train__en__gz=gzip.compress(b"A man sleeps.\n"))
 
 
-def test_a_file_is_fetched_once(train_en: str, tmp_path: Path) -> None:
+def test_a_file_is_fetched_once(corpus: PublishedCorpus, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    path = fetch_multi30k("en", "train", cache, train_en)
+    path = fetch(corpus, "en", "train", cache)
     assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
-    assert fetch_multi30k("en", "train", cache, train_en) == path
+    assert fetch(corpus, "en", "train", cache) == path
     assert requested == ["/train.en.gz"]
 
 
-def test_other_content_is_refused(served: tuple[Path, str], tmp_path: Path) -> None:
-    (served[0] / "train.en.gz").write_bytes(b"something else")
+def test_other_content_is_refused(corpus: PublishedCorpus, tmp_path: Path) -> None:
+    other = replace(corpus, sha256=MULTI30K.sha256)
     with pytest.raises(InputError, match=r"cannot fetch .*train\.en\.gz.*hash"):
-        fetch_multi30k("en", "train", tmp_path / "cache", served[1])
+        fetch(other, "en", "train", tmp_path / "cache")
     assert not (tmp_path / "cache" / "train.en.gz").exists()
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(train_en: str, tmp_path: Path) -> None:
-    path = fetch_multi30k("en", "train", tmp_path, train_en)
+def test_a_damaged_file_in_the_cache_is_fetched_again(
+    corpus: PublishedCorpus, tmp_path: Path
+) -> None:
+    path = fetch(corpus, "en", "train", tmp_path)
     path.write_bytes(b"damaged")
-    fetch_multi30k("en", "train", tmp_path, train_en)
+    fetch(corpus, "en", "train", tmp_path)
     assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
+
+
+def test_parts_become_one_file_once_and_again_where_it_is_damaged(
+    served: tuple[Path, str], tmp_path: Path
+) -> None:
+    parts = {f"train__ja__00{number}": f"文 {number} 。\n".encode() for number in range(5)}
+    text = b"".join(parts.values())
+    tanaka = published(served, TANAKA_ENJA, **parts)
+    tanaka = replace(tanaka, sha256={**tanaka.sha256, "train.ja": hashlib.sha256(text).hexdigest()})
+    whole = fetch(tanaka, "ja", "train", tmp_path)
+    assert (whole.name, whole.read_bytes()) == ("train.ja", text)
+    fetch(tanaka, "ja", "train", tmp_path)
+    assert sorted(requested) == [f"/train.ja.00{number}" for number in range(5)]
+    whole.write_bytes(text[:-1])
+    assert fetch(tanaka, "ja", "train", tmp_path).read_bytes() == text
 
 
 def test_no_such_file_and_no_server_are_input_errors(
@@ -74,27 +104,37 @@ def test_no_such_file_and_no_server_are_input_errors(
 ) -> None:
     for url in (served[1], "http://127.0.0.1:9/"):
         with pytest.raises(InputError, match=r"set data\.root=FOLDER") as raised:
-            fetch_multi30k("fr", "test", tmp_path, url)
+            fetch(replace(MULTI30K, url=url), "fr", "test", tmp_path)
         assert "\n" not in str(raised.value)
 
 
 def test_an_unknown_language_is_an_input_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no language 'ja'.*en, de, fr"):
-        fetch_multi30k("ja", "train", tmp_path)
+    with pytest.raises(InputError, match=r"multi30k has no language 'ja'.*en, de, fr"):
+        fetch(MULTI30K, "ja", "train", tmp_path)
+    with pytest.raises(InputError, match=r"multi30k_tok has no language 'fr'.*two of en, de$"):
+        find(MULTI30K_TOK, "fr", "train", tmp_path)
 
 
 def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
     (tmp_path / "val.en.gz").touch()
     (tmp_path / "val.de").touch()
-    assert find_multi30k("en", "validation", tmp_path).name == "val.en.gz"
-    assert find_multi30k("de", "validation", tmp_path).name == "val.de"
+    assert find(MULTI30K, "en", "validation", tmp_path).name == "val.en.gz"
+    assert find(MULTI30K, "de", "validation", tmp_path).name == "val.de"
     with pytest.raises(InputError, match=r"has no train\.en\.gz"):
-        find_multi30k("en", "train", tmp_path)
+        find(MULTI30K, "en", "train", tmp_path)
     with pytest.raises(InputError, match="is no folder"):
-        find_multi30k("en", "train", tmp_path / "absent")
+        find(MULTI30K, "en", "train", tmp_path / "absent")
+    for name in ("val.lc.norm.tok.de", "train.lc.norm.tok.en.gz"):
+        (tmp_path / name).touch()
+    assert find(MULTI30K_TOK, "de", "validation", tmp_path).name == "val.lc.norm.tok.de"
+    assert find(MULTI30K_TOK, "en", "train", tmp_path).name == "train.lc.norm.tok.en.gz"
 
 
-def test_every_file_of_every_split_has_a_checksum() -> None:
-    names = {f"{name}.{code}.gz" for name in fetch.SPLITS.values() for code in fetch.LANGUAGES}
-    assert names == set(fetch.SHA256)
-    assert all(len(digest) == 64 for digest in fetch.SHA256.values())
+@pytest.mark.parametrize("corpus", PUBLISHED.values(), ids=list(PUBLISHED))
+def test_every_file_of_every_split_has_a_checksum(corpus: PublishedCorpus) -> None:
+    parts = {part for parts in corpus.parts.values() for part in parts}
+    assert {*corpus.file_names, *parts} == set(corpus.sha256)
+    assert all(len(digest) == 64 for digest in corpus.sha256.values())
+    assert len(set(corpus.sha256.values())) == len(corpus.sha256)
+    assert set(corpus.splits) == {"train", "validation", "test"}
+    assert corpus.url.endswith("/")

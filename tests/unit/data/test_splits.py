@@ -58,7 +58,10 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corpus": "wmt"}, r"data\.corpus=wmt is unknown; set pocket, multi30k, files"),
+        (
+            {"corpus": "wmt"},
+            r"data\.corpus=wmt is unknown; set pocket, multi30k, multi30k_tok, tan",
+        ),
         ({"source": "y"}, "data.source and data.target are both 'y'"),
         ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),
         ({"validation_size": 0}, r"needs a validation text; .*data\.validation_size=N"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.metrics import RAW
 from transformer.errors import InputError
 from transformer.evaluation.comparison import (
     ComparedText,
@@ -32,8 +33,7 @@ SYSTEMS = [
 ]
 CONFIG = ComparisonConfig(
     metrics=("chrf", "bleu", "ter"),
-    tokenize="13a",
-    lowercase=False,
+    scoring=RAW,
     resampling=Resampling(50, 50, 1),
     lengths=(3, 4),
     frequencies=(1, 2),
@@ -130,7 +130,6 @@ def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> Non
         ({"metrics": ()}, "one or more, each once"),
         ({"metrics": ("bleu", "bleu")}, "one or more, each once"),
         ({"metrics": ("comet",)}, "metric comet is unknown"),
-        ({"tokenize": "14a"}, "tokenize=14a is unknown"),
         ({"lengths": (5, 3)}, "lengths="),
         ({"frequencies": (0,)}, "frequencies="),
         ({"moved": -1}, "moved=-1 must be at least 0"),

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sacrebleu.metrics import BLEU
 
+from tests.helpers.metrics import RAW
 from transformer.errors import InputError
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.report import format_json
 
 HYPOTHESES = ["Der Hund schläft heute.", "Zwei Katzen liefen schnell.", "", "Ein Haus, groß."]
@@ -27,7 +29,7 @@ def test_json_is_what_sacrebleu_prints(tmp_path: Path) -> None:
     printed = sacrebleu_prints(
         tmp_path, *("-m", "bleu", "chrf", "ter", "--format", "json", "--width", "2")
     )
-    assert format_json(score(HYPOTHESES, REFERENCES)) + "\n" == printed
+    assert format_json(score(HYPOTHESES, REFERENCES, config=RAW)) + "\n" == printed
 
 
 def test_tokenizer_and_case_reach_sacrebleu(tmp_path: Path) -> None:
@@ -36,36 +38,53 @@ def test_tokenizer_and_case_reach_sacrebleu(tmp_path: Path) -> None:
         *("-m", "bleu", "chrf", "--format", "json", "--width", "2"),
         *("--tokenize", "char", "--lowercase", "--chrf-lowercase"),
     )
-    ours = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), tokenize="char", lowercase=True)
+    config = MetricsConfig(tokenize="char", lowercase=True)
+    ours = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=config)
     assert [s.to_json() for s in ours] == json.loads(printed)
     assert ours[0].signature.startswith("nrefs:1|case:lc|eff:no|tok:char|smooth:exp|version:")
 
 
 def test_the_order_of_the_metrics_is_the_callers() -> None:
-    scores = score(REFERENCES, REFERENCES, ("ter", "bleu"))
+    scores = score(REFERENCES, REFERENCES, ("ter", "bleu"), config=RAW)
     assert [(s.name, s.value) for s in scores] == [("TER", 0.0), ("BLEU", pytest.approx(100.0))]
 
 
 def test_the_value_keeps_what_the_json_rounds() -> None:
-    [bleu] = score(HYPOTHESES, REFERENCES, ("bleu",))
+    [bleu] = score(HYPOTHESES, REFERENCES, ("bleu",), config=RAW)
     assert bleu.value != bleu.to_json()["score"]
     assert round(bleu.value, 2) == bleu.to_json()["score"]
 
 
 def test_what_cannot_be_scored_is_the_users_error() -> None:
     with pytest.raises(InputError, match="4 hypotheses and 3 references"):
-        score(HYPOTHESES, REFERENCES[:3])
+        score(HYPOTHESES, REFERENCES[:3], config=RAW)
     with pytest.raises(InputError, match="no hypothesis"):
-        score([], [])
+        score([], [], config=RAW)
     with pytest.raises(InputError, match="metric meteor is unknown"):
-        score(HYPOTHESES, REFERENCES, ("meteor",))
+        score(HYPOTHESES, REFERENCES, ("meteor",), config=RAW)
     with pytest.raises(InputError, match="tokenize=14a is unknown to sacreBLEU; choose one of"):
-        score(HYPOTHESES, REFERENCES, tokenize="14a")
+        MetricsConfig(tokenize="14a", lowercase=False)
 
 
-def test_a_tokenizer_that_is_not_installed_is_the_users_error(
+def test_a_tokenizer_that_lacks_its_package_is_refused_before_anything_is_scored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", None)
-    with pytest.raises(InputError, match="tokenize=ja-mecab cannot be used here: "):
-        score(HYPOTHESES, REFERENCES, tokenize="ja-mecab")
+    def lacking() -> None:
+        raise RuntimeError("Please install\nthe following: mecab")
+
+    monkeypatch.setattr(BLEU, "TOKENIZERS", [*BLEU.TOKENIZERS, "gone"])
+    monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", lambda name: lacking)
+    with pytest.raises(InputError, match=r"tokenize=gone cannot be had \(Please install the fol"):
+        MetricsConfig(tokenize="gone", lowercase=False)
+
+
+def test_text_that_is_tokenised_is_taken_as_it_is() -> None:
+    hypotheses, references = (
+        ["ein mann , der &quot; ja &quot; sagt ."],
+        ["ein mann , der ja sagt ."],
+    )
+    (bleu,) = score(
+        hypotheses, references, ("bleu",), config=MetricsConfig(tokenize="none", lowercase=False)
+    )
+    assert bleu.to_json()["verbose_score"].startswith("77.8/")  # 7 of 9 words between spaces
+    assert "|tok:none|" in bleu.signature

@@ -2,6 +2,7 @@
 
 from sacrebleu.metrics import BLEU, CHRF
 
+from tests.helpers.metrics import RAW
 from transformer.evaluation.movement import SentenceScores, movement
 
 REFERENCES = ["ein Hund schläft heute", "zwei Katzen", "drei Vögel singen", "vier Häuser", "fünf"]
@@ -11,7 +12,7 @@ SOURCES = ["1", "2", "3", "4", "5"]
 
 
 def scored(hypotheses: list[str]) -> SentenceScores:
-    return SentenceScores(hypotheses, REFERENCES, "13a", lowercase=False)
+    return SentenceScores(hypotheses, REFERENCES, RAW)
 
 
 def test_the_largest_change_is_first() -> None:
@@ -49,8 +50,8 @@ def test_bleu_ranks_when_it_is_asked() -> None:
 
 def test_of_equals_the_first_comes_first() -> None:
     base, other = (
-        SentenceScores(["x"] * 3, ["a"] * 3, "13a", False),
-        SentenceScores(["a"] * 3, ["a"] * 3, "13a", False),
+        SentenceScores(["x"] * 3, ["a"] * 3, RAW),
+        SentenceScores(["a"] * 3, ["a"] * 3, RAW),
     )
     found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", most=2)
     assert [one.line for one in found.most_better] == [1, 2]

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.metrics import RAW
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.evaluation.report import format_json, print_table, save_report
 
 HYPOTHESES = ["Ein Hund schläft .", "", "zwei\u2028Katzen\r"]
-SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"])
+SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"], config=RAW)
 
 
 def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.metrics import RAW
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.export.ctranslate2 import write_ctranslate2
 from transformer.export.verification import agreement, verify_ctranslate2
@@ -30,14 +31,14 @@ def test_agreement_ends_at_the_first_difference(
 def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     translator = tiny_translator()
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
-    same = verify_ctranslate2(translator, tmp_path, PAIRS, "float32")
+    same = verify_ctranslate2(translator, tmp_path, PAIRS, "float32", RAW)
     assert same.agreement == 1
     assert same.loss == 0
     assert min(same.seconds) > 0
     searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
-    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, "float32")
+    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, "float32", RAW)
     assert replace(found, seconds=same.seconds) == same
     short = tiny_translator(max_length=8)
-    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], "float32").agreement == 1
+    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], "float32", RAW).agreement == 1
     other = tiny_translator(encoder_layers=1, decoder_layers=1)
-    assert verify_ctranslate2(other, tmp_path, PAIRS, "float32").agreement < 1
+    assert verify_ctranslate2(other, tmp_path, PAIRS, "float32", RAW).agreement < 1

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.metrics import RAW
 from transformer.data.batch import collate
 from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.callbacks import Measure
 from transformer.training.translated_validation import TranslateValidation
 
@@ -160,16 +161,31 @@ HYPOTHESES = [*REFERENCES[:-1], "six !"]
 
 def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
     translator, module = Dictionary(), fake_module()
-    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2)
+    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
-    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
     assert translator.device == module.device
     assert f"step 7: BLEU {bleu.value:.2f}" in caplog.messages[0]
     assert len(caplog.messages) == 3
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[2]
+
+
+def test_validation_scores_as_the_run_says() -> None:
+    module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
+    ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
+    validation = TranslateValidation(
+        Dictionary(), SOURCES, REFERENCES, samples=0, ranges=ranges, metrics=metrics
+    )
+    validation.on_validation_epoch_start(fake_trainer(), module)
+    places = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
+    for name, place in places.items():
+        texts = HYPOTHESES[place], REFERENCES[place]
+        (bleu,) = score(*texts, ("bleu",), config=metrics)
+        assert logged(module)[0][f"val/bleu{name}"] == bleu.value
+    assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])
@@ -188,11 +204,11 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
         trainer = fake_trainer(global_rank=rank, world_size=world_size)
-        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0)
+        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
-    bleu, chrf = score(HYPOTHESES, REFERENCES, metrics=("bleu", "chrf"))
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size

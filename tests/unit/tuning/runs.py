@@ -30,6 +30,7 @@ def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
         "task": "translation",
         "decoding": asdict(search_config(beam_size=2, max_length_ratio=1.0, max_length_offset=5)),
         "loss": {**config.loss},
+        "metrics": {**config.metrics},
         # There is no test set to read.
         "data": {
             **config.data,

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.metrics import RAW
 from tests.unit.decoding.translators import PAIRS
 from tests.unit.tuning.runs import write_run
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
-from transformer.model.checkpoint import write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.tuning.sweep import SweepConfig, sweep
 from transformer.tuning.trial import Trial, best_trial
 from transformer.tuning.weights import offered_weights, with_search
@@ -54,7 +55,14 @@ def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
         translator = Translator.load(file)
         assert translator.search == trial.search
         texts = [found.text for found in translator.translate(sources)]
-        assert score(texts, references, ("chrf",))[0].value == trial.score.value
+        assert score(texts, references, ("chrf",), config=RAW)[0].value == trial.score.value
+
+
+def test_trials_are_scored_as_the_run_is(tmp_path: Path) -> None:
+    offers, _ = offered_weights(write_run(tmp_path), [], 5)
+    offers["single"][PORTABLE]["config"]["metrics"] = {"tokenize": "char", "lowercase": True}
+    (only,) = sweep(offers, settings(beam_sizes=[], metric="bleu"), lambda trial: None)
+    assert "|case:lc|eff:no|tok:char|" in only.score.signature
 
 
 def test_so_many_sentences(tmp_path: Path) -> None:

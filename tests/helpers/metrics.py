@@ -1,0 +1,5 @@
+"""How the tests compare text where they do not test that."""
+
+from transformer.evaluation.metrics import MetricsConfig
+
+RAW = MetricsConfig(tokenize="13a", lowercase=False)
