@@ -1,0 +1,151 @@
+"""What each known help for small corpora gives on the validation text of Multi30k.
+
+    python benchmarks/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
+
+Each row is the recipe with one thing changed: the same number of updates of the same batches. No
+test set is looked at. A run that is finished is not repeated, so that the command goes on where it
+was stopped. The p-values are of ``transformer compare`` against the recipe as it is: they tell
+whether another text of that kind would say the same, not whether another seed would, which the
+rows with other seeds show. With ``--only`` the page stays as it is.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.page import write_between
+from benchmarks.trained import ROOT, Trained, train_all
+
+PAGE = ROOT / "docs" / "results.md"
+RECIPE = ("experiment=multi30k_tiny", "test=false")
+COLUMNS = ("changed", "source", "BLEU", "difference", "p", "hours")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed in the recipe, and where it was published."""
+
+    overrides: str
+    source: str
+    average: int = 0
+    """Score the mean of so many of the newest checkpoints; 0 the best one."""
+
+    @property
+    def name(self) -> str:
+        """As a folder is called."""
+        return "_".join(self.overrides.replace("=", "-").split()) or "recipe"
+
+
+CHANGES = [
+    Change("", ""),
+    Change("seed=2", "how much chance does"),
+    Change("seed=3", "likewise"),
+    Change("callbacks.ema_decay=0", "the weights of the best update alone"),
+    Change("callbacks.ema_decay=0", "the mean of ten checkpoints, Vaswani et al. 2017", average=10),
+    Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
+    Change("tokenizer=unigram", "Kudo 2018, one segmentation"),
+    Change("tokenizer=unigram tokenizer.sampling=0.1", "Kudo 2018, subword regularization"),
+    Change("tokenizer.vocab_size=2000", "Ding et al. 2019: small vocabularies for small text"),
+    Change("tokenizer.vocab_size=4000", "likewise"),
+    Change("tokenizer.vocab_size=10000", "Wu et al. 2021"),
+    Change("model.dropout=0.2", "less dropout"),
+    Change("model.dropout=0.4", "more dropout"),
+    Change("model.source_token_dropout=0.1", "Sennrich et al. 2016"),
+    Change("model.target_token_dropout=0.1", "likewise"),
+    Change("loss=r_drop", "Liang et al. 2021"),
+    Change("loss=simcut", "Gao et al. 2022"),
+    Change("model.norm_order=post", "Vaswani et al. 2017"),
+    Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
+    Change("data.batch_tokens=8192", "Popel and Bojar 2018: larger batches"),
+]
+
+
+def trained(change: Change, folder: Path, updates: int, common: list[str]) -> Trained:
+    """The run of a change."""
+    # Ten checkpoints to average lie as far apart as validations.
+    bounds = (f"trainer.max_steps={updates}", f"trainer.val_check_interval={updates // 20}")
+    overrides = (*RECIPE, *bounds, "callbacks.keep_last=10", *common, *change.overrides.split())
+    return Trained(overrides, folder / change.name)
+
+
+def system(change: Change, run: Trained) -> Path:
+    """What is compared: the run, or the mean of its newest checkpoints."""
+    if not change.average:
+        return run.folder
+    mean = run.folder / "checkpoints" / f"average-{change.average}.ckpt"
+    if not mean.exists():
+        _verb("average", f"checkpoint={run.folder}", f"last={change.average}", f"output={mean}")
+    return mean
+
+
+def compared(systems: list[Path]) -> list[dict[str, Any]]:
+    """BLEU of each on validation, and how sure its difference to the first is."""
+    how = ("metrics=[bleu]", "training=false", "moved=0")
+    told = json.loads(_verb("compare", *map(str, systems), *how))
+    found: list[dict[str, Any]] = told["metrics"][0]["systems"]
+    return found
+
+
+def row(change: Change, run: Trained, score: dict[str, Any]) -> list[str]:
+    """A line of the table."""
+    values = [f"{score['score']:.2f}", "", ""]
+    if score["difference"] is not None:
+        p = max(score["p_bootstrap"], score["p_randomisation"])
+        values[1:] = [f"{score['difference']:+.2f}", f"{p:.3f}"]
+    what = " ".join(f"`{one}`" for one in change.overrides.split()) or "nothing"
+    return [what, change.source, *values, f"{run.hours:.2f}"]
+
+
+def _verb(*arguments: str) -> str:
+    command = [sys.executable, "-m", "transformer", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}:\n{done.stderr}")
+    return done.stdout
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """In Markdown."""
+    return [f"| {' | '.join(row)} |" for row in [COLUMNS, ["---"] * len(COLUMNS), *rows]]
+
+
+def parse() -> Any:
+    """The call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = list(dict.fromkeys(change.name for change in CHANGES))
+    parser.add_argument("--data-root", type=Path, required=True)
+    parser.add_argument("--updates", type=int, default=5000)
+    parser.add_argument("--only", nargs="*", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--processes", type=int, default=2, help="that train at a time: 2")
+    parser.add_argument("--threads", type=int, default=1, help="of each: 1")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "ablations")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train what is missing; write the table if it is the whole one."""
+    arguments = parse()
+    folder = arguments.folder.resolve() / str(arguments.updates)
+    common = [f"data.root={arguments.data_root.resolve()}"]
+    wanted = [one for one in CHANGES if one.name in ("recipe", *arguments.only)]
+    runs = [trained(change, folder, arguments.updates, common) for change in wanted]
+    train_all(
+        list({run.folder: run for run in runs}.values()),
+        processes=arguments.processes,
+        threads=arguments.threads,
+    )
+    scores = compared([system(c, run) for c, run in zip(wanted, runs, strict=True)])
+    lines = table([row(*each) for each in zip(wanted, runs, scores, strict=True)])
+    print("\n".join(lines))
+    if wanted == CHANGES:
+        write_between(PAGE, "ablations", lines)
+
+
+if __name__ == "__main__":
+    main()
