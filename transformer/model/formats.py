@@ -5,7 +5,7 @@ It knows plain values only, and not what reads them.
 
 from typing import Any
 
-FORMAT = 5
+FORMAT = 6
 """Of the portable part, as it is written; a reader refuses a newer one."""
 
 MODEL_2 = {
@@ -66,12 +66,14 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
         "recovery": RECOVERY_5,
         "callbacks": {"save_interval": 1000},
     },
+    6: {"model": {}},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 
 ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
     2: {"task": "translation"},
     5: {"objective": None, "gradient_checkpointing": False, "resume_check": None},
+    6: {"finetune_from": None},
 }
 """Likewise, the keys outside of the groups."""
 

@@ -50,6 +50,8 @@ class RunConfig:
         task: What is learnt (``TASKS`` in tasks.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
+        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
+            with; null begins with random weights. A run that goes on does not read it again.
         objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.
         gradient_checkpointing: Compute each layer again in the backward pass
             (``recomputation.py``).
@@ -74,6 +76,7 @@ class RunConfig:
     task: TaskName
     seed: int
     checkpoint: Path | None
+    finetune_from: Path | None
     objective: Metric | None
     gradient_checkpointing: bool
     resume_check: int | None
@@ -101,6 +104,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
             read from a checkpoint.
     """
     checkpoint = resolved["checkpoint"]
+    initial = typed_value(resolved["finetune_from"], str | None, "finetune_from")
     _refuse_out_of_range(resolved)
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
@@ -111,6 +115,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        finetune_from=None if initial is None else Path(initial),
         objective=typed_value(resolved["objective"], Metric | None, "objective"),
         gradient_checkpointing=typed_value(
             resolved["gradient_checkpointing"], bool, "gradient_checkpointing"
