@@ -96,8 +96,11 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
         manifest.write()
     if code:
         code = 128 - code if code < 0 else code
+        mended = "" if code > 128 else "when what it says is mended, "
         raise StageFailed(
-            f"{stage.name} has ended with exit code {code}; the same command goes on with it", code
+            f"{stage.name} has ended with exit code {code}; {mended}the same command goes on with "
+            "it",
+            code,
         )
     manifest.end(stage)
 

@@ -81,8 +81,17 @@ class Manifest:
         return sum(is_done(entry) for entry in self.stages)
 
     def begin(self, stage: Stage) -> dict[str, Any]:
-        """Note that a stage begins, or goes on; returns its entry."""
+        """Note that a stage begins, or goes on; returns its entry.
+
+        Raises:
+            InputError: An input is missing, or its folder holds what this manifest does not know.
+        """
         if not self.stages or self.stages[-1]["name"] != stage.name:
+            if stage.folder.exists():
+                raise InputError(
+                    f"{stage.folder} is there, and {self.file} does not say what made it; delete "
+                    "it, or give another output="
+                )
             self.stages.append(
                 {
                     "name": stage.name,
@@ -121,11 +130,12 @@ class Manifest:
         if name not in names:
             raise InputError(f"redo_from={name} is not a stage; choose one of {', '.join(names)}")
         left = names.index(name)
-        forgotten, self.stages = self.stages[left:], self.stages[:left]
-        if forgotten:
-            self.write()
-        for folder in {entry["name"] for entry in forgotten} | {name}:
+        forgotten = [entry["name"] for entry in self.stages[left:]]
+        for folder in {*forgotten, *names[left:]}:
             shutil.rmtree(self.file.parent / folder, ignore_errors=True)
+        if forgotten:
+            del self.stages[left:]
+            self.write()
 
     def write(self) -> None:
         """Write it whole or not at all.
