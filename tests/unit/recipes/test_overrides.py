@@ -25,7 +25,7 @@ def read(argument: str) -> Any:
 
 
 @given(VALUES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_value_comes_back(value: Any) -> None:
     assert read(override("key", value)) == value
 
