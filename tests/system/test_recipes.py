@@ -185,3 +185,5 @@ def test_a_stage_that_fails_ends_it_with_its_line_and_code(base: list[str], tmp_
     *_, cause, last = said(tmp_path).strip().split("\n")
     assert cause.endswith("has another vocabulary or model than this run; set model.d_model=16")
     assert last.startswith("03_finetune has ended with exit code 2; when what it says is mended")
+    assert recipe([*call, "finetune.model.d_model=16"], tmp_path) == 0
+    assert said(tmp_path).count("02_pretrain: done before") == 1

@@ -5,6 +5,7 @@ Its own keys are taken from conf/recipe.yaml; all others are those of train.py.
 
 import difflib
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -150,7 +151,11 @@ def _show(plan: "Plan", manifest: "Manifest") -> None:
     done = manifest.check(plan.stages)
     for number, stage in enumerate(plan.stages):
         state = "done" if number < done else "goes on" if number < len(manifest.stages) else "new"
-        print(f"# {stage.name} ({state})\n{stage.command}")
+        print(f"# {stage.name} ({state})")
+        if stage.verb == "translate":
+            # It makes a file, and no folder.
+            print(f"mkdir -p {shlex.quote(str(stage.folder))}")
+        print(stage.command)
 
 
 def _say(line: str) -> None:

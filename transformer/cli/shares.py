@@ -90,7 +90,6 @@ class Parts:
         """
         path = self.path(self.share.rank)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context(path.open("a+b"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -88,6 +88,7 @@ def refuse_missing(plan: Sequence[Stage]) -> None:
 
 def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
     entry = manifest.begin(stage)
+    stage.folder.mkdir(exist_ok=True)
     begun, before = time.monotonic(), entry["seconds"]
     try:
         code = call(stage)
@@ -95,6 +96,8 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
         entry["seconds"] = round(before + time.monotonic() - begun, 1)
         manifest.write()
     if code:
+        if not stage.folder.exists() or not any(stage.folder.iterdir()):
+            manifest.withdraw(stage)
         code = 128 - code if code < 0 else code
         mended = "" if code > 128 else "when what it says is mended, "
         raise StageFailed(

@@ -108,6 +108,13 @@ class Manifest:
             self.write()
         return self.stages[-1]
 
+    def withdraw(self, stage: Stage) -> None:
+        """Forget a stage that was refused before it wrote anything: it may become another."""
+        del self.stages[-1]
+        with suppress(OSError):
+            stage.folder.rmdir()
+        self.write()
+
     def end(self, stage: Stage) -> None:
         """Note what a stage has made.
 

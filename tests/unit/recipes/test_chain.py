@@ -42,7 +42,6 @@ class Copies:
         if stage.name == self.fails_in:
             return self.code
         self.done.append(stage.name)
-        stage.folder.mkdir()
         stage.outputs[0].write_bytes(stage.inputs[0].read_bytes())
         return 0
 
@@ -74,6 +73,15 @@ def test_a_killed_stage_ends_it_as_a_shell_says(copies: Copies) -> None:
     with pytest.raises(StageFailed) as failed:
         copies.run()
     assert failed.value.code == 137
+
+
+def test_what_was_refused_before_it_wrote_anything_may_become_another(copies: Copies) -> None:
+    copies.fails_in, copies.code = "01_copy", 2
+    with pytest.raises(StageFailed):
+        copies.run()
+    assert [path.name for path in (copies.home / "r").iterdir() if path.is_dir()] == []
+    copies.fails_in = ""
+    assert copies.run(value=2) == ["01_copy", "02_copy", "03_copy"]
 
 
 @pytest.mark.parametrize("file", ["given", "r/01_copy/out", "r/03_copy/out"])

@@ -29,9 +29,9 @@ def plan(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, 
     """The arguments of each stage, verb first, as a dry run prints them."""
     assert main([*arguments, "dry_run=true"]) == 0
     said = capsys.readouterr()
-    lines = said.out.splitlines()
-    names = [line.removeprefix("# ").removesuffix(" (new)") for line in lines[::2]]
-    commands = [shlex.split(line) for line in lines[1::2]]
+    stages = [part.splitlines() for part in said.out.split("# ")[1:]]
+    names = [part[0].removesuffix(" (new)") for part in stages]
+    commands = [shlex.split(part[-1]) for part in stages]
     assert all(command[:3] == ["python", "-m", "transformer"] for command in commands)
     return {name: command[3:] for name, command in zip(names, commands, strict=True)}
 
