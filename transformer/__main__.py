@@ -11,6 +11,9 @@ VERBS = {
     "compare": "tell whether a system is better than another, and where",
     "translate": "translate stdin to stdout, line by line",
     "score": "tell how probable given translations are",
+    "text": "write a corpus as plain files",
+    "select": "take the candidates nearest to the references",
+    "recipe": "distill, back-translate, train in both directions: several stages",
     "average": "average the last checkpoints of a run",
     "consolidate": "join a checkpoint that lies in several files",
     "tune": "find the weights and the search that do best on validation",
@@ -23,6 +26,8 @@ VERBS = {
 def main() -> int:
     """Run the verb; returns the exit code."""
     verb, *arguments = sys.argv[1:] or ["--help"]
+    if verb.startswith("recipe="):
+        verb, arguments = "recipe", sys.argv[1:]
     if verb in ("-h", "--help"):
         print("usage: transformer VERB KEY=VALUE…\n")
         for name, what in VERBS.items():
@@ -36,6 +41,9 @@ def main() -> int:
         from transformer.cli.compose import config_folder
 
         print((config_folder() / f"{verb}.yaml").read_text(encoding="utf-8"), end="")
+        if verb == "recipe":
+            for file in sorted((config_folder() / verb).glob("*.yaml")):
+                print(f"\n# recipe={file.stem}", file.read_text(encoding="utf-8"), sep="\n", end="")
         return 0
     code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
     return code

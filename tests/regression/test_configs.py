@@ -1,5 +1,6 @@
 """Every YAML under conf/ is composed, and becomes typed values."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from omegaconf import OmegaConf
 from transformer.cli.compose import compose_config, config_folder
 from transformer.doctor.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
+from transformer.recipes.catalogue import RECIPES
 from transformer.training.config import PRECISIONS, run_config
 from transformer.training.typed import typed
 
@@ -15,7 +17,7 @@ ROOT = config_folder()
 CHOICES = sorted(
     (file.parent.name, file.stem)
     for file in ROOT.glob("*/*.yaml")
-    if (file.parent.name, file.stem) != ("data", "base")
+    if (file.parent.name, file.stem) != ("data", "base") and file.parent.name != "recipe"
 )
 
 
@@ -52,6 +54,17 @@ def test_every_verb_has_a_config(verb: str) -> None:
 
 def test_compare_has_a_config() -> None:
     assert compose_config("compare", ["runs=[a,b]"]).runs == ["a", "b"]
+
+
+def test_every_recipe_has_a_config() -> None:
+    for name, recipe in RECIPES.items():
+        given = ["output=x", "monolingual=x"] if name == "backtranslate" else ["output=x"]
+        config = compose_config("recipe", [f"recipe={name}", *given])
+        recipe.settings(dict(config))
+        assert set(config) - set(compose_config("recipe", ["output=x"])) == {
+            field.name for field in fields(recipe.config)
+        }
+    assert {file.stem for file in ROOT.glob("recipe/*.yaml")} == set(RECIPES)
 
 
 def test_doctor_and_clean_know_all_checks() -> None:

@@ -1,166 +1,165 @@
-"""Every recipe trains as it is written, but for its size: ten updates on made-up text.
-
-The recipe of pocket, which all else is tested with, has its own tests.
-"""
+"""Recipes end to end: stopped, gone on with, refused, and what the manifest says of them."""
 
 import gzip
+import hashlib
 import json
-import os
-import subprocess
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from tests.helpers.runs import PROJECT, composed
-from tests.helpers.text import write_parallel
-from transformer.cli import evaluate
-from transformer.cli.compose import compose_config
-from transformer.data.published import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
-from transformer.data.splits import find_splits
-from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
-from transformer.model.config import ModelConfig
-from transformer.training.run import train
+from tests.helpers.faults import SignalAt
+from tests.helpers.outcomes import said
+from tests.helpers.processes import tiny_overrides
+from tests.helpers.recipes import recipe
+from transformer.model.checkpoint import PORTABLE
 
-SIZES = {"train": 60, "validation": 4, "test": 4}
-
-SMALL = [
-    *("model.d_model=16", "model.ffn_dim=16", "model.num_heads=2"),
-    *("model.encoder_layers=1", "model.decoder_layers=1"),
-    *("tokenizer.vocab_size=300", "data.batch_tokens=200", "data.prepare_workers=0"),
-    *("trainer.accelerator=cpu", "trainer.max_steps=10", "logger.tensorboard=false"),
-    *("decoding.max_length_ratio=0", "decoding.max_length_offset=3"),
-]
-
-PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA)}
+BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=6"]
 
 
-def write_corpus(folder: Path, name: str, source: str, target: str) -> Path:
-    """Write the two sides of each split under the names that they have in this corpus."""
-    folder.mkdir()
-    for seed, (split, count) in enumerate(SIZES.items()):
-        paths = write_parallel(folder, split, count, seed, lambda phrase: [*phrase[::-1], "."])
-        for path, code in zip(paths, (source, target), strict=True):
-            text = Path(path).read_bytes()
-            Path(path).unlink()
-            if name in PUBLISHED:
-                file = folder / PUBLISHED[name].file_name(code, split)
-            else:
-                file = folder / f"{split}.{code}"
-            file.write_bytes(gzip.compress(text) if file.suffix == ".gz" else text)
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    tiny_overrides(folder)
     return folder
 
 
-def ten_updates(folder: Path, experiment: str, *overrides: str) -> str:
-    """Train and test; return the signature of the first score, BLEU."""
-    data = compose_config("train", [f"experiment={experiment}", *overrides]).data
-    root = write_corpus(folder / "corpus", data.corpus, data.source, data.target)
-    given = [f"experiment={experiment}", f"data.root={root}", *SMALL, *overrides]
-    config = composed(given, folder / "cache")
-    metrics = train(config, folder / "run")
-    assert metrics["val/loss"] < float("inf")
-    payload = read_payload(find_checkpoint(folder / "run", "last"))
-    assert payload["global_step"] == 10
-    assert payload[PORTABLE]["config"]["metrics"] == config.resolved["metrics"]
-    scores = json.loads((folder / "run" / "test.json").read_text())
-    assert scores[0]["name"] == "BLEU"
-    signature: str = scores[0]["signature"]
-    return signature
+@pytest.fixture
+def base(corpus: Path) -> list[str]:
+    return [*tiny_overrides(corpus), *BRIEF]
 
 
-@pytest.mark.parametrize(
-    ("experiment", "source", "target", "tokenize"),
-    [
-        ("multi30k_tiny", "de", "en", "13a"),
-        ("multi30k_tok", "en", "de", "none"),
-        ("tanaka_enja", "ja", "en", "none"),
-        ("wmt14_ende_base", "en", "de", "13a"),
-        ("iwslt14_deen", "de", "en", "none"),
-    ],
-)
-def test_ten_updates(
-    experiment: str,
-    source: str,
-    target: str,
-    tokenize: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    languages = [f"data.source={source}", f"data.target={target}"]
-    bleu = ten_updates(tmp_path, experiment, *languages)
-    assert f"|tok:{tokenize}|" in bleu
-    # As the run is scored, unless the call says otherwise.
-    run = f"checkpoint={tmp_path / 'run'}"
-    assert evaluate.main([run, "decoding=greedy", "decoding.max_length_offset=1"]) == 0
-    assert f"|tok:{tokenize}|" in capsys.readouterr().out
-    if experiment == "tanaka_enja":
-        assert evaluate.main([run, "decoding=greedy", "tokenize=char", "lowercase=true"]) == 0
-        assert "|case:lc|eff:no|tok:char|" in capsys.readouterr().out
+def manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """The entries, by stage."""
+    values = json.loads((folder / "manifest.json").read_text())
+    return {entry["name"]: entry for entry in values["stages"]}
 
 
-@pytest.mark.parametrize("direction", ["en-de", "de-en", "en-fr", "fr-en"])
-def test_the_directions_of_multi30k(direction: str, tmp_path: Path) -> None:
-    source, target = direction.split("-")
-    root = write_corpus(tmp_path / "corpus", "multi30k", source, target)
-    given = [f"data.source={source}", f"data.target={target}", f"data.root={root}"]
-    splits = find_splits(composed(["experiment=multi30k_tiny", *given], tmp_path).data)
-    assert {name: len(list(split)) for name, split in splits.items()} == SIZES
-    for split in splits.values():
-        assert all(other.split()[:-1] == one.split()[::-1] for one, other in split)
+def assert_complete(home: Path, folder: Path) -> None:
+    """Of every stage the manifest says what made what."""
+    made: dict[str, str] = {}
+    for entry in manifest(folder).values():
+        for files in (entry["inputs"], entry["outputs"]):
+            assert files
+            for file, digest in files.items():
+                assert hashlib.sha256((home / file).read_bytes()).hexdigest() == digest, file
+                assert made.setdefault(file, digest) == digest
+        assert entry["config"] and entry["command"].startswith("python -m transformer ")
+        assert entry["begun"] <= entry["ended"] and entry["seconds"] > 0
+        assert entry["version"]["torch"] and "commit" in entry["version"]
+        for scores in entry["scores"].values():
+            assert all("version:" in score["signature"] for score in scores)
 
 
-def test_the_base_model_has_the_published_size() -> None:
-    """65 million parameters: Vaswani et al. 2017, table 3."""
-    model = compose_config("train", ["experiment=wmt14_ende_base"])
-    sizes = dict.fromkeys(("source_vocab_size", "target_vocab_size"), model.tokenizer.vocab_size)
-    with torch.device("meta"):
-        built = build_transformer(ModelConfig(**model.model, **sizes, pad=0))
-    assert 62e6 < sum(parameter.numel() for parameter in built.parameters()) < 66e6
-    update = model.data.batch_tokens * model.trainer.accumulate_grad_batches
-    assert (update, model.trainer.devices) == (25_000, 1)
-
-
-PROGRAMS = {
-    # Writes what mtdata does, in the order of its arguments.
-    "mtdata": """
-echo "$PYTHONHASHSEED $*" >>calls
-mkdir -p corpus/mtdata
-for side in eng deu; do
-    for split in train dev; do echo "$split $side" >corpus/mtdata/$split.$side; done
-done
-""",
-    "sacrebleu": 'echo "test $6"',
-}
-
-
-def test_the_script_makes_the_folder_that_wmt14_reads(tmp_path: Path) -> None:
-    def call(*arguments: str, **environment: str) -> tuple[int, str]:
-        script = PROJECT / "scripts" / "wmt14_ende.sh"
-        done = subprocess.run(
-            ["sh", str(script), *arguments],
-            cwd=tmp_path,
-            env={"PATH": f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin", **environment},
-            capture_output=True,
-            text=True,
-        )
-        return done.returncode, done.stderr
-
-    assert call() == (2, "error: give the folder to make: sh scripts/wmt14_ende.sh FOLDER\n")
-    assert call("corpus")[0] == 2
-    for name, body in {**PROGRAMS, "mtdata": "exit 3"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    assert call("corpus")[0] == 3
-    assert not list((tmp_path / "corpus").iterdir())
-    (tmp_path / "mtdata").write_text(f"#!/bin/sh\n{PROGRAMS['mtdata']}")
-    assert call("corpus") == (0, "")
-    assert call("corpus") == (0, "corpus is there\n")
-    (asked,) = (tmp_path / "calls").read_text().splitlines()
-    assert asked.startswith("0 get --langs eng-deu --merge --out corpus/mtdata --train Statmt-eu")
-    config = composed(["experiment=wmt14_ende_base", f"data.root={tmp_path / 'corpus'}"], tmp_path)
-    assert {name: list(split) for name, split in find_splits(config.data).items()} == {
-        "train": [("train eng", "train deu")],
-        "validation": [("dev eng", "dev deu")],
-        "test": [("test src", "test ref")],
+def state(folder: Path) -> dict[Path, tuple[int, str]]:
+    """When each file was written, and what it holds."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {
+        path: (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in files
     }
+
+
+def test_distill_killed_and_gone_on_with(base: list[str], tmp_path: Path) -> None:
+    call = ["recipe=distill", *base, "output=d", "teachers=2", "interpolation=2", "tag=distilled"]
+    fault = SignalAt("on_train_batch_end", 4, signal.SIGKILL)
+    assert recipe(call, tmp_path, fault_in="03_teacher_2", fault=fault) == -signal.SIGKILL
+    folder = tmp_path / "d"
+    assert [entry["ended"] is None for entry in manifest(folder).values()] == [False, False, True]
+    before = {name: state(folder / name) for name in ("01_text", "02_teacher_1")}
+    assert recipe(call, tmp_path) == 0, said(tmp_path)
+    assert {name: state(folder / name) for name in before} == before
+    assert "going on from d/03_teacher_2/checkpoints/last.ckpt" in said(tmp_path).replace(
+        f"{tmp_path}/", ""
+    )
+    assert_complete(tmp_path, folder)
+    entries = manifest(folder)
+    assert list(entries)[3:] == [
+        *("04_evaluate_teachers", "05_translate", "06_select", "07_student", "08_evaluate"),
+    ]
+    assert [entries[f"0{n}_teacher_{n - 1}"]["seeds"]["seed"] for n in (2, 3)] == [1, 2]
+    assert set(entries["07_student"]["scores"]) == {"test_original"}
+    assert set(entries["08_evaluate"]["scores"]) == {"validation"}
+    distilled = (folder / "06_select" / "train.tgt").read_text().split("\n")
+    nbest = (folder / "05_translate" / "train.tgt.jsonl").read_text().splitlines()
+    assert len(distilled) - 1 == len(nbest) == 120
+    for line, row in zip(distilled, map(json.loads, nbest), strict=False):
+        assert line in [candidate["text"] for candidate in row["nbest"]]
+    payload = torch.load(folder / "07_student" / "checkpoints" / "best.ckpt", weights_only=True)
+    assert payload[PORTABLE]["tokenizer"]["tags"]["corpora"] == ["distilled"]
+    assert "Traceback" not in said(tmp_path)
+
+
+def test_backtranslate_with_what_is_there_and_what_changes(
+    base: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    monolingual = tmp_path / "more.tgt.gz"
+    text = (corpus / "train.tgt").read_text().replace("alpha", "omega")
+    monolingual.write_bytes(gzip.compress(text.encode()))
+    call = [
+        *("recipe=backtranslate", *base, "output=b", f"monolingual={monolingual}"),
+        # An untrained model draws letters of all the world, more than the vocabulary holds.
+        *("translate.decoding=sampling", "translate.decoding.top_k=1"),
+        *("translate.decoding.seed=3", "bitext_share=0.25"),
+    ]
+    assert recipe(call, tmp_path) == 0, said(tmp_path)
+    folder = tmp_path / "b"
+    assert_complete(tmp_path, folder)
+    entries = manifest(folder)
+    assert list(entries) == [
+        *("01_text", "02_reverse", "03_evaluate_reverse", "04_translate", "05_forward"),
+        "06_evaluate",
+    ]
+    reverse, forward = (entries[name]["config"]["data"] for name in ("02_reverse", "05_forward"))
+    assert (reverse["source"], reverse["target"]) == ("tgt", "src")
+    assert entries["04_translate"]["seeds"] == {"decoding.seed": 3}
+    synthetic = forward["corpora"]["synthetic"]
+    assert synthetic["train"] == ["b/04_translate/synthetic.src", str(monolingual)]
+    assert (synthetic["tag"], synthetic["weight"]) == ("backtranslated", 0.75)
+    assert len((folder / "04_translate" / "synthetic.src").read_text().split("\n")) == 121
+
+    before = state(folder)
+    assert recipe([*call, "translate.decoding.seed=4"], tmp_path) == 2
+    assert "error: b/04_translate was made of something else: decoding.seed: 3" in said(tmp_path)
+    monolingual.write_bytes(gzip.compress(text.replace("beta", "eta").encode()))
+    assert recipe(call, tmp_path) == 2
+    assert f"04_translate was made of something else: {monolingual} has changed" in said(tmp_path)
+    assert {p: s for p, s in state(folder).items() if p.name != ".lock"} == {
+        p: s for p, s in before.items() if p.name != ".lock"
+    }
+    # Only if it is wished: this stage and what comes after it.
+    assert recipe([*call, "redo_from=04_translate"], tmp_path) == 0, said(tmp_path)
+    assert_complete(tmp_path, folder)
+    after = state(folder / "02_reverse")
+    assert after == {path: before[path] for path in after}
+    assert manifest(folder)["05_forward"]["begun"] >= entries["06_evaluate"]["ended"]
+
+
+def test_bidirectional_begins_again_with_the_weights_of_both_directions(
+    base: list[str], tmp_path: Path
+) -> None:
+    call = ["recipe=bidirectional", *base, "output=x", "callbacks.ema_decay=0.5"]
+    assert recipe([*call, "finetune.model.d_model=32"], tmp_path) == 2
+    *_, cause, last = said(tmp_path).strip().split("\n")
+    assert cause.endswith("has another vocabulary or model than this run; set model.d_model=16")
+    assert last.startswith("03_finetune has ended with exit code 2; when what it says is mended")
+
+    fault = SignalAt("on_train_batch_end", 3, signal.SIGTERM)
+    assert recipe(call, tmp_path, fault_in="03_finetune", fault=fault) == 143
+    assert "03_finetune has ended with exit code 143; the same command goes on" in said(tmp_path)
+    assert said(tmp_path).count("02_pretrain: done before") == 1
+    folder = tmp_path / "x"
+    both = folder / "02_pretrain" / "checkpoints" / "best.ckpt"
+    assert recipe(call, tmp_path) == 0, said(tmp_path)
+    assert said(tmp_path).count("beginning with the weights of") == 1
+    assert_complete(tmp_path, folder)
+    entries = manifest(folder)
+    steps = [entries[n]["config"]["trainer"]["max_steps"] for n in ("02_pretrain", "03_finetune")]
+    assert steps == [2, 4]
+    assert entries["02_pretrain"]["scores"] == {}
+    assert set(entries["03_finetune"]["scores"]) == {"test"}
+    assert str(both.relative_to(tmp_path)) in entries["03_finetune"]["inputs"]
+    last = torch.load(folder / "03_finetune" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert last["global_step"] == 4

@@ -19,8 +19,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"data", "model", "decoding", "evaluation", "doctor"},
     "export": {"data", "model", "decoding", "evaluation"},
     "tuning": {"data", "model", "decoding", "evaluation", "training"},
+    "recipes": {"data", "model", "evaluation", "training"},
     "cli": {
         *("data", "doctor", "model", "decoding", "evaluation", "training", "export", "tuning"),
+        "recipes",
     },
 }
 

@@ -61,7 +61,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
 
     Raises:
         InputError: There is no checkpoint, training cannot go on from it, or an argument does not
-            name a key of its config.
+            name a key of its config, or says what only a new run can begin with.
     """
     from transformer.model.checkpoint import PORTABLE, find_last
 
@@ -73,7 +73,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         )
     before = OmegaConf.create(payload[PORTABLE]["config"])
     config = before.copy()
-    given = {}
+    given: dict[str, object] = {}
     for override in _parsed(arguments):
         key = override.key_or_group
         _refuse_unknown(key, config, checkpoint)
@@ -86,7 +86,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         if OmegaConf.select(before, place) == OmegaConf.select(before, key):
             OmegaConf.update(config, place, value)
     if fixed := fixed_key_that_differs(before, config):
-        raise InputError(f"{fixed} cannot change: a run goes on with the vocabulary it began with")
+        raise InputError(f"{fixed} cannot change: a run goes on with what it began with")
     return config
 
 

@@ -147,17 +147,23 @@ class Tags:
         """Refuse to go on with the tags of a vocabulary that lacks some of these.
 
         Raises:
-            InputError: one is not known, or documents are joined in another way.
+            InputError: one is not known, target languages are not said, or documents are joined
+                in another way.
         """
         for name in self.spelt:
             if name not in known.spelt:
                 has = ", ".join(known.spelt) or "none"
                 raise InputError(
                     f"the run has the tags {has}, and not {name}: a vocabulary grows no tag while "
-                    "a run goes on; begin a new run"
+                    "a run goes on, nor in fine-tuning; begin a new run"
                 )
+        if known.targets and not self.targets:
+            raise InputError(
+                f"each source has a tag of its target language, {' or '.join(known.targets)}; set "
+                "data.target_tag=true"
+            )
         if (self.sentences, self.pieces) != (known.sentences, known.pieces):
             raise InputError(
                 f"the run has data.documents={known.sentences or 'null'} data.max_length="
-                f"{known.pieces}, which cannot change while it goes on; begin a new run"
+                f"{known.pieces}, which cannot change while it goes on, nor in fine-tuning"
             )

@@ -77,7 +77,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
 ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
     2: {"task": "translation"},
     5: {"objective": None, "gradient_checkpointing": False, "resume_check": None},
-    6: {"test": True},
+    6: {"test": True, "finetune_from": None},
 }
 """Likewise, the keys outside of the groups."""
 

@@ -51,6 +51,8 @@ class RunConfig:
         task: What is learnt (``TASKS`` in tasks.py).
         seed: Of weights, dropout, batch order and subword sampling.
         checkpoint: File to go on from; null starts anew.
+        finetune_from: Checkpoint, or run directory, whose weights and vocabulary a new run begins
+            with; null begins with random weights. A run that goes on does not read it again.
         objective: What a trial of a sweep hands back; null: what chooses the best checkpoint.
         test: Whether the test splits are scored when training is over.
         gradient_checkpointing: Compute each layer again in the backward pass
@@ -77,6 +79,7 @@ class RunConfig:
     task: TaskName
     seed: int
     checkpoint: Path | None
+    finetune_from: Path | None
     objective: Metric | None
     test: bool
     gradient_checkpointing: bool
@@ -106,6 +109,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
             read from a checkpoint.
     """
     checkpoint = resolved["checkpoint"]
+    initial = typed_value(resolved["finetune_from"], str | None, "finetune_from")
     _refuse_out_of_range(resolved)
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
@@ -116,6 +120,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        finetune_from=None if initial is None else Path(initial),
         objective=typed_value(resolved["objective"], Metric | None, "objective"),
         test=typed_value(resolved["test"], bool, "test"),
         gradient_checkpointing=typed_value(

@@ -19,6 +19,7 @@ from transformer.model.checkpoint import PORTABLE, find_last
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.checkpoint import set_aside_damaged
 from transformer.training.config import RunConfig
+from transformer.training.finetuning import begin_with, initial_payload
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory
 from transformer.training.objective import Objective
@@ -109,18 +110,16 @@ def fit(
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_last(config.checkpoint)
+    beginning = payload or initial_payload(config)
     if config.automatic_budget:
         # What it draws at random, weights among it, leaves those of the run as they would be.
         with isolate_rng():
-            config = _with_measured_budget(config, payload)
-    task = _prepared_task(config, payload)
+            config = _with_measured_budget(config, beginning)
+    task = _prepared_task(config, beginning)
+    if payload is None and beginning is not None and config.finetune_from is not None:
+        begin_with(task.module.model, beginning, config.finetune_from)
     _describe(task)
-    warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
-    if 0 < updates <= warmup:
-        said = (
-            "schedule.warmup=%d: the learning rate is to reach its peak after the last update, %d"
-        )
-        logger.warning(said, warmup, updates)
+    _warn_of_warmup(config)
     done, before = 0, None
     if payload is not None:
         done, before = payload["global_step"], loader_state(payload)
@@ -128,7 +127,7 @@ def fit(
         for line in changes(payload[PORTABLE]["config"], config.resolved):
             logger.info("changed: %s", line)
     # The trainer reads the file itself; twice is more than memory may hold.
-    del payload
+    del payload, beginning
     standing = Standing(resume, done, before)
     with Ranks(rank_command) as ranks, failing_together():
         trainer = _fit(config, folder, task, standing, ranks, watching)
@@ -137,6 +136,15 @@ def fit(
         said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
         logger.info(said, trainer.global_step)
     return trainer, task, trained
+
+
+def _warn_of_warmup(config: RunConfig) -> None:
+    warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
+    if 0 < updates <= warmup:
+        said = (
+            "schedule.warmup=%d: the learning rate is to reach its peak after the last update, %d"
+        )
+        logger.warning(said, warmup, updates)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:

@@ -191,10 +191,12 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     """A key that a run cannot change and that differs: it would have no effect.
 
     The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
-    segmentations are sampled is free.
+    segmentations are sampled is free. What the run was fine-tuned from is not read again.
     """
     if before.get("task", now["task"]) != now["task"]:
         return "task"
+    if before.get("finetune_from") != now.get("finetune_from"):
+        return "finetune_from"
     tokenizer = before.get("tokenizer")
     if not isinstance(tokenizer, Mapping):
         return None

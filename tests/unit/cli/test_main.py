@@ -50,9 +50,11 @@ def test_every_verb_is_listed() -> None:
 
 
 # What these are about is a corpus, not a model.
-WITHOUT_MODEL = {"train", "doctor", "clean"}
+WITHOUT_MODEL = {"train", "doctor", "clean", "text", "select", "recipe"}
 # This takes several, or none: files of what they say.
 OF_SYSTEMS = {"compare"}
+# What a verb asks for before all else, where that is no checkpoint.
+ASKED = {"text": "output", "select": "output", "recipe": "output", "compare": "runs"}
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train"}))
@@ -61,9 +63,17 @@ def test_a_verb_tells_its_keys(
     verb: str, flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, verb, flag) == 0
-    value = "null" if verb in WITHOUT_MODEL else "???"
-    key = "runs" if verb in OF_SYSTEMS else "checkpoint"
+    key = ASKED.get(verb, "checkpoint")
+    value = "null" if verb in ("doctor", "clean") else "???"
     assert f"\n{key}: {value}" in capsys.readouterr().out
+
+
+def test_a_recipe_tells_its_own_keys_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "recipe=distill", "--help") == 0
+    out = capsys.readouterr().out
+    assert all(f"\n{key}: " in out for key in ("dry_run", "teachers", "monolingual"))
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - WITHOUT_MODEL - OF_SYSTEMS))

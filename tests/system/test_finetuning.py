@@ -1,0 +1,146 @@
+"""Fine-tuning: a new run with the weights and the vocabulary of another."""
+
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.faults import SignalAt
+from tests.helpers.outcomes import differences, outcome, said
+from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
+from tests.helpers.runs import run
+from transformer.cli.resume import resumed_config
+from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.training.config import run_config
+from transformer.training.finetuning import initial_payload
+from transformer.training.run import fit
+
+BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus, and a run with a moving average of its weights and a tag in its vocabulary."""
+    folder = tmp_path_factory.mktemp("home")
+    finish(tiny_config(folder, *BRIEF, *mixed(folder), "callbacks.ema_decay=0.5"), folder / "first")
+    return folder
+
+
+def mixed(folder: Path, tag: str = "like_this") -> list[str]:
+    files = [f"{s}:[{folder}/{s}.src,{folder}/{s}.tgt]" for s in ("train", "validation", "test")]
+    none = ["data.train=null", "data.validation=null", "data.test=null"]
+    return [
+        *none,
+        f"data.corpora={{plain:{{{','.join(files)}}},other:{{{files[0]},tag:{tag},"
+        "validation_size:0,test_size:0}}",
+    ]
+
+
+def second(home: Path, *overrides: str) -> dict[str, Any]:
+    """The config of a run on one corpus, fine-tuned from the first."""
+    return tiny_config(home, *BRIEF, f"finetune_from={home}/first", "seed=5", *overrides)
+
+
+def test_it_begins_with_the_averaged_weights_and_nothing_else(home: Path, tmp_path: Path) -> None:
+    fault = SignalAt("on_train_batch_end", 1, signal.SIGKILL)
+    finish(second(home), tmp_path / "run", fault, -signal.SIGKILL)
+    begun = read_payload(tmp_path / "run" / "checkpoints" / "last.ckpt")
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")
+    assert begun["global_step"] == begun["lr_schedulers"][0]["last_epoch"] == 0
+    assert begun["optimizer_states"][0]["state"] == {}
+    assert begun["state_dict"].keys() == before["state_dict"].keys()
+    for name, weight in before["state_dict"].items():
+        assert torch.equal(begun["state_dict"][name], weight), name
+    assert any(
+        not torch.equal(before["current_model_state"][name], weight)
+        for name, weight in before["state_dict"].items()
+    )
+    tokenizers = [payload[PORTABLE]["tokenizer"] for payload in (begun, before)]
+    assert torch.equal(tokenizers[0]["source"], tokenizers[1]["source"])
+    assert tokenizers[0]["tags"]["corpora"] == ["like_this"]
+
+
+def test_it_learns_as_any_run_dropout_included(home: Path, tmp_path: Path) -> None:
+    _, task, updates = fit(run_config(second(home)), tmp_path / "run")
+    assert updates == 6 and task.module.model.training
+
+
+def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> None:
+    for file in home.glob("*.*"):
+        shutil.copy(file, tmp_path)
+    shutil.copytree(home / "first", tmp_path / "first")
+    command = [*tiny_overrides(tmp_path), *BRIEF, "finetune_from=first", "checkpoint=auto"]
+    assert call([*command, "hydra.run.dir=whole"], tmp_path) == 0, said(tmp_path)
+    there = [*command, "hydra.run.dir=run"]
+    assert call(there, tmp_path, SignalAt("on_train_batch_end", 4, signal.SIGTERM)) == 143
+    (tmp_path / "first").rename(tmp_path / "gone")
+    assert call([*there, "finetune_from=gone"], tmp_path) == 2
+    assert "run holds a run with another finetune_from; give another" in said(tmp_path)
+    assert call(there, tmp_path) == 0, said(tmp_path)
+    assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []
+
+
+def test_the_tags_of_the_vocabulary_may_be_used_and_no_others(home: Path, tmp_path: Path) -> None:
+    finish(second(home, *mixed(home)), tmp_path / "run")
+    finish(second(home, *mixed(home, "unlike")), tmp_path / "refused", code=2)
+    assert "error: the run has the tags <tag like_this>, and not <tag unlike>" in said(
+        tmp_path / "refused"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["model.num_heads=4", "model.norm=rms", "model.dropout=0.3"],
+            "set model.num_heads=2 model.norm=layer$",
+        ),
+        (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
+        (["model.positions=learned"], "set model.positions=sinusoidal$"),
+        (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a .ckpt file"),
+        (
+            ["task=language_modelling", "model.decoder_layers=0"],
+            "was trained for task=translation; it cannot begin a run of task=language_modelling",
+        ),
+    ],
+)
+def test_another_model_is_refused_with_what_to_set(
+    home: Path, overrides: list[str], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        initial_payload(run_config(second(home, *overrides)))
+
+
+def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
+    free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
+    assert initial_payload(run_config(second(home, *free))) is not None
+    goes_on = second(home) | {"checkpoint": "elsewhere", "finetune_from": "gone"}
+    assert initial_payload(run_config(goes_on)) is None
+    assert initial_payload(run_config(tiny_config(home))) is None
+
+
+def test_a_run_that_goes_on_cannot_be_fine_tuned_as_well(home: Path) -> None:
+    with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
+        resumed_config(home / "first", [f"finetune_from={home}/other"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_begin_with_the_weights_of_one(
+    home: Path, tmp_path: Path, strategy: str
+) -> None:
+    arguments = [
+        *(*tiny_overrides(home), *BRIEF, f"finetune_from={home}/first", "hydra.run.dir=run"),
+        *(f"trainer={strategy}", "trainer.accelerator=cpu", "trainer.devices=2"),
+        *("optimizer.lr=1e-12", "schedule=constant", "schedule.warmup=0"),
+    ]
+    done = run("-m", "transformer", "train", *arguments, folder=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    after = read_payload(tmp_path / "run" / "checkpoints" / "best.ckpt")["state_dict"]
+    before = read_payload(home / "first" / "checkpoints" / "best.ckpt")["state_dict"]
+    for name, weight in before.items():
+        assert torch.allclose(after[name], weight, atol=1e-6), name

@@ -1,0 +1,87 @@
+"""``text`` and ``select``: what recipes are made of, as a user calls them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from transformer.cli import select, text
+from transformer.evaluation.nearest import nearest
+
+
+def test_every_format_becomes_plain_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"en": f"word {n}", "de": f"Wort\u2028{n}"} for n in range(30)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "all.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    call = [
+        *("data=files", "data.source=en", "data.target=de", f"data.train={tmp_path}/all.jsonl.gz"),
+        *("data.validation_size=5", "data.test_size=3", f"data.cache={tmp_path}/cache"),
+    ]
+    assert text.main([*call, f"output={tmp_path}/o"]) == 0
+    assert "train: 22 pairs" in capsys.readouterr().err
+    found = {path.name: path.read_text().split("\n")[:-1] for path in (tmp_path / "o").iterdir()}
+    assert {name: len(side) for name, side in found.items()} == {
+        **{"train.en": 22, "validation.en": 5, "test.en": 3},
+        **{"train.de": 22, "validation.de": 5, "test.de": 3},
+    }
+    pairs = {
+        pair
+        for s in ("train", "validation", "test")
+        for pair in zip(found[f"{s}.en"], found[f"{s}.de"], strict=True)
+    }
+    assert pairs == {(row["en"], row["de"]) for row in rows}
+    assert text.main([*call, f"output={tmp_path}/p", "splits=[test]"]) == 0
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"test.en", "test.de"}
+    assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
+
+
+def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("eins\n")
+    files = [
+        *("data=files", f"data.train=[{tmp_path}/a,{tmp_path}/b]", f"output={tmp_path}/o"),
+        *("data.validation_size=0", "data.test_size=0"),
+    ]
+    for arguments, message in (
+        (files, "error: "),
+        ([*files, "splits=[test]"], "error: splits: there is no test; the corpus has train"),
+        ([*files, "output=/proc/o"], "error: output=/proc/o cannot be written"),
+    ):
+        assert text.main(arguments) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(message) and said.count("\n") == 1
+    assert not list(tmp_path.glob("o/*"))
+
+
+def test_of_each_list_the_nearest_to_the_reference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = [
+        ["the house is red .", "a house is green .", "the houses"],
+        ["", "x"],
+        [],
+    ]
+    rows = [{"text": "", "nbest": [{"text": one} for one in texts]} for texts in lists]
+    nbest, reference = tmp_path / "n.jsonl", tmp_path / "r"
+    nbest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reference.write_text("a house is green now .\nx\n\n")
+    call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path}/new/out"]
+    assert select.main(call) == 0
+    assert (tmp_path / "new" / "out").read_text() == "a house is green .\nx\n\n"
+    for text_, message in (
+        ("{}\n" * 3, f"{nbest}:1: not a line of translate format=json"),
+        ("[\n" * 3, f"{nbest}:1: not a line of translate format=json"),
+        ('{"nbest":[{"text":"a"}]}\n', f"{nbest} has 1 lines and {reference} has 3"),
+    ):
+        nbest.write_text(text_)
+        assert select.main([*call, f"output={tmp_path}/other"]) == 2
+        assert capsys.readouterr().err.startswith(f"error: {message}")
+    assert not list(tmp_path.glob("other*"))
+
+
+def test_of_equals_the_first_is_taken() -> None:
+    assert nearest(["one two", "three"], "four five six") == "one two"
+    assert nearest(["b", "a b", "a b"], "a b") == "a b"

@@ -1,0 +1,54 @@
+"""``select``: of each n-best list the candidate nearest to its reference."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from transformer.cli.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.errors import InputError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Select; returns the exit code."""
+    return exit_code_of(lambda: _select(compose_config("select", arguments)))
+
+
+def _select(config: DictConfig) -> None:
+    from transformer.data.cache import written_whole
+    from transformer.data.corpus import plain_pairs
+    from transformer.data.lines import read_lines
+    from transformer.evaluation.nearest import nearest
+
+    nbest, reference, output = (Path(str(config[key])) for key in ("nbest", "reference", "output"))
+    pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(output) as part, open(part, "wb") as file:
+            for number, (line, right) in enumerate(pairs, 1):
+                candidates = _candidates(line, f"{nbest}:{number}")
+                file.write(nearest(candidates, right).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"output={output} cannot be written: {error.strerror or error}") from error
+
+
+def _candidates(line: str, where: str) -> list[str]:
+    """The texts of an n-best list; the text alone where it has none.
+
+    Raises:
+        InputError: The line is not what ``translate format=json`` writes.
+    """
+
+    def texts() -> Iterator[str]:
+        row = json.loads(line)
+        for candidate in row["nbest"] or [row]:
+            yield str(candidate["text"])
+
+    try:
+        return list(texts())
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{where}: not a line of translate format=json; give what that has written"
+        ) from error

@@ -1,0 +1,25 @@
+"""Of several candidates the one nearest to a reference, by BLEU of the sentence.
+
+It knows raw text only. Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.3.
+"""
+
+from collections.abc import Sequence
+
+from sacrebleu.metrics import BLEU
+
+from transformer.errors import InputError
+
+_SENTENCE = BLEU(effective_order=True)
+
+
+def nearest(candidates: Sequence[str], reference: str) -> str:
+    """The candidate with the best sentence BLEU (exponential smoothing); of equals the first.
+
+    Raises:
+        InputError: There is no candidate.
+    """
+    if not candidates:
+        raise InputError("there is no candidate to choose from; give at least one")
+    if len(candidates) == 1:
+        return candidates[0]
+    return max(candidates, key=lambda one: _SENTENCE.sentence_score(one, [reference]).score)

@@ -1,0 +1,75 @@
+"""Back-translation: text of the target language, with sources that a reverse model made, is learnt
+from as well.
+
+Sennrich et al. 2016, "Improving Neural Machine Translation Models with Monolingual Data"; tags:
+Caswell et al. 2019, "Tagged Back-Translation"; sampling: Edunov et al. 2018, "Understanding
+Back-Translation at Scale". It does not run anything.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer.data.corpus import is_plain
+from transformer.errors import InputError
+from transformer.model.checkpoint import find_checkpoint
+from transformer.recipes.plan import Plan
+from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
+
+
+@dataclass(frozen=True)
+class BacktranslateConfig:
+    """Keys of ``conf/recipe/backtranslate.yaml``.
+
+    Attributes:
+        monolingual: Text of the target language, a sentence a line.
+        reverse: A run or a checkpoint that translates from target to source; None trains one.
+        tag: Before each synthetic source; None puts none.
+        bitext_share: Share of the batches that are not synthetic; None is as the sizes are.
+    """
+
+    monolingual: str
+    reverse: str | None
+    tag: str | None
+    bitext_share: float | None
+
+    def __post_init__(self) -> None:
+        if not is_plain(self.monolingual):
+            raise InputError(
+                f"monolingual={self.monolingual} must be plain text, a sentence a line, which may "
+                "be gzipped"
+            )
+        if self.bitext_share is not None and not 0 < self.bitext_share < 1:
+            raise InputError(f"bitext_share={self.bitext_share} must be in (0, 1), or null")
+
+
+def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
+    """Add the stages to a plan; returns the checkpoint of the forward model.
+
+    Raises:
+        InputError: The reverse model is not there.
+    """
+    texts = plan.text()
+    back = texts.swapped
+    if config.reverse is None:
+        reverse = plan.train("reverse", back.alone)
+    else:
+        reverse = find_checkpoint(Path(config.reverse))
+    plan.evaluate([reverse], back.validation, "_reverse")
+    monolingual = Path(config.monolingual)
+    source = plan.translate([reverse], monolingual, f"synthetic.{texts.source}")
+    forward = plan.train("forward", _data(config, texts, Sides(source, monolingual)))
+    plan.evaluate([forward], texts.validation)
+    return forward
+
+
+def _data(config: BacktranslateConfig, texts: Texts, synthetic: Sides) -> dict[str, Any]:
+    """Keys of ``data.`` for the forward model."""
+    bitext: dict[str, Any] = {"train": list(texts.train), **texts.evaluated}
+    other = only_to_learn_from(synthetic)
+    if config.tag is not None:
+        other["tag"] = config.tag
+    if config.bitext_share is not None:
+        bitext["weight"] = config.bitext_share
+        other["weight"] = round(1 - config.bitext_share, 9)
+    return mixed(texts.languages, {"bitext": bitext, "synthetic": other})

@@ -1,0 +1,96 @@
+"""Fine-tuning: a new run that begins with the weights and the vocabulary of a checkpoint.
+
+Optimiser, schedule and order of the batches are those of any new run. It does not know the text.
+Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken Language Domains".
+"""
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from torch import nn
+
+from transformer.data.tokenizer import Tokenizer
+from transformer.errors import InputError
+from transformer.model.checkpoint import (
+    PORTABLE,
+    find_checkpoint,
+    load_weights,
+    read_payload,
+    task_of,
+)
+from transformer.training.config import RunConfig
+
+logger = logging.getLogger(__name__)
+
+FREE = frozenset(
+    {
+        *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
+        *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
+        *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
+    }
+)
+"""Keys of a model that say nothing of its weights."""
+
+
+def initial_payload(config: RunConfig) -> dict[str, Any] | None:
+    """All that the checkpoint holds that a new run begins with; None where it begins with nothing.
+
+    Raises:
+        InputError: It cannot be read, or is of another task, vocabulary or model than the run.
+    """
+    if config.finetune_from is None or config.checkpoint is not None:
+        return None
+    try:
+        payload = read_payload(find_checkpoint(config.finetune_from))
+    except InputError as error:
+        raise InputError(f"finetune_from: {error}") from error
+    if task_of(payload) != config.task:
+        raise InputError(
+            f"finetune_from={config.finetune_from} was trained for task={task_of(payload)}; it "
+            f"cannot begin a run of task={config.task}"
+        )
+    if differing := _differing(config, payload):
+        raise InputError(
+            f"finetune_from={config.finetune_from} has another vocabulary or model than this run; "
+            f"set {' '.join(differing)}"
+        )
+    return payload
+
+
+def begin_with(model: nn.Module, payload: dict[str, Any], path: Path) -> None:
+    """Fill a model that is to be trained with the weights of a checkpoint.
+
+    Of a run that kept a moving average it is the average.
+
+    Raises:
+        InputError: They do not fit.
+    """
+    load_weights(model, payload, path)
+    model.train()
+    logger.info("beginning with the weights of %s", path)
+
+
+def _differing(config: RunConfig, payload: dict[str, Any]) -> list[str]:
+    """What to set so that the run has the vocabulary and the model of the checkpoint."""
+    vocabulary = asdict(Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config)
+    own = asdict(config.tokenizer)
+    keys = [
+        _setting(f"tokenizer.{key}", value)
+        for key, value in vocabulary.items()
+        if key != "sampling" and own[key] != value
+    ]
+    model = payload[PORTABLE]["model"]
+    learned = model["positions"] == "learned"
+    for key, value in config.model.items():
+        free = key in FREE and not (key == "max_length" and learned)
+        if not free and model[key] != value:
+            keys.append(_setting(f"model.{key}", model[key]))
+    return keys
+
+
+def _setting(key: str, value: Any) -> str:
+    """As the user writes it."""
+    return OmegaConf.to_yaml({key: value}).strip().replace(": ", "=")
