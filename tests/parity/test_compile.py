@@ -21,6 +21,10 @@ for changes in (
     model = tiny_transformer(**changes)
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     assert_close(compiled(source, target), model(source, target))
+training = tiny_transformer(dropout=0.5).train()
+compiled = torch.compile(training, backend="aot_eager", fullgraph=True)
+compiled(source, target).square().sum().backward()
+assert all(parameter.grad is not None for parameter in training.parameters())
 print("compiled")
 """
 

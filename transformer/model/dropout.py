@@ -29,7 +29,8 @@ class Dropout(nn.Module):
         """Drop."""
         if not self.training or self.probability == 0:
             return hidden
-        if hidden.device.type != "cpu":
+        if hidden.device.type != "cpu" or torch.compiler.is_compiling():
+            # A compiled mask costs little, and bytes seen as another type cannot be traced.
             return F.dropout(hidden, self.probability)
         dropped = min(round(self.probability * _LEVELS), _LEVELS - 1)
         keep = random_bytes(hidden.numel()).view(hidden.shape) >= dropped
