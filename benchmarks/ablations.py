@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.page import write_between
-from benchmarks.trained import ROOT, Trained, train_all
+from benchmarks.trained import ROOT, Trained, markdown, train_all
 
 PAGE = ROOT / "docs" / "results.md"
 RECIPE = ("experiment=multi30k_tiny", "test=false")
@@ -108,11 +108,6 @@ def _verb(*arguments: str) -> str:
     return done.stdout
 
 
-def table(rows: list[list[str]]) -> list[str]:
-    """In Markdown."""
-    return [f"| {' | '.join(row)} |" for row in [COLUMNS, ["---"] * len(COLUMNS), *rows]]
-
-
 def parse() -> Any:
     """The call."""
     parser = argparse.ArgumentParser(
@@ -141,7 +136,7 @@ def main() -> None:
         threads=arguments.threads,
     )
     scores = compared([system(c, run) for c, run in zip(wanted, runs, strict=True)])
-    lines = table([row(*each) for each in zip(wanted, runs, scores, strict=True)])
+    lines = markdown(COLUMNS, [row(*each) for each in zip(wanted, runs, scores, strict=True)])
     print("\n".join(lines))
     if wanted == CHANGES:
         write_between(PAGE, "ablations", lines)

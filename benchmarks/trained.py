@@ -96,3 +96,8 @@ def train_all(runs: Sequence[Trained], *, processes: int, threads: int) -> None:
     with ThreadPoolExecutor(processes) as pool:
         for run, _ in zip(runs, pool.map(lambda one: one.train(threads), runs), strict=True):
             print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
+
+
+def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table."""
+    return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]

@@ -1,0 +1,114 @@
+"""BLEU of the recipes on their test sets: what README.md and docs/results.md report.
+
+    python benchmarks/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
+
+FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained as
+its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is scored
+once, at the end of training. A run that is finished is not repeated, so that the command goes on
+where it was stopped. With ``--only``, or a recipe that lacks seeds, the page stays as it is.
+"""
+
+import argparse
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.page import write_between
+from benchmarks.trained import ROOT, Trained, markdown, train_all
+
+PAGE = ROOT / "docs" / "results.md"
+COLUMNS = (
+    *("corpus", "direction", "parameters", "BLEU", "chrF2", "validation", "seeds", "updates"),
+    *("hours", "command"),
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A recipe on one direction of its corpus."""
+
+    experiment: str
+    corpus: str
+    direction: str
+
+    @property
+    def name(self) -> str:
+        """As a folder is called."""
+        return f"{self.experiment}-{self.direction}"
+
+    def run(self, data: Path, folder: Path, seed: int) -> Trained:
+        """The run of a seed."""
+        source, target = self.direction.split("-")
+        overrides = [f"experiment={self.experiment}", f"data.root={data / self.corpus}"]
+        overrides += [f"data.source={source}", f"data.target={target}", f"seed={seed}"]
+        return Trained(tuple(overrides), folder / f"{self.name}-{seed}")
+
+
+RESULTS = [
+    Result("multi30k_tiny", "multi30k", "en-de"),
+    Result("multi30k_tiny", "multi30k", "de-en"),
+    Result("multi30k_tiny", "multi30k", "en-fr"),
+    Result("multi30k_tok", "multi30k", "en-de"),
+    Result("tanaka_enja", "tanaka_enja", "en-ja"),
+    Result("tanaka_enja", "tanaka_enja", "ja-en"),
+]
+
+
+def row(result: Result, runs: list[Trained]) -> tuple[list[str], set[str]]:
+    """A line of the table, and the signatures of its scores."""
+    scores = {name: [run.score("test", name) for run in runs] for name in ("BLEU", "chrF2")}
+    best = [max(bleu for _, bleu in run.validated) for run in runs]
+    updates = max(run.validated[-1][0] for run in runs)
+    hours = statistics.mean(run.hours for run in runs)
+    cells = [
+        *(result.experiment, result.direction, f"{runs[0].parameters / 1e6:.2f} M"),
+        *(spread([value for value, _ in values]) for values in scores.values()),
+        *(spread(best), str(len(runs)), f"{updates:,}", f"{hours:.2f}"),
+        f"`{runs[0].command.rpartition(' seed=')[0]}`",
+    ]
+    return cells, {signature for values in scores.values() for _, signature in values}
+
+
+def spread(values: list[float]) -> str:
+    """The mean, and the standard deviation where there are several."""
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
+
+
+def parse() -> argparse.Namespace:
+    """The call."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [result.name for result in RESULTS]
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="that train at a time: 1")
+    parser.add_argument("--threads", type=int, default=2, help="of each: 2")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "results")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train what is missing; write the table if it is the whole one."""
+    arguments = parse()
+    data, folder = arguments.data.resolve(), arguments.folder.resolve()
+    wanted = [result for result in RESULTS if result.name in arguments.only]
+    seeds = range(1, arguments.seeds + 1)
+    runs = {result: [result.run(data, folder, seed) for seed in seeds] for result in wanted}
+    train_all(
+        [run for seed in range(arguments.seeds) for run in (each[seed] for each in runs.values())],
+        processes=arguments.processes,
+        threads=arguments.threads,
+    )
+    rows = [row(*each) for each in runs.items()]
+    lines = markdown(COLUMNS, [cells for cells, _ in rows])
+    lines += ["", *sorted(f"`{one}`" for one in set().union(*(found for _, found in rows)))]
+    print("\n".join(lines))
+    if wanted == RESULTS:
+        write_between(PAGE, "results", lines)
+
+
+if __name__ == "__main__":
+    main()
