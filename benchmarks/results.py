@@ -2,10 +2,10 @@
 
     python benchmarks/results.py --data FOLDER [--only NAME…] [--seeds 1] [--threads 2]
 
-FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained as
-its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is scored
-once, at the end of training. A run that is finished is not repeated, so that the command goes on
-where it was stopped. With ``--only``, or a recipe that lacks seeds, the page stays as it is.
+FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained
+as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
+scored once, at the end of training. A run that is finished is not repeated, so that the command
+goes on where it was stopped. With ``--only`` the page stays as it is.
 """
 
 import argparse
