@@ -64,9 +64,15 @@ def row(result: Result, runs: list[Trained]) -> tuple[list[str], set[str]]:
         *(result.experiment, result.direction, f"{runs[0].parameters / 1e6:.2f} M"),
         *(spread([value for value, _ in values]) for values in scores.values()),
         *(spread(best), str(len(runs)), f"{updates:,}", f"{hours:.2f}"),
-        f"`{runs[0].command.rpartition(' seed=')[0]}`",
+        f"`{command(runs[0])}`",
     ]
     return cells, {signature for values in scores.values() for _, signature in values}
+
+
+def command(run: Trained) -> str:
+    """How anyone gets the same run, but for the seed."""
+    shown = (one for one in run.overrides if not one.startswith(("data.root=", "seed=")))
+    return " ".join(["python train.py", *shown, "data.root=FOLDER"])
 
 
 def spread(values: list[float]) -> str:
@@ -82,7 +88,7 @@ def parse() -> argparse.Namespace:
     )
     names = [result.name for result in RESULTS]
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", choices=names, metavar="NAME", default=names)
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--processes", type=int, default=1, help="that train at a time: 1")
     parser.add_argument("--threads", type=int, default=2, help="of each: 2")

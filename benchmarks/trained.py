@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from omegaconf import OmegaConf
+
+from transformer.cli.compose import compose_config
 from transformer.model.checkpoint import load_checkpoint
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = "seconds"
-"""Name of the file with a line for each process that has trained: how long it took."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,17 @@ class Trained:
         """Train until it is finished.
 
         Raises:
-            SystemExit: It cannot be trained; what it said is in the file ``FOLDER.log``.
+            SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``; or the
+                folder holds a run of other settings.
         """
         if is_finished(self.folder):
+            self._refuse_another()
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        log = self.folder.with_name(f"{self.folder.name}.log")
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
         where = [f"hydra.run.dir={self.folder}", "checkpoint=auto"]
         began = time.monotonic()
         try:
-            with open(log, "a") as said:
+            with open(self._beside("log"), "a") as said:
                 code = subprocess.run(
                     [sys.executable, "train.py", *self.overrides, *where],
                     cwd=ROOT,
@@ -61,15 +64,29 @@ class Trained:
                     env=os.environ | {"OMP_NUM_THREADS": str(threads)},
                 ).returncode
         finally:
-            with open(self.folder / SECONDS, "a") as file:
+            with open(self._beside("seconds"), "a") as file:
                 print(round(time.monotonic() - began), file=file)
         if code:
-            raise SystemExit(f"{self.command}: exit code {code}, see {log}")
+            raise SystemExit(f"{self.command}: exit code {code}, see {self._beside('log')}")
 
     @property
     def hours(self) -> float:
         """That training, validation and tests have taken, restarts included."""
-        return sum(map(int, (self.folder / SECONDS).read_text().split())) / 3600
+        return sum(map(int, self._beside("seconds").read_text().split())) / 3600
+
+    def _beside(self, kind: str) -> Path:
+        """A file that stays where train.py takes a folder away that it refuses."""
+        return self.folder.with_name(f"{self.folder.name}.{kind}")
+
+    def _refuse_another(self) -> None:
+        wanted: Any = OmegaConf.to_container(compose_config("train", self.overrides), resolve=True)
+        there: Any = OmegaConf.to_container(OmegaConf.load(self.folder / "config.yaml"))
+        for key in wanted.keys() - {"checkpoint"}:
+            if wanted[key] != there.get(key):
+                raise SystemExit(
+                    f"{self.folder} is finished, but with another {key} than is asked for now; "
+                    "move it away to train again"
+                )
 
     @property
     def parameters(self) -> int:

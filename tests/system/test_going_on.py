@@ -70,6 +70,9 @@ def test_a_run_that_is_compared_on_validation_does_not_see_the_test(
     assert is_finished(tmp_path / "run")
     assert outcome(tmp_path / "run")["last"]["global_step"] == 4
     assert not list((tmp_path / "run").glob("test*"))
+    finish(tiny_config(home, "trainer.max_steps=4"), tmp_path / "run")
+    assert (tmp_path / "run" / "test.json").exists()
+    assert "nothing to train or test" not in said(tmp_path / "run")
 
 
 def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> None:

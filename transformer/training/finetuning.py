@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 FREE = frozenset(
     {
         *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
+        *("source_token_dropout", "target_token_dropout"),
         *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
         *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
     }

@@ -31,7 +31,7 @@ from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.sharding import consolidate
 from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.task import Task
-from transformer.training.tasks import make_task, test
+from transformer.training.tasks import make_task, test, untested
 from transformer.training.trainer import bound_by_epochs, build_trainer
 
 logger = logging.getLogger(__name__)
@@ -77,11 +77,12 @@ def train(
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
-        if not trained and is_finished(folder):
+        to_test = config.test and objective is None
+        if not trained and is_finished(folder) and not (to_test and untested(folder, task)):
             logger.info("%s is finished: there is nothing to train or test", folder)
             return metrics
         consolidate(folder / "checkpoints")
-        if config.test and objective is None:
+        if to_test:
             metrics |= test(folder, task)
         mark_finished(folder)
         return metrics

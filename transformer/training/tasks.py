@@ -49,11 +49,19 @@ def test(folder: Path, task: Task) -> dict[str, float]:
     """Score the test splits with the best checkpoint; write what came of it."""
     evaluate = task.evaluator(folder)
     metrics: dict[str, float] = {}
-    for split in task.data.splits:
-        if split != "validation":
-            scores = report(split, evaluate(split), folder)
-            metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
+    for split in _tests(task):
+        scores = report(split, evaluate(split), folder)
+        metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
     return metrics
+
+
+def untested(folder: Path, task: Task) -> bool:
+    """Whether a run has test splits that were not scored, as one with ``test=false``."""
+    return not all((folder / f"{split}.json").exists() for split in _tests(task))
+
+
+def _tests(task: Task) -> list[str]:
+    return [split for split in task.data.splits if split != "validation"]
 
 
 def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
