@@ -121,9 +121,9 @@ def test_a_disk_that_takes_no_whole_is_an_input_error(
         raise OSError(reason, os.strerror(reason))
 
     monkeypatch.setattr("transformer.data.cache.os.fsync", fail)
-    joined = hashlib.sha256(b"a .\n" * 10).hexdigest()
+    joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
     with pytest.raises(InputError, match=r"train\.en:? cannot be written \("):
-        fetch(replace(tanaka, sha256={**tanaka.sha256, "train.en": joined}), "en", "train", tmp_path)
+        fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)
     assert not (tmp_path / "train.en").exists()
 
 
