@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -47,7 +48,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             OmegaConf.resolve(config)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise InputError(_explain(verb, overrides, error)) from error
-    refuse_unknown_choices(overrides)
+    refuse_unknown_choices(verb, overrides)
     if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
@@ -77,20 +78,27 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     return [*overrides, f"experiment={recipe}"]
 
 
-def refuse_unknown_choices(overrides: Sequence[str]) -> None:
-    """Refuse what Hydra passes over: a choice that an optional group, such as metrics, lacks.
+def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
+    """Refuse what Hydra passes over: a choice that an optional group of ``conf/VERB.yaml`` lacks.
 
     Raises:
         InputError: There is one.
     """
     for override in overrides:
         group, _, choice = override.partition("=")
-        choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
-        if not group.isidentifier() or not choices or "(" in choice:
+        if group not in _optional_groups(verb) or "(" in choice:
             continue
+        choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
         for name in choice.strip("[]").split(","):
             if name.strip(" '\"") not in choices:
                 raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
+
+
+def _optional_groups(verb: str) -> set[str]:
+    """Those that ``conf/VERB.yaml`` marks so in its defaults list."""
+    file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
+    keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
+    return {key.removeprefix("optional ") for key in keys if key.startswith("optional ")}
 
 
 def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:

@@ -69,7 +69,7 @@ def _launch(arguments: list[str]) -> None:
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     else:
-        refuse_unknown_choices(arguments)
+        refuse_unknown_choices("train", arguments)
     sys.argv[1:] = with_recipe(arguments)
     # Otherwise Hydra would print what is raised, and how it came to it.
     os.environ["HYDRA_FULL_ERROR"] = "1"

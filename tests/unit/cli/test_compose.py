@@ -22,6 +22,7 @@ from transformer.errors import InputError
         ("train", "metrics=tokenized", "metrics=tokenized is unknown; choose detokenised or mul"),
         ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
         ("train", "experiment=null", "Config group override must be a string or a list"),
+        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
     ],
