@@ -64,7 +64,8 @@ def subjects(size: str, quick: bool) -> list[Subject]:
 def common(data: Path, size: str) -> list[str]:
     """The run that all of them make."""
     return [
-        *("data=multi30k", f"data.root={data}", f"data.batch_tokens={BUDGETS[size]}"),
+        *("data=multi30k", "~experiment", f"data.root={data}"),
+        f"data.batch_tokens={BUDGETS[size]}",
         *(f"model={size}", "model.norm_order=post", "model.dropout=0.3"),
         *("tokenizer.vocab_size=8000", "optimizer.lr=1e-3"),
         *("schedule=inverse_sqrt", "schedule.warmup=100"),

@@ -123,6 +123,19 @@ def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
     assert initial_payload(run_config(tiny_config(home))) is None
 
 
+def test_another_score_than_that_of_the_first_run_is_said(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "transformer.training.finetuning")
+    initial_payload(run_config(second(home)))
+    assert not caplog.messages
+    initial_payload(run_config(second(home, "metrics=tokenised")))
+    assert caplog.messages == [
+        f"scored with metrics.tokenize=none, but {home}/first with metrics.tokenize=13a; if the "
+        "text is alike, set the same"
+    ]
+
+
 def test_a_run_that_goes_on_cannot_be_fine_tuned_as_well(home: Path) -> None:
     with pytest.raises(InputError, match="finetune_from cannot change: a run goes on with what it"):
         resumed_config(home / "first", [f"finetune_from={home}/other"])

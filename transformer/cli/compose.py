@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -16,6 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from transformer.errors import InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
+
+SWEEPS = (",", "(")
+"""What stands in a value that Hydra sweeps over."""
 
 
 def config_folder() -> Path:
@@ -44,8 +48,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             OmegaConf.resolve(config)
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             raise InputError(_explain(verb, overrides, error)) from error
-    for override in overrides:
-        _check_optional_group(override, config)
+    refuse_unknown_choices(verb, overrides)
     if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
@@ -57,23 +60,45 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     """The arguments of ``train``, and the experiment that is named as the corpus in them, if any.
 
     Hydra would find it by itself, but would not let it choose from other groups then.
+
+    Raises:
+        InputError: Several corpora are named, to sweep over, and no experiment.
     """
     given = dict(override.removeprefix("~").partition("=")[::2] for override in overrides)
-    recipe = given.get("data")
-    if "experiment" in given or not (config_folder() / "experiment" / f"{recipe}.yaml").is_file():
+    recipe = given.get("data", "")
+    if "experiment" in given:
+        return list(overrides)
+    if any(sign in recipe for sign in SWEEPS):
+        raise InputError(
+            f"data={recipe} cannot take the recipe of each corpus; sweep over the recipes, "
+            f"--multirun experiment={recipe}, or name one experiment for all"
+        )
+    if not (config_folder() / "experiment" / f"{recipe}.yaml").is_file():
         return list(overrides)
     return [*overrides, f"experiment={recipe}"]
 
 
-def _check_optional_group(override: str, config: DictConfig) -> None:
-    """Hydra passes over a choice that an optional group, such as experiment, does not have."""
-    group, _, choice = override.partition("=")
-    if not group.isidentifier() or group in config:
-        return
-    choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
-    for name in choice.strip("[]").split(","):
-        if name.strip() not in choices:
-            raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
+def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
+    """Refuse what Hydra passes over: a choice that an optional group of ``conf/VERB.yaml`` lacks.
+
+    Raises:
+        InputError: There is one.
+    """
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        if group not in _optional_groups(verb) or "(" in choice:
+            continue
+        choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
+        for name in choice.strip("[]").split(","):
+            if name.strip(" '\"") not in choices:
+                raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
+
+
+def _optional_groups(verb: str) -> set[str]:
+    """Those that ``conf/VERB.yaml`` marks so in its defaults list."""
+    file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
+    keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
+    return {key.removeprefix("optional ") for key in keys if key.startswith("optional ")}
 
 
 def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:

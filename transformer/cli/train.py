@@ -18,7 +18,12 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config, config_folder, with_recipe
+from transformer.cli.compose import (
+    compose_config,
+    config_folder,
+    refuse_unknown_choices,
+    with_recipe,
+)
 from transformer.cli.config_file import CONFIG, said
 from transformer.cli.exit import exit_code_of
 from transformer.cli.resume import (
@@ -63,6 +68,8 @@ def _launch(arguments: list[str]) -> None:
         compose_config("train", arguments)
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
+    else:
+        refuse_unknown_choices("train", arguments)
     sys.argv[1:] = with_recipe(arguments)
     # Otherwise Hydra would print what is raised, and how it came to it.
     os.environ["HYDRA_FULL_ERROR"] = "1"

@@ -12,10 +12,11 @@ from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
 from transformer.data.dataset import KeyedDataset, PlannedDataset
-from transformer.data.loader import EpochLoader, Shares, UpdateLoader
+from transformer.data.loader import EpochLoader, UpdateLoader
 from transformer.data.mixture import format_shares, shares_of
 from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
+from transformer.data.shares import Shares
 from transformer.data.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)

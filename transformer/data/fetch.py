@@ -4,6 +4,7 @@ Does not know the corpora (published.py), and does not read the text.
 """
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformer.data.cache import written_whole
@@ -32,10 +33,26 @@ def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Pa
     whole = cache / name
     if not whole.is_file() or file_digest(whole).hex() != corpus.sha256[name]:
         parts = [_fetch(corpus, part, cache) for part in corpus.parts[name]]
-        with written_whole(whole) as unfinished, unfinished.open("wb") as file:
+        try:
+            _join(parts, whole, corpus.sha256[name])
+        except OSError as error:
+            raise InputError(
+                f"{whole} cannot be written ({error.strerror or error}); set data.cache=FOLDER"
+            ) from error
+    return whole
+
+
+def _join(parts: Sequence[Path], whole: Path, sha256: str) -> None:
+    """Write what the parts are, one after another, if it is what it should be."""
+    with written_whole(whole) as unfinished:
+        with unfinished.open("wb") as file:
             for part in parts:
                 file.write(part.read_bytes())
-    return whole
+        if (found := file_digest(unfinished).hex()) != sha256:
+            raise InputError(
+                f"{whole}: its parts make another file than they should (sha256 {found}); "
+                "set data.root=FOLDER to a folder with the files, or try again"
+            )
 
 
 def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
@@ -60,12 +77,18 @@ def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path
     """Return the path of one side of one split in a folder the user has, packed or not.
 
     Raises:
-        InputError: the corpus has no such language, or the folder has no such file.
+        InputError: the corpus has no such language, or the folder has no such file, or only its
+            parts.
     """
     name = corpus.file_name(language, split)
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
         if (root / candidate).is_file():
             return root / candidate
+    parts = corpus.parts.get(name, ())
+    if parts and all((root / part).is_file() for part in parts):
+        raise InputError(
+            f"{root} has {name} only in parts; join them there: cat {' '.join(parts)} > {name}"
+        )
     problem = f"has no {name}" if root.is_dir() else f"is no folder (seen from {Path.cwd()})"
     raise InputError(
         f"{root} {problem}; set data.root to the folder of {', '.join(corpus.file_names)}"

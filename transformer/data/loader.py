@@ -1,7 +1,7 @@
 """Hands updates to the trainer: the micro-batches of this rank, from where the run stands.
 
-Knows the endless row of batches, who takes which of it, and how many updates are done; does not
-know texts or models.
+Knows the endless row of batches, its shares, and how many updates are done; does not know texts or
+models.
 """
 
 import logging
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Sampler
 
 from transformer.data.dataset import KeyedDataset
 from transformer.data.sampler import BatchKey, BatchRow
+from transformer.data.shares import Shares, next_batch
 
 logger = logging.getLogger(__name__)
 
@@ -42,24 +43,6 @@ class Placed(Protocol):
 
 
 B = TypeVar("B", bound=Movable)
-
-
-@dataclass(frozen=True)
-class Shares:
-    """How the batches of a row are dealt out: each update takes the next few.
-
-    Update u, counted from where these shares began, takes ``ranks * accumulation`` batches, and
-    rank r every ``ranks``-th of them. What an update learns from depends on the product alone.
-    """
-
-    ranks: int = 1
-    accumulation: int = 1
-    """Micro-batches of a rank."""
-
-    @property
-    def batches(self) -> int:
-        """Batches of an update, over all ranks."""
-        return self.ranks * self.accumulation
 
 
 @dataclass(frozen=True)
@@ -200,27 +183,6 @@ class UpdateLoader(Generic[B]):
         """Return the first batch that is not done, and how many updates are."""
         done = self._done()
         return next_batch(self._before, done, self.row, self.shares), done
-
-
-def next_batch(before: dict[str, Any] | None, done: int, row: BatchRow, shares: Shares) -> int:
-    """Return the first batch that a run has not dealt out.
-
-    Args:
-        before: what the loader said when the run was broken off; None: it has been dealt out by
-            these shares alone.
-        done: updates that the run has made.
-        row: the batches now.
-        shares: how they are dealt out now.
-    """
-    if before is None:
-        return done * shares.batches
-    then = Shares(before["ranks"], before["accumulation"])
-    first: int = before["first"] + (done - before["since"]) * then.batches
-    lengths = row.epoch_length, before["epoch_length"]
-    if before["identity"] != row.identity() and lengths[0] and lengths[1]:
-        # The same part of the same epoch.
-        first = first * lengths[0] // lengths[1]
-    return first
 
 
 class EpochLoader(Generic[B]):

@@ -66,40 +66,48 @@ def verify_ctranslate2(
         compute_type: In which the engine shall compute.
         metrics: How translations and references are compared.
     """
-    import ctranslate2
-
     sources, references = zip(*pairs, strict=True)
     tokenizer = translator.tokenizer
     greedy = _plain(translator.search)
     ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
     began = time.perf_counter()
     expected = ours.translate(sources)
-    ended = time.perf_counter()
+    seconds = time.perf_counter() - began
+    found, their_seconds = _translated(ours, folder, sources, compute_type)
+    ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
+    texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in found])
+    return Verification(
+        agreement([translation.tokens for translation in expected], found),
+        score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
+        score(texts, references, ("bleu",), config=metrics)[0],
+        (seconds, their_seconds),
+    )
+
+
+def _translated(
+    ours: Translator, folder: Path, sources: Sequence[str], compute_type: str
+) -> tuple[list[list[str]], float]:
+    """The target pieces that the engine finds, as many as ours may, and how long it takes."""
+    import ctranslate2
+
     engine = ctranslate2.Translator(
         str(folder), device="cpu", compute_type=compute_type, intra_threads=torch.get_num_threads()
     )
-    loaded = time.perf_counter()
-    pieces = tokenizer.encode_source(sources)
-    most = most_pieces(translator.model)
-    limits = [min(most, greedy.limit(len(row))) for row in pieces]
+    began = time.perf_counter()
+    pieces = ours.tokenizer.encode_source(sources)
+    most = most_pieces(ours.model)
+    limits = [min(most, ours.search.limit(len(row))) for row in pieces]
     found = engine.translate_batch(
-        [tokenizer.source_pieces(row) for row in pieces],
+        [ours.tokenizer.source_pieces(row) for row in pieces],
         beam_size=1,
-        max_batch_size=translator.batch_tokens,
+        max_batch_size=ours.batch_tokens,
         batch_type="tokens",
         max_decoding_length=max(limits),
     )
-    said = time.perf_counter()
+    seconds = time.perf_counter() - began
     # The engine has one limit for all sentences.
-    tokens = [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
-    ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
-    texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in tokens])
-    return Verification(
-        agreement([translation.tokens for translation in expected], tokens),
-        score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
-        score(texts, references, ("bleu",), config=metrics)[0],
-        (ended - began, said - loaded),
-    )
+    kept = [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
+    return kept, seconds
 
 
 def _plain(search: SearchConfig) -> SearchConfig:

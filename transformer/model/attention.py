@@ -7,15 +7,14 @@ Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.linear import Linear
+from transformer.model.mixed_precision import HeadNorm, precise_on_cpu
 from transformer.model.scope import Mask, Scope
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
@@ -94,7 +93,7 @@ def attend_fused(
     if bias is not None:
         bias = bias.to(query.dtype)
         bias = bias if mask is None else bias.masked_fill(~mask, -math.inf)
-    with _precise_on_cpu(query) as dtype:
+    with precise_on_cpu(query) as dtype:
         attended = F.scaled_dot_product_attention(
             query.to(dtype),
             key.to(dtype),
@@ -105,19 +104,6 @@ def attend_fused(
             enable_gqa=grouped,
         ).to(query.dtype)
     return attended if blind is None else attended.masked_fill(blind, 0.0)
-
-
-@contextmanager
-def _precise_on_cpu(query: QueryHeads) -> Iterator[torch.dtype]:
-    """What to attend in: on a CPU float32, where torch's kernel is faster than in bfloat16.
-
-    In bfloat16 its gradient takes 4 to 7 times as long (docs/performance.md).
-    """
-    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
-        yield query.dtype
-        return
-    with torch.autocast("cpu", enabled=False):
-        yield torch.float32
 
 
 def formula(
@@ -146,14 +132,6 @@ def eager(
 ) -> QueryHeads:
     """The kernel that is the formula; the others, in kernels.py, are its equals."""
     return formula(query, key, value, scope, dropout)[0]
-
-
-class HeadNorm(nn.RMSNorm):
-    """RMS norm of what a projection made, which in mixed precision is narrower than the weight."""
-
-    def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
-        """Normalise, in the precision of the heads."""
-        return F.rms_norm(heads, self.normalized_shape, self.weight.to(heads.dtype), self.eps)
 
 
 class MultiHeadAttention(nn.Module):

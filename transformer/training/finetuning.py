@@ -58,6 +58,7 @@ def initial_payload(config: RunConfig) -> dict[str, Any] | None:
             f"finetune_from={config.finetune_from} has another vocabulary or model than this run; "
             f"set {' '.join(differing)}"
         )
+    _say_other_metrics(config, payload)
     return payload
 
 
@@ -72,6 +73,18 @@ def begin_with(model: nn.Module, payload: dict[str, Any], path: Path) -> None:
     load_weights(model, payload, path)
     model.train()
     logger.info("beginning with the weights of %s", path)
+
+
+def _say_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
+    """The new text may be raw where the old was tokenised: whether it is only the user knows."""
+    before, now = payload[PORTABLE]["config"]["metrics"], asdict(config.metrics)
+    if config.task == "translation" and (keys := [key for key in now if before[key] != now[key]]):
+        logger.info(
+            "scored with %s, but %s with %s; if the text is alike, set the same",
+            " ".join(_setting(f"metrics.{key}", now[key]) for key in keys),
+            config.finetune_from,
+            " ".join(_setting(f"metrics.{key}", before[key]) for key in keys),
+        )
 
 
 def _differing(config: RunConfig, payload: dict[str, Any]) -> list[str]:

@@ -108,6 +108,22 @@ def fit(
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
+    config, task, standing = _begun(config)
+    with Ranks(rank_command) as ranks, failing_together():
+        trainer = _fit(config, folder, task, standing, ranks, watching)
+    trained = trainer.global_step - standing.done
+    if not trained:
+        said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
+        logger.info(said, trainer.global_step)
+    return trainer, task, trained
+
+
+def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
+    """The run with a budget that fits, its task with the first weights, and where it stands.
+
+    The checkpoint is let go of: the trainer reads the file itself, and twice may be more than
+    memory holds.
+    """
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_last(config.checkpoint)
@@ -121,22 +137,13 @@ def fit(
         begin_with(task.module.model, beginning, config.finetune_from)
     _describe(task)
     _warn_of_warmup(config)
-    done, before = 0, None
-    if payload is not None:
-        done, before = payload["global_step"], loader_state(payload)
-        logger.info("going on from %s, after update %d", resume, done)
-        for line in changes(payload[PORTABLE]["config"], config.resolved):
-            logger.info("changed: %s", line)
-    # The trainer reads the file itself; twice is more than memory may hold.
-    del payload, beginning
-    standing = Standing(resume, done, before)
-    with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, standing, ranks, watching)
-    trained = trainer.global_step - done
-    if not trained:
-        said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
-        logger.info(said, trainer.global_step)
-    return trainer, task, trained
+    if payload is None:
+        return config, task, Standing(resume, 0, None)
+    done = payload["global_step"]
+    logger.info("going on from %s, after update %d", resume, done)
+    for line in changes(payload[PORTABLE]["config"], config.resolved):
+        logger.info("changed: %s", line)
+    return config, task, Standing(resume, done, loader_state(payload))
 
 
 def _warn_of_warmup(config: RunConfig) -> None:

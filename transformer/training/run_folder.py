@@ -188,21 +188,23 @@ def _refuse_another_run(config: Mapping[str, Any], given: RunFolder) -> None:
 
 
 def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A key that a run cannot change and that differs: it would have no effect.
+    """A key that a run cannot change and that differs: it would have no effect, or a false one.
 
     The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
-    segmentations are sampled is free. What the run was fine-tuned from is not read again.
+    segmentations are sampled is free. What the run was fine-tuned from is not read again. The best
+    score so far is of the metrics that the run began with, and is not comparable with others.
     """
     if before.get("task", now["task"]) != now["task"]:
         return "task"
     if before.get("finetune_from") != now.get("finetune_from"):
         return "finetune_from"
-    tokenizer = before.get("tokenizer")
-    if not isinstance(tokenizer, Mapping):
-        return None
-    for name, value in now["tokenizer"].items():
-        if name != "sampling" and tokenizer.get(name, value) != value:
-            return f"tokenizer.{name}"
+    for group, free in (("tokenizer", "sampling"), ("metrics", None)):
+        began = before.get(group)
+        if not isinstance(began, Mapping):
+            continue
+        for name, value in now[group].items():
+            if name != free and began.get(name, value) != value:
+                return f"{group}.{name}"
     return None
 
 

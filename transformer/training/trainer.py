@@ -15,7 +15,7 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
-from transformer.data.loader import Shares, next_batch
+from transformer.data.shares import Shares, next_batch
 from transformer.errors import InputError
 from transformer.training.callbacks import CallbacksConfig, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion

@@ -19,7 +19,10 @@ from transformer.errors import InputError
         ("average", "--last", "'--last' is not of the form KEY=VALUE"),
         ("train", "experiment=pokcet", "experiment=pokcet is unknown; choose iwslt14_deen or mult"),
         ("train", "experiment=[pocket,x]", "experiment=[pocket,x] is unknown; choose iwslt14_"),
+        ("train", "metrics=tokenized", "metrics=tokenized is unknown; choose detokenised or mul"),
+        ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
         ("train", "experiment=null", "Config group override must be a string or a list"),
+        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
     ],
@@ -71,14 +74,41 @@ def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
 
 
 def test_a_recipe_of_a_corpus_may_choose_from_other_groups() -> None:
-    by_corpus = compose_config("train", ["data=multi30k_tok"])
-    assert by_corpus == compose_config("train", ["experiment=multi30k_tok"])
-    assert by_corpus.metrics.tokenize == "none"
-    for other in ("experiment=multi30k_tiny", "~experiment"):
-        config = compose_config("train", ["data=multi30k_tok", other])
-        assert (config.data.corpus, config.metrics.tokenize) == ("multi30k_tok", "13a")
+    for corpus, vocab_size in (("multi30k_tok", 10_000), ("multi30k", 6000)):
+        by_corpus = compose_config("train", [f"data={corpus}"])
+        assert by_corpus == compose_config("train", [f"experiment={corpus}"])
+        assert by_corpus.tokenizer.vocab_size == vocab_size
+    assert by_corpus == compose_config("train", ["experiment=multi30k_tiny"])
     assert with_recipe(["--cfg=job", "data=tanaka_enja"])[2:] == ["experiment=tanaka_enja"]
     assert with_recipe(["data=files"]) == ["data=files"]
+
+
+def test_a_sweep_over_corpora_names_an_experiment() -> None:
+    for corpora in ("pocket,multi30k_tok", "choice(pocket,multi30k_tok)"):
+        with pytest.raises(InputError, match=r"sweep over the recipes, --multirun experiment="):
+            with_recipe(["--multirun", f"data={corpora}"])
+        named = ["--multirun", f"data={corpora}", "experiment=pocket"]
+        assert with_recipe(named) == named
+
+
+@pytest.mark.parametrize("corpus", ["multi30k_tok", "tanaka_enja"])
+def test_a_tokenised_corpus_is_scored_so_whatever_the_experiment(corpus: str) -> None:
+    for other in ("experiment=multi30k_tiny", "experiment=pocket", "~experiment"):
+        config = compose_config("train", [f"data={corpus}", other])
+        assert (config.data.corpus, config.metrics.tokenize) == (corpus, "none")
+    # A recipe of stages reads its text from files.
+    files = compose_config("train", [f"experiment={corpus}", "data.corpus=files"])
+    assert files.metrics.tokenize == "none"
+    for raw in ("data=multi30k", "data=files"):
+        assert compose_config("train", [f"experiment={corpus}", raw]).metrics.tokenize == "13a"
+
+
+def test_what_the_call_says_of_the_metrics_goes_over_the_corpus_and_the_recipe() -> None:
+    for recipe in ("data=multi30k_tok", "experiment=multi30k_tok", "experiment=iwslt14_deen"):
+        assert compose_config("train", [recipe]).metrics.tokenize == "none"
+        given = compose_config("train", [recipe, "metrics=detokenised"])
+        assert given.metrics == {"tokenize": "13a", "lowercase": False}
+        assert compose_config("train", [recipe, "metrics.tokenize=char"]).metrics.tokenize == "char"
 
 
 def test_known_keys_are_dotted() -> None:

@@ -91,6 +91,13 @@ def test_the_vocabulary_stays(run: Path, key: str) -> None:
     assert resumed_config(run, ["tokenizer.sampling=0.3"]).tokenizer.sampling == 0.3
 
 
+@pytest.mark.parametrize("change", ["tokenize=none", "lowercase=true"])
+def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
+    with pytest.raises(InputError, match=r"metrics\.\w+ cannot change: .* it began with"):
+        resumed_config(run, [f"metrics.{change}"])
+    assert resumed_config(run, ["metrics.tokenize=13a"]).metrics.tokenize == "13a"
+
+
 @pytest.mark.parametrize(
     ("argument", "message"),
     [

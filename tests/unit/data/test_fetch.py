@@ -1,7 +1,9 @@
 """A published corpus comes from a server once, checked, or from a folder; here from this host."""
 
+import errno
 import gzip
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -97,6 +99,41 @@ def test_parts_become_one_file_once_and_again_where_it_is_damaged(
     assert sorted(requested) == [f"/train.ja.00{number}" for number in range(5)]
     whole.write_bytes(text[:-1])
     assert fetch(tanaka, "ja", "train", tmp_path).read_bytes() == text
+    # A whole that is another is refused, and so is a place that it cannot be written to.
+    other = replace(tanaka, sha256={**tanaka.sha256, "train.ja": TANAKA_ENJA.sha256["train.ja"]})
+    whole.unlink()
+    with pytest.raises(InputError, match=r"train\.ja: its parts make another file than they sho"):
+        fetch(other, "ja", "train", tmp_path)
+    assert not list(tmp_path.glob("train.ja*part")) and not whole.exists()
+    whole.mkdir()
+    with pytest.raises(InputError, match=r"train\.ja cannot be written \(Is a directory\); set"):
+        fetch(tanaka, "ja", "train", tmp_path)
+    assert not list(tmp_path.glob("train.ja*part"))
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_takes_no_whole_is_an_input_error(
+    reason: int, served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tanaka = published(served, TANAKA_ENJA, **{f"train__en__00{n}": b"a .\n" * n for n in range(5)})
+
+    def fail(handle: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("transformer.data.cache.os.fsync", fail)
+    joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
+    with pytest.raises(InputError, match=r"train\.en:? cannot be written \("):
+        fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)
+    assert not (tmp_path / "train.en").exists()
+
+
+def test_parts_in_a_folder_are_to_be_joined(tmp_path: Path) -> None:
+    for part in TANAKA_ENJA.parts["train.en"]:
+        with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
+            find(TANAKA_ENJA, "en", "train", tmp_path)
+        (tmp_path / part).touch()
+    with pytest.raises(InputError, match=r"only in parts; .* cat train\.en\.000 .* > train\.en$"):
+        find(TANAKA_ENJA, "en", "train", tmp_path)
 
 
 def test_no_such_file_and_no_server_are_input_errors(

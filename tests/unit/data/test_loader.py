@@ -14,7 +14,8 @@ from torch import nn
 from tests.unit.data.corpora import data_module, write_corpus
 from transformer.data.batch import Batch
 from transformer.data.datamodule import DataModule
-from transformer.data.loader import Shares, Update, UpdateLoader
+from transformer.data.loader import Update, UpdateLoader
+from transformer.data.shares import Shares
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import torch
 
 from tests.unit.data.streams import epoch_of, stream, write, write_shards
 from transformer.data import buffers
-from transformer.data.loader import Shares, UpdateLoader
+from transformer.data.loader import UpdateLoader
+from transformer.data.shares import Shares
 from transformer.data.stream_module import StreamData
 from transformer.errors import InputError
 

@@ -31,6 +31,8 @@ def test_every_line_comes_back(algorithm: str) -> None:
         for seed in range(5):
             drawn = tokenizer.sample_target(lines, [seed] * len(lines))
             assert tokenizer.decode_target(drawn) == lines
+    (spaced,) = tokenizer.decode_target(tokenizer.encode_target(["  a  woman  &apos;s hat  "]))
+    assert spaced == "a woman &apos;s hat"
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])

@@ -29,6 +29,7 @@ CONFIG: dict[str, Any] = {
     "seed": 1,
     "checkpoint": "auto",
     "tokenizer": {"vocab_size": 100, "sampling": 0.0},
+    "metrics": {"tokenize": "none", "lowercase": False},
     "optimizer": {"lr": 0.1},
 }
 STARTED = CONFIG | {"checkpoint": None}
@@ -81,6 +82,7 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
     [
         ("task", {"task": "tagging"}),
         ("tokenizer.vocab_size", {"tokenizer": {"vocab_size": 99, "sampling": 0.0}}),
+        ("metrics.tokenize", {"metrics": {"tokenize": "13a"}}),
     ],
 )
 def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str, Any]) -> None:

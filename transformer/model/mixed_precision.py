@@ -1,0 +1,33 @@
+"""Attention where autocast makes its heads narrower than its weights.
+
+It does not know the formula; without autocast neither part changes anything.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class HeadNorm(nn.RMSNorm):
+    """RMS norm of what a projection made, which in mixed precision is narrower than the weight."""
+
+    def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
+        """Normalise, in the precision of the heads."""
+        return F.rms_norm(heads, self.normalized_shape, self.weight.to(heads.dtype), self.eps)
+
+
+@contextmanager
+def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterator[torch.dtype]:
+    """What to attend in: on a CPU float32, where torch's kernel is faster than in bfloat16.
+
+    In bfloat16 its gradient takes 4 to 7 times as long (docs/performance.md).
+    """
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16:
+        yield query.dtype
+        return
+    with torch.autocast("cpu", enabled=False):
+        yield torch.float32
