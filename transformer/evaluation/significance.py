@@ -21,7 +21,8 @@ from transformer.errors import InputError
 SURE = 0.05
 """A difference is called one when both p-values are below."""
 
-_SEED = "SACREBLEU_SEED"
+SEED = "SACREBLEUSEED"
+"""The variable of the environment from which sacreBLEU reads its seed."""
 
 
 @dataclass(frozen=True)
@@ -215,12 +216,12 @@ def _never_below_chance(p_value: float, differing: Iterable[bool]) -> float:
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed from the environment, and from nowhere else."""
-    before = os.environ.get(_SEED)
-    os.environ[_SEED] = str(seed)
+    before = os.environ.get(SEED)
+    os.environ[SEED] = str(seed)
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_SEED]
+            del os.environ[SEED]
         else:
-            os.environ[_SEED] = before
+            os.environ[SEED] = before
