@@ -21,7 +21,7 @@ from transformer.errors import InputError
 SURE = 0.05
 """A difference is called one when both p-values are below."""
 
-SEED = "SACREBLEUSEED"
+SEED = "SACREBLEU_SEED"
 """The variable of the environment from which sacreBLEU reads its seed."""
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.cli import kept_hypotheses
 from transformer.cli.compare import main
-from transformer.cli.kept_hypotheses import _made_from, hypotheses_of
+from transformer.cli.compose import PACKAGE
+from transformer.cli.kept_hypotheses import _made_from, code_digest, hypotheses_of
 from transformer.data.tags import SourceTags, TaggedText
 
 SOURCES = [source for source, _ in PAIRS]
+NO_BYTE_CODE = shutil.ignore_patterns("__pycache__")
 
 
 @pytest.fixture
@@ -86,9 +90,50 @@ def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
     assert seed() == "6"
 
 
+@pytest.mark.parametrize("value", ["none", "", "0", "-3", "1.5"])
+def test_a_seed_of_sacrebleu_that_is_none_is_named(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", value)
+    assert main(["bad", "good", *TEXT]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a number")
+    assert main(["bad", "good", *TEXT, "seed=3"]) == 0
+
+
+def test_what_is_measured_is_shown_even_if_it_cannot_be_saved(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transformer.evaluation.comparison_report.write_whole", full)
+    assert main(["bad", "good", *TEXT, "output=o"]) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["text"] == "src"
+    assert "error: o cannot be written to (No space left on device)" in said.err
+
+
+def test_training_text_may_come_from_a_pipe(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, (texts / "ref").read_bytes())
+    os.close(writing)
+    assert main(["bad", "good", *TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]) == 0
+    os.close(reading)
+    labels = [
+        one["label"] for one in json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    ]
+    assert labels == ["0-3", "4+"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["bad", "good", *TEXT, "~decoding"], "~decoding takes away what compare needs"),
+        (["bad", "good", *TEXT, "output=src"], "src cannot be written to (File exists)"),
+        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin is unknown to sacreBLEU"),
         ([], "runs= is missing; compare needs a value"),
         (["bad"], "give two or more"),
         (["bad", "runs=[good]"], "bad stands beside runs="),
@@ -151,6 +196,39 @@ def test_other_weights_are_another_model(tmp_path: Path) -> None:
         next(translator.model.parameters())[0, 0] += 1
     hypotheses_of(translator, SOURCES, tmp_path, "validation")
     assert len(list(tmp_path.glob("*.hyp"))) == 2
+
+
+@pytest.mark.parametrize("what", ["code", "library"])
+def test_other_code_is_not_believed_to_say_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    translated(tmp_path, SOURCES)
+    if what == "code":
+        monkeypatch.setattr(kept_hypotheses, "code_digest", lambda: "other")
+    else:
+        monkeypatch.setattr(kept_hypotheses.metadata, "version", lambda name: f"{name} 0.0")
+    translated(tmp_path, SOURCES)
+    assert len(list(tmp_path.glob("*.hyp"))) == 2
+
+
+def test_code_is_what_lies_there(tmp_path: Path) -> None:
+    def digest(name: str) -> str:
+        copy = tmp_path / name
+        for folder in ("data", "model", "decoding", "evaluation"):
+            shutil.copytree(PACKAGE / folder, copy / folder, ignore=NO_BYTE_CODE)
+        if name != "same":
+            with (copy / name / "__init__.py").open("a") as file:
+                file.write("# changed\n")
+        return code_digest(copy)
+
+    assert digest("same") == digest("evaluation") == code_digest()
+    assert len({digest(name) for name in ("data", "model", "decoding")} | {code_digest()}) == 4
+
+
+def test_what_a_users_program_chose_is_not_kept(tmp_path: Path) -> None:
+    ranked = {"algorithm": "mbr", "beam_size": 1, "candidates": 2, "utility": "operator:eq"}
+    assert len(translated(tmp_path, SOURCES, **ranked)) == len(SOURCES)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("damage", ["edited", "torn", "unknown"])
