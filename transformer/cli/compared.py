@@ -65,11 +65,7 @@ def find_compared(
         InputError: A file or a run cannot be read, an argument does nothing, or the runs have
             other sources or references.
     """
-    values: Any = OmegaConf.to_container(config)
-    paths = list(map(Path, typed_value(values["runs"], Sequence[str], "runs")))
-    if len(paths) < 2:
-        raise InputError("one system alone cannot be compared; give two or more")
-    runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
+    paths, runs = _paths(config)
     _refuse_idle(config, arguments, runs)
     text = own = None if (files := own_text(config)) is None else list(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
@@ -77,7 +73,7 @@ def find_compared(
     first, wanted = None, measured(None)
     for path in runs:
         # One after the other: the models need not fit the memory together.
-        single = OmegaConf.create({**values, "checkpoint": str(path)})
+        single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
         if first is None:
             first, wanted = run, measured(run)
@@ -92,6 +88,15 @@ def find_compared(
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
     of_all = ComparedText(name_of_text(config), sources, references)
     return Compared(of_all, [systems[path] for path in paths], first, wanted)
+
+
+def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
+    """All systems, and the runs among them, each once."""
+    values: Any = OmegaConf.to_container(config)
+    paths = list(map(Path, typed_value(values["runs"], Sequence[str], "runs")))
+    if len(paths) < 2:
+        raise InputError("one system alone cannot be compared; give two or more")
+    return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
 
 
 def own_training_text(config: DictConfig) -> Iterator[str] | None:
