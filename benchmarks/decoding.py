@@ -38,7 +38,7 @@ from rich.table import Table
 
 from benchmarks.page import write_between
 from transformer.errors import InputError
-from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.evaluation.metrics import score
 from transformer.evaluation.report import table_console
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class Measured:
         bleu = ""
         if subject.references is not None:
             texts = subject.tokenizer.decode_target(self.found)
-            metrics = MetricsConfig(tokenize="13a", lowercase=False)
-            (scored,) = score(texts, subject.references, ("bleu",), config=metrics)
+            (scored,) = score(texts, subject.references, ("bleu",), config=subject.metrics)
             bleu = f"{scored.value:.1f}"
         engine = self.engine
         return [

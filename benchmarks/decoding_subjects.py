@@ -16,6 +16,7 @@ from transformer.data.splits import find_splits
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.config import SearchConfig
 from transformer.errors import InputError
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
@@ -36,6 +37,7 @@ class Subject:
         tokenizer: Its own.
         sources: Pieces of each sentence.
         references: Texts; none where the model knows nothing.
+        metrics: How its run is scored.
         search: Beam search as all engines understand it.
     """
 
@@ -44,6 +46,7 @@ class Subject:
     tokenizer: Tokenizer
     sources: list[list[int]]
     references: list[str] | None
+    metrics: MetricsConfig
     search: SearchConfig
 
     def first(self, sentences: int) -> "Subject":
@@ -84,6 +87,7 @@ def trained(run: Path, sentences: int, beam: int) -> Subject:
         tokenizer,
         tokenizer.encode_source(sources),
         list(references),
+        typed(MetricsConfig, checkpoint.config["metrics"], "metrics"),
         SearchConfig(**search),
     )
 

@@ -45,6 +45,7 @@ def measure(
     translator: Translator,
     pairs: list[tuple[str, str]],
     terms: list[tuple[str, ...]],
+    metrics: MetricsConfig,
     *,
     must: bool,
 ) -> dict[str, Any]:
@@ -53,7 +54,6 @@ def measure(
     began = time.perf_counter()
     found = [one.text for one in translator.translate([source for source, _ in pairs], asked)]
     seconds = time.perf_counter() - began
-    metrics = MetricsConfig(tokenize="13a", lowercase=False)
     (bleu,) = score(found, [reference for _, reference in pairs], ("bleu",), config=metrics)
     there = term_accuracy(found, terms, occurs, f"constrain:{'yes' if must else 'no'}")
     return {
@@ -76,14 +76,15 @@ def main() -> int:
     try:
         run = load_checkpoint(arguments.run).config
         translator = Translator.load(arguments.run)
+        metrics = typed(MetricsConfig, run["metrics"], "metrics")
         split = find_splits(typed(DataConfig, run["data"], "data"))[arguments.split]
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     pairs = list(islice(split, arguments.first, arguments.first + arguments.pairs))
     terms = terms_of([reference for _, reference in pairs], arguments.seed)
-    free = measure(translator, pairs, terms, must=False)
-    constrained = measure(translator, pairs, terms, must=True)
+    free = measure(translator, pairs, terms, metrics, must=False)
+    constrained = measure(translator, pairs, terms, metrics, must=True)
     print(json.dumps({"free": free, "constrained": constrained}))
     return 0
 

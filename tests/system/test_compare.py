@@ -43,6 +43,42 @@ def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path
     assert (same["difference"], same["p_bootstrap"], same["p_randomisation"]) == (0, 1, 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["split=train"], "split=train is not there to evaluate on; choose one of"),
+        (["output=run/run.log/o"], "cannot be written to"),
+        (["training=gone"], "gone: no such file"),
+        (["short"], "short has 1 lines for"),
+        ([], "tokenize=other is unknown to sacreBLEU"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_translated(
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
+    run = tmp_path / "run.ckpt"
+    payload = torch.load(home / "run/checkpoints/best.ckpt", weights_only=True)
+    if not arguments:
+        payload["transformer"]["config"]["metrics"]["tokenize"] = "other"
+    torch.save(payload, run)
+    for file in home.glob("*.*"):
+        if file.is_file():
+            shutil.copy(file, tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/run.log").write_text("")
+    (tmp_path / "short").write_text("one\n")
+    monkeypatch.chdir(tmp_path)
+    assert main([str(run), str(run), *arguments]) == 2
+    said = capsys.readouterr()
+    assert (said.out, says in said.err) == ("", True), said.err
+    assert "translat" not in said.err
+
+
 def test_runs_of_other_text_are_refused(
     home: Path,
     tmp_path: Path,

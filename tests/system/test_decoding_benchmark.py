@@ -8,6 +8,7 @@ import pytest
 from benchmarks.decoding import ENGINES, measure, summary
 from benchmarks.decoding_subjects import Subject, random_base
 from benchmarks.page import write_between
+from tests.helpers.metrics import RAW
 from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 
@@ -33,6 +34,7 @@ def subject() -> Subject:
         translator.tokenizer,
         sources,
         [target for _, target in PAIRS],
+        RAW,
         translator.search,
     )
 

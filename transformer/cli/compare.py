@@ -1,12 +1,13 @@
 """``compare``: is a system better than another, how sure is that, and where do they differ?"""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config, config_folder
+from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -21,44 +22,73 @@ def main(arguments: Sequence[str]) -> int:
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     """The config, and the arguments but for paths: ``compare A B`` is ``runs=[A,B]``."""
+    for argument in arguments:
+        if argument.startswith("~") and "/" not in argument:
+            raise InputError(f"{argument} takes away what compare needs; leave it out")
     # A key has no slash: runs/lr=0.1 is a path.
     paths = [one for one in arguments if "=" not in one or "/" in one.partition("=")[0]]
     given = [one for one in arguments if one not in paths]
-    if not paths:
-        return compose_config("compare", given), given
-    if any(one.partition("=")[0] == "runs" for one in given):
+    keys = {one.partition("=")[0] for one in given}
+    if paths and "runs" in keys:
         raise InputError(f"{paths[0]} stands beside runs=; name all systems in one of both ways")
     # Paths need no quotes for Hydra where it does not read them.
-    config = compose_config("compare", [*given, "runs=[]"])
-    config.runs = paths
+    config = compose_config("compare", [*given, "runs=[]"] if paths else given)
+    if paths:
+        config.runs = paths
+    if "seed" not in keys:
+        config.seed = _seed_of_sacrebleu(config.seed)
     return config, given
 
 
+def _seed_of_sacrebleu(default: int) -> int:
+    """The seed of sacreBLEU's own variable, where it is set.
+
+    Raises:
+        InputError: It is no number from 1 on; sacreBLEU would draw without a seed, or fail.
+    """
+    from transformer.evaluation.significance import SEED
+
+    value = os.environ.get(SEED)
+    if value is None:
+        return default
+    if not value.isdecimal() or int(value) < 1:
+        raise InputError(
+            f"{SEED}={value!r} in the environment must be a number, at least 1; set it so, unset "
+            "it, or give seed=NUMBER"
+        )
+    return int(value)
+
+
 def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.compared import find_compared, training_text
+    from transformer.cli.compared import find_compared, own_training_text, training_text_of
     from transformer.evaluation.comparison import compare
     from transformer.evaluation.comparison_report import (
         format_comparison,
         print_comparison,
         save_comparison,
     )
+    from transformer.evaluation.report import require_writable
 
-    _wanted(config, None)  # What is wrong in it should not show after minutes of translation.
-    found = find_compared(config, arguments)
-    wanted = _wanted(config, found.run)
-    training = training_text(config, found.run)
-    comparison = compare(found.text, found.systems, wanted, training)
+    # What is wrong in the call should not show after minutes of translation.
+    _measured(config, None)
+    training = own_training_text(config)
     if config.output is not None:
-        save_comparison(Path(config.output), comparison)
+        require_writable(Path(config.output))
+    found = find_compared(config, arguments, lambda run: _measured(config, run))
+    if config.training is True:
+        training = training_text_of(found.run)
+    comparison = compare(found.text, found.systems, found.measured, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
+    if config.output is not None:
+        save_comparison(Path(config.output), comparison)
 
 
-def _wanted(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
+def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
+    from transformer.cli.scoring import scoring_of
     from transformer.evaluation.comparison import ComparisonConfig
-    from transformer.evaluation.metrics import MetricsConfig
     from transformer.evaluation.significance import Resampling
-    from transformer.training.typed import typed, typed_value
+    from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
 
@@ -66,11 +96,8 @@ def _wanted(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig
         hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
         return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
 
-    plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
-    known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
-    given = {key: values[key] for key in ("tokenize", "lowercase") if values[key] is not None}
     return ComparisonConfig(
         **of(ComparisonConfig),
         resampling=Resampling(**of(Resampling)),
-        scoring=typed(MetricsConfig, {**known, **given}, "metrics"),
+        scoring=scoring_of(config, run),
     )

@@ -4,8 +4,9 @@ It does not know how systems are compared.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zipfile import is_zipfile
@@ -15,15 +16,18 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.kept_hypotheses import FOLDER, hypotheses_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
+from transformer.cli.scoring import name_of_text, own_text, scored_split
 from transformer.cli.survey import known_split
-from transformer.data.corpus import Corpus, Pair
+from transformer.data.corpus import Pair
 from transformer.data.lines import read_lines
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.evaluation.comparison import ComparedText, System
+from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
+from transformer.export.safetensors import is_exported
 from transformer.model.checkpoint import find_checkpoint
 from transformer.training.typed import typed_value
 
+_Systems = dict[Path, System]
 _OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")
 
 
@@ -35,63 +39,83 @@ class Compared:
         text: The name, sources and references.
         systems: In the order of the call.
         run: The config of the first run; None if there is none.
+        measured: What of them, and how.
     """
 
     text: ComparedText
     systems: list[System]
     run: dict[str, Any] | None
+    measured: ComparisonConfig
 
 
-def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
+def find_compared(
+    config: DictConfig,
+    arguments: Sequence[str],
+    measured: Callable[[dict[str, Any] | None], ComparisonConfig],
+) -> Compared:
     """Read the text and the hypotheses, and translate where there are none yet.
+
+    Args:
+        config: Of the call.
+        arguments: Of the call, but for paths.
+        measured: What is measured, by the config of the first run; called before anything is
+            translated.
 
     Raises:
         InputError: A file or a run cannot be read, an argument does nothing, or the runs have
             other sources or references.
     """
+    paths, runs = _paths(config)
+    _refuse_idle(config, arguments, runs)
+    text = own = None if (files := own_text(config)) is None else list(files)
+    hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
+    systems = {} if text is None else _of_files(hypotheses, text)
+    first, wanted = None, measured(None)
+    for path in runs:
+        # One after the other: the models need not fit the memory together.
+        single = OmegaConf.create({**config, "checkpoint": str(path)})
+        translator, run = load_translator(single, arguments)
+        if first is None:
+            first, wanted = run, measured(run)
+        # Equal texts may have other tags, which are those of the run.
+        pairs = list(scored_split(config, run)) if own is None else own
+        if text is None:
+            text, systems = pairs, _of_files(hypotheses, pairs)
+        elif pairs != text:
+            raise InputError(_difference(text, pairs, f"{path} and {runs[0]}", config.split))
+        systems[path] = _of_run(path, translator, pairs, name_of_text(config))
+    assert text is not None  # files alone have been refused
+    sources, references = ([pair[side] for pair in text] for side in (0, 1))
+    of_all = ComparedText(name_of_text(config), sources, references)
+    return Compared(of_all, [systems[path] for path in paths], first, wanted)
+
+
+def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
+    """All systems, and the runs among them, each once."""
     values: Any = OmegaConf.to_container(config)
     paths = list(map(Path, typed_value(values["runs"], Sequence[str], "runs")))
     if len(paths) < 2:
         raise InputError("one system alone cannot be compared; give two or more")
-    runs = list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
-    _refuse_idle(config, arguments, runs)
-    text = own = _own_text(config)
-    systems: dict[Path, System] = {}
-    first = None
-    for path in runs:
-        # One after the other: the models need not fit the memory together.
-        single = OmegaConf.create({**values, "checkpoint": str(path)})
-        translator, run = load_translator(single, arguments)
-        first = first or run
-        # Equal texts may have other tags, which are those of the run.
-        pairs = list(known_split(run["data"], config.split)) if own is None else own
-        if text is None:
-            text = pairs
-        elif pairs != text:
-            raise InputError(_difference(text, pairs, f"{path} and {runs[0]}", config.split))
-        systems[path] = _of_run(path, translator, pairs, _name(config))
-    assert text is not None  # files alone have been refused
-    for path in paths:
-        if path not in systems:
-            systems[path] = _of_file(path, text)
-    sources, references = ([pair[side] for pair in text] for side in (0, 1))
-    of_all = ComparedText(_name(config), sources, references)
-    return Compared(of_all, [systems[path] for path in paths], first)
+    return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
 
 
-def training_text(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
-    """The target side of what the first run learnt from, or the user's file, if it is wanted.
-
-    Where the text is not there any more, stderr says so.
+def own_training_text(config: DictConfig) -> Iterator[str] | None:
+    """The user's file, if one is named; it is open, and its beginning can be read.
 
     Raises:
-        InputError: The user's own file cannot be read.
+        InputError: It cannot.
     """
     wanted = typed_value(config.training, bool | str, "training")
-    if wanted is False:
+    if isinstance(wanted, bool):
         return None
-    if wanted is not True:
-        return read_lines(Path(wanted))
+    lines = read_lines(Path(wanted))
+    # A pipe can be read only once.
+    first = [line for line in [next(lines, None)] if line is not None]
+    return chain(first, lines)
+
+
+def training_text_of(run: dict[str, Any] | None) -> Iterator[str] | None:
+    """The target side of what the first run learnt from; where it is not there, stderr says so."""
     try:
         if run is None:
             raise InputError("there is no run among the systems")
@@ -102,10 +126,6 @@ def training_text(config: DictConfig, run: dict[str, Any] | None) -> Iterator[st
         print(f"note: {note}; training=FILE gives one", file=sys.stderr)
         return None
     return (target for _, target in text)
-
-
-def _name(config: DictConfig) -> str:
-    return str(config.split) if config.source is None else Path(config.source).name
 
 
 def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Path]) -> None:
@@ -131,31 +151,22 @@ def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Pa
             raise InputError(f"{argument} is for runs, but all of these are files of hypotheses")
 
 
-def _own_text(config: DictConfig) -> list[Pair] | None:
-    if (config.source is None) != (config.reference is None):
-        raise InputError("source=FILE and reference=FILE go together; give both or neither")
-    if config.source is None:
-        return None
-    return list(Corpus.of([config.source, config.reference], "source", "reference"))
-
-
 def _of_run(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
     sources = [source for source, _ in pairs]
     said = hypotheses_of(translator, sources, run_folder_of(path) / FOLDER, name)
-    exported = (path / "model.safetensors").is_file()
-    checkpoint = path if exported else find_checkpoint(path)
+    checkpoint = path if is_exported(path) else find_checkpoint(path)
     about = {"checkpoint": str(checkpoint), "search": asdict(translator.search)}
     return System(str(path), said, about)
 
 
-def _of_file(path: Path, pairs: Sequence[Pair]) -> System:
-    lines = list(read_lines(path))
-    if len(lines) != len(pairs):
-        raise InputError(
-            f"{path} has {len(lines)} lines for {len(pairs)} sentences; give one hypothesis for "
-            "each, in their order"
-        )
-    return System(str(path), lines)
+def _of_files(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair]) -> _Systems:
+    for path, lines in hypotheses.items():
+        if len(lines) != len(pairs):
+            raise InputError(
+                f"{path} has {len(lines)} lines for {len(pairs)} sentences; give one hypothesis "
+                "for each, in their order"
+            )
+    return {path: System(str(path), lines) for path, lines in hypotheses.items()}
 
 
 def _difference(known: Sequence[Pair], other: Sequence[Pair], whose: str, split: str) -> str:

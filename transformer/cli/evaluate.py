@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformer.data.mixture import AnySplit
     from transformer.decoding.constraints import Constraints
     from transformer.decoding.translator import Translator
-    from transformer.evaluation.metrics import MetricsConfig, Score
+    from transformer.evaluation.metrics import Score
 
 
 _OF_TRANSLATIONS = (
@@ -42,9 +42,10 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _task(path: Path) -> str:
+    from transformer.export.safetensors import is_exported
     from transformer.model.checkpoint import find_checkpoint, read_payload, task_of
 
-    if (path / "model.safetensors").is_file():
+    if is_exported(path):
         return "translation"
     return task_of(read_payload(find_checkpoint(path)))
 
@@ -79,6 +80,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
+    from transformer.cli.scoring import name_of_text, scoring_of
     from transformer.data.phrases import occurs
     from transformer.decoding.documents import in_documents
     from transformer.evaluation.metrics import score
@@ -86,7 +88,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.evaluation.terms import term_accuracy
 
     translator, run = load_translator(config, arguments)
-    metrics = _metrics(config, run)
+    metrics = scoring_of(config, run)
     split = _split(config, run)
     pairs = list(split)
     gold = _gold_links(config, split)
@@ -99,44 +101,22 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
     if gold is not None:
         scores += _alignment_scores(translator, pairs, gold)
-    name = config.split if config.source is None else Path(config.source).name
+    name = name_of_text(config)
     if config.output is not None:
         save_report(Path(config.output), name, scores, hypotheses)
     print_table(name, scores)
     print(format_json(scores))
 
 
-def _metrics(config: DictConfig, run: dict[str, Any]) -> "MetricsConfig":
-    """The run's own; ``tokenize=`` and ``lowercase=`` change it."""
-    from transformer.evaluation.metrics import MetricsConfig
-    from transformer.training.typed import typed
-
-    given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}
-    return typed(MetricsConfig, {**run["metrics"], **given}, "metrics")
-
-
 def _split(config: DictConfig, run: dict[str, Any]) -> "AnySplit":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
     from transformer.cli.load import refuse_idle
-    from transformer.data.config import DataConfig
-    from transformer.data.corpus import Corpus
-    from transformer.data.splits import Split, find_splits
-    from transformer.training.typed import typed
+    from transformer.cli.scoring import own_text, scored_split
 
-    if (config.source is None) != (config.reference is None):
-        raise InputError("source=FILE and reference=FILE go together; give both or neither")
-    if config.source is not None:
-        return Split(Corpus.of([config.source, config.reference], "source", "reference"))
+    if (own := own_text(config)) is not None:
+        return own
     refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
-    splits = find_splits(typed(DataConfig, run["data"], "data"))
-    known = [name for name in splits if not name.startswith("train")]
-    if config.split not in known:
-        raise InputError(
-            f"split={config.split} is not there to evaluate on; choose one of "
-            f"{', '.join(known)}, or give source= and "
-            "reference="
-        )
-    return splits[config.split]
+    return scored_split(config, run)
 
 
 def _terms(

@@ -1,8 +1,8 @@
 """Translations that are kept beside a run, and used again as long as they would come out the same.
 
-What they depend on is hashed into the name of their file: weights, vocabularies, search, sources
-and version. A checkpoint that has changed since has another name, and what was kept of the old one
-is passed over. It does not know what the translations are for.
+What they depend on is hashed into the name of their file: weights, vocabularies, search, sources,
+the code that searches and its libraries. A checkpoint that has changed since has another name, and
+what was kept of the old one is passed over. It does not know what the translations are for.
 """
 
 import hashlib
@@ -10,10 +10,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import transformer
+from transformer.cli.compose import PACKAGE
 from transformer.data.cache import written_whole
 from transformer.data.tags import tags_of
 from transformer.decoding.documents import in_documents
@@ -24,6 +26,8 @@ from transformer.export.fingerprint import fingerprint_of
 FOLDER = "hypotheses"
 """In the run directory."""
 
+_CODE = ("data", "model", "decoding")
+_LIBRARIES = ("torch", "sentencepiece", "sacrebleu")
 _TEXT = "sha256_of_hypotheses"
 
 
@@ -35,9 +39,14 @@ def hypotheses_of(
     Args:
         translator: With its search.
         sources: Of the text, with their tags.
-        kept: The folder to keep translations in; one that cannot be written to keeps nothing.
+        kept: The folder to keep translations in; one that cannot be written to keeps nothing, nor
+            is anything kept of a search that goes by a program of the user's: who could say
+            whether that has changed?
         name: Of the text; their files begin with it.
     """
+    if ":" in translator.search.utility:
+        print(f"translating {len(sources)} sentences of {name}", file=sys.stderr, flush=True)
+        return _translated(translator, sources)
     made_from = _made_from(translator, sources)
     digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
     file = kept / f"{name}.{digest[:16]}.hyp"
@@ -45,13 +54,17 @@ def hypotheses_of(
         print(f"{file}: translated before with this very model and search", file=sys.stderr)
         return lines
     print(f"translating {len(sources)} sentences of {name} for {file}", file=sys.stderr, flush=True)
-    lines = [one.text for one in in_documents(translator).translate(sources)]
+    lines = _translated(translator, sources)
     try:
         _write(file, lines, made_from)
     except (OSError, InputError) as error:
         reason = getattr(error, "strerror", None) or error
         print(f"note: {file} cannot be kept ({reason})", file=sys.stderr)
     return lines
+
+
+def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+    return [one.text for one in in_documents(translator).translate(sources)]
 
 
 def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]:
@@ -65,8 +78,23 @@ def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]
         "search": asdict(translator.search),
         "tags": list(tokenizer.source_tags),
         "sources": text.hexdigest(),
-        "version": transformer.__version__,
+        # Equal sums may be rounded in other ways there, and ties fall otherwise.
+        "batch_tokens": translator.batch_tokens,
+        "device": translator.device.type,
+        "code": code_digest(),
+        "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }
+
+
+@cache
+def code_digest(package: Path = PACKAGE) -> str:
+    """A hash of the code between sources and translations, as it lies there, committed or not."""
+    digest = hashlib.sha256()
+    files = [file for folder in _CODE for file in (package / folder).rglob("*.py")]
+    for file in sorted(files):
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(package).as_posix()} {len(text)}\n".encode() + text)
+    return digest.hexdigest()
 
 
 def _read(file: Path) -> list[str] | None:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, ListConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
 from transformer.errors import InputError
+from transformer.export.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
@@ -79,12 +80,10 @@ def device_of(name: Any) -> torch.device:
 
 def _load(path: Path) -> Checkpoint:
     """A checkpoint, a run directory, or a folder of ``export format=safetensors``."""
-    if not (path / "model.safetensors").is_file():
+    if not is_exported(path):
         return load_checkpoint(path)
     if find_spec("safetensors") is None:
         raise InputError(f"{path} needs safetensors: pip install 'transformer[export]'")
-    from transformer.export.safetensors import read_safetensors
-
     return read_safetensors(path)
 
 

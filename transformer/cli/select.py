@@ -17,19 +17,21 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _select(config: DictConfig) -> None:
+    from transformer.cli.scoring import scoring_of
     from transformer.data.cache import written_whole
     from transformer.data.corpus import plain_pairs
     from transformer.data.lines import read_lines
     from transformer.evaluation.nearest import nearest
 
     nbest, reference, output = (Path(str(config[key])) for key in ("nbest", "reference", "output"))
+    bleu = scoring_of(config, None).bleu(effective_order=True)
     pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(output) as part, open(part, "wb") as file:
             for number, (line, right) in enumerate(pairs, 1):
                 candidates = _candidates(line, f"{nbest}:{number}")
-                file.write(nearest(candidates, right).encode() + b"\n")
+                file.write(nearest(candidates, right, bleu).encode() + b"\n")
     except OSError as error:
         raise InputError(f"output={output} cannot be written: {error.strerror or error}") from error
 

@@ -26,12 +26,13 @@ class LengthBucket:
     Attributes:
         label: Such as 6-10, or 51+.
         sentences: How many.
-        bleu: Of each system on them, from 0 to 100.
+        bleu: Of each system on them, from 0 to 100; None where no reference has as many words as
+            the longest n-grams of BLEU (4): it would be 0, however right the hypotheses are.
     """
 
     label: str
     sentences: int
-    bleu: tuple[float, ...]
+    bleu: tuple[float, ...] | None
 
 
 @dataclass(frozen=True)
@@ -105,11 +106,14 @@ def bleu_by_length(
     places: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
         places.setdefault(bisect_right(edges, len(source.split())), []).append(line)
-    labels, found = labels_of(edges), []
+    words, labels, found = words_by(bleu), labels_of(edges), []
     for bucket, lines in sorted(places.items()):
-        right = [[references[line] for line in lines]]
-        scores = (bleu.corpus_score([said[line] for line in lines], right) for said in hypotheses)
-        found.append(LengthBucket(labels[bucket], len(lines), tuple(s.score for s in scores)))
+        right = [references[line] for line in lines]
+        scores = tuple(
+            bleu.corpus_score([said[line] for line in lines], [right]).score for said in hypotheses
+        )
+        counts = any(len(words(line)) >= bleu.max_ngram_order for line in right)
+        found.append(LengthBucket(labels[bucket], len(lines), scores if counts else None))
     return found
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
+from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
-from transformer.errors import InputError
 from transformer.evaluation.comparison import Comparison
 from transformer.evaluation.movement import MovedSentence
-from transformer.evaluation.report import table_console, write_whole
+from transformer.evaluation.report import made, table_console, write_whole
 from transformer.evaluation.significance import SURE, TestedMetric, TestedScore
 
 NAME = "comparison"
@@ -56,14 +56,9 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
     Raises:
         InputError: The folder cannot be made or written to.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with made(folder):
         write_whole(folder / f"{NAME}.json", format_comparison(comparison) + "\n")
         write_whole(folder / f"{NAME}.md", _markdown(comparison))
-    except OSError as error:
-        raise InputError(
-            f"{folder} cannot be written to ({error.strerror}); choose another folder"
-        ) from error
 
 
 def format_comparison(comparison: Comparison) -> str:
@@ -84,15 +79,7 @@ def _tables(comparison: Comparison) -> Iterator[_Rows]:
     yield _Rows(text, ("system", "is"), paths, words=2)
     for metric in comparison.metrics:
         yield _tested(metric, names)
-    yield _Rows(
-        "BLEU by words of the source",
-        ("words", "sentences", *names),
-        [
-            (bucket.label, str(bucket.sentences), *(f"{score:.2f}" for score in bucket.bleu))
-            for bucket in comparison.by_length
-        ],
-        comparison.signatures["length"],
-    )
+    yield _by_length(comparison, names)
     if comparison.by_frequency is not None:
         yield _Rows(
             "F1 (recall) of words by how often the training text has them",
@@ -121,6 +108,24 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
         rows,
         "\n".join(metric.signatures[test] for test in ("bootstrap", "randomisation")),
     )
+
+
+def _by_length(comparison: Comparison, names: Sequence[str]) -> _Rows:
+    buckets, title = comparison.by_length, "BLEU by words of the source"
+    if any(bucket.bleu is None for bucket in buckets):
+        title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"
+    rows = [
+        (
+            bucket.label,
+            str(bucket.sentences),
+            *(
+                "" if score is None else f"{score:.2f}"
+                for score in bucket.bleu or (None,) * len(names)
+            ),
+        )
+        for bucket in buckets
+    ]
+    return _Rows(title, ("words", "sentences", *names), rows, comparison.signatures["length"])
 
 
 def _numbers(score: TestedScore) -> Sequence[str]:

@@ -37,8 +37,12 @@ class MetricsConfig:
     def __post_init__(self) -> None:
         self.bleu()
 
-    def bleu(self) -> BLEU:
+    def bleu(self, *, effective_order: bool = False) -> BLEU:
         """The metric.
+
+        Args:
+            effective_order: Leave out the orders that a text is too short for, as is meant for
+                single sentences.
 
         Raises:
             InputError: As the class.
@@ -49,7 +53,9 @@ class MetricsConfig:
                 f"tokenize={self.tokenize} is unknown to sacreBLEU; choose one of {known}"
             )
         try:
-            return BLEU(tokenize=self.tokenize, lowercase=self.lowercase)
+            return BLEU(
+                tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
+            )
         except (ImportError, OSError, RuntimeError) as error:  # a package, or a download
             reason = " ".join(str(error).split())
             raise InputError(

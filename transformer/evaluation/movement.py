@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sacrebleu.metrics import BLEU, CHRF
-
-from transformer.evaluation.metrics import MetricsConfig
+from transformer.evaluation.metrics import MetricsConfig, metric_of
 
 By = Literal["bleu", "chrf"]
 
@@ -69,8 +67,8 @@ class SentenceScores:
         self, hypotheses: Sequence[str], references: Sequence[str], config: MetricsConfig
     ) -> None:
         """Score each line."""
-        bleu = BLEU(tokenize=config.tokenize, lowercase=config.lowercase, effective_order=True)
-        chrf = CHRF(lowercase=config.lowercase)
+        bleu = config.bleu(effective_order=True)
+        chrf = metric_of("chrf", config)
         pairs = list(zip(hypotheses, references, strict=True))
         self.hypotheses = hypotheses
         self.bleu = [bleu.sentence_score(said, [right]).score for said, right in pairs]

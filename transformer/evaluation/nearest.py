@@ -9,11 +9,14 @@ from sacrebleu.metrics import BLEU
 
 from transformer.errors import InputError
 
-_SENTENCE = BLEU(effective_order=True)
 
-
-def nearest(candidates: Sequence[str], reference: str) -> str:
+def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
     """The candidate with the best sentence BLEU (exponential smoothing); of equals the first.
+
+    Args:
+        candidates: One or more.
+        reference: What they should be.
+        bleu: Of effective order.
 
     Raises:
         InputError: There is no candidate.
@@ -22,4 +25,4 @@ def nearest(candidates: Sequence[str], reference: str) -> str:
         raise InputError("there is no candidate to choose from; give at least one")
     if len(candidates) == 1:
         return candidates[0]
-    return max(candidates, key=lambda one: _SENTENCE.sentence_score(one, [reference]).score)
+    return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

@@ -6,7 +6,8 @@ It knows scores and hypotheses, and neither how they were made nor where they sh
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -51,15 +52,36 @@ def save_report(
     Raises:
         InputError: The folder cannot be made or written to.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with made(folder):
         write_whole(folder / f"{split}.json", format_json(scores) + "\n")
         if hypotheses is not None:
             write_whole(folder / f"{split}.hyp", "".join(line + "\n" for line in hypotheses))
+
+
+@contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """Make a folder to write into.
+
+    Raises:
+        InputError: It cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise InputError(
             f"{folder} cannot be written to ({error.strerror}); choose another folder"
         ) from error
+
+
+def require_writable(folder: Path) -> None:
+    """Make a folder, and try it before there is anything to write.
+
+    Raises:
+        InputError: It cannot be made or written to.
+    """
+    with made(folder), tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ Testing for MT" (approximate randomisation).
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,8 @@ from transformer.errors import InputError
 SURE = 0.05
 """A difference is called one when both p-values are below."""
 
-_SEED = "SACREBLEU_SEED"
+SEED = "SACREBLEU_SEED"
+"""The variable of the environment from which sacreBLEU reads its seed."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,9 @@ class TestedScore:
         mean: Of the bootstrap resamples.
         interval: Half the width of the 95 % confidence interval around ``mean``.
         difference: To the score of the base; None of the base itself, as what follows.
-        p_bootstrap: How probable so large a difference is by chance, by paired bootstrap.
+        p_bootstrap: How probable so large a difference is by chance, by paired bootstrap: the share
+            of resamples whose absolute difference, less the mean of all absolute differences, is
+            above that of the whole text.
         p_randomisation: The same by paired approximate randomisation.
     """
 
@@ -119,28 +122,24 @@ def paired_tests(
     """
     _refuse_unlike(hypotheses, references)
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
+    named = {str(place): metric for place, metric in enumerate(metrics)}
     with _seeded(resampling.seed):
-        named = {str(place): metric for place, metric in enumerate(metrics)}
         test = PairedTest(systems, named, [references], "bs", n_samples=resampling.bootstrap)
         bootstrap_signatures, bootstrap = test()
         test = PairedTest(systems, named, [references], "ar", n_samples=resampling.randomisation)
         randomisation_signatures, randomisation = test()
-    differing = [
-        sum(one != other for one, other in zip(hypotheses[0], lines, strict=True))
-        for lines in hypotheses
-    ]
-    return [
-        TestedMetric(
-            name,
-            {
-                "score": str(metric.get_signature()),
-                "bootstrap": str(bootstrap_signatures[name]),
-                "randomisation": str(randomisation_signatures[name]),
-            },
-            _scores(bootstrap[name], randomisation[name], differing),
-        )
-        for name, metric in zip(bootstrap_signatures, metrics, strict=True)
-    ]
+    found = []
+    for name, metric in zip(bootstrap_signatures, metrics, strict=True):
+        signatures = {
+            "score": str(metric.get_signature()),
+            "bootstrap": str(bootstrap_signatures[name]),
+            "randomisation": str(randomisation_signatures[name]),
+        }
+        base, *others = hypotheses
+        differing = [_differing(metric, base, other, references) for other in others]
+        scores = _scores(bootstrap[name], randomisation[name], differing)
+        found.append(TestedMetric(name, signatures, scores))
+    return found
 
 
 def _refuse_unlike(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> None:
@@ -156,49 +155,73 @@ def _refuse_unlike(hypotheses: Sequence[Sequence[str]], references: Sequence[str
             )
 
 
+def _differing(
+    metric: Metric, base: Sequence[str], other: Sequence[str], references: Sequence[str]
+) -> Iterator[bool]:
+    """Whether a metric finds something else to add up, sentence by sentence."""
+
+    def counted(hypothesis: str, reference: str) -> list[Any]:
+        # Matches and totals, say; sacreBLEU has no public way to them.
+        [statistics] = metric._extract_corpus_statistics([hypothesis], [[reference]])
+        return list(statistics)
+
+    for one, another, right in zip(base, other, references, strict=True):
+        yield one != another and counted(one, right) != counted(another, right)
+
+
 def _scores(
-    bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[int]
+    bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[Iterable[bool]]
 ) -> list[TestedScore]:
     """Join what the two tests say of each system; sacreBLEU's results, the base first."""
     base = bootstrap[0]
     scores = [TestedScore(float(base.score), float(base.mean), float(base.ci))]
-    for resampled, swapped, lines in zip(
-        bootstrap[1:], randomisation[1:], differing[1:], strict=True
+    for resampled, swapped, differs in zip(
+        bootstrap[1:], randomisation[1:], differing, strict=True
     ):
         difference = float(resampled.score - base.score)
-        p_bootstrap = 1.0 if difference == 0 else float(resampled.p_value)
+        # Of equal scores sacreBLEU says p = 1 / (trials + 1), where no trial lies beyond.
+        p_values = (1.0, 1.0)
+        if difference != 0:
+            p_randomisation = _never_below_chance(float(swapped.p_value), differs)
+            p_values = (float(resampled.p_value), p_randomisation)
         scores.append(
             TestedScore(
                 float(resampled.score),
                 float(resampled.mean),
                 float(resampled.ci),
                 difference,
-                p_bootstrap,
-                _never_below_chance(float(swapped.p_value), difference, lines),
+                *p_values,
             )
         )
     return scores
 
 
-def _never_below_chance(p_value: float, difference: float, differing: int) -> float:
+def _never_below_chance(p_value: float, differing: Iterable[bool]) -> float:
     """What approximate randomisation may say of systems that differ in a few sentences alone.
 
-    Two of the 2**differing ways to swap give the very difference that was seen: all, and none.
-    sacreBLEU counts only the trials beyond it, and would find a system surely different from
-    itself (p = 1 / (trials + 1)), as it would one that differs in a single sentence.
+    Two of the 2**n ways to swap n sentences that differ give the very difference that was seen:
+    all, and none. sacreBLEU counts only the trials beyond it, and would find a system that differs
+    in a single sentence surely different. A sentence that the metric counts alike, such as one with
+    another wrong word in place of a wrong one, may be swapped or not and changes nothing.
     """
-    return 1.0 if difference == 0 else max(p_value, 2.0 ** (1 - differing))
+    chance = 2.0
+    for differs in differing:
+        if chance <= p_value:  # More sentences only lower it.
+            break
+        if differs:
+            chance /= 2
+    return max(p_value, min(chance, 1.0))
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
     """SacreBLEU reads its seed from the environment, and from nowhere else."""
-    before = os.environ.get(_SEED)
-    os.environ[_SEED] = str(seed)
+    before = os.environ.get(SEED)
+    os.environ[SEED] = str(seed)
     try:
         yield
     finally:
         if before is None:
-            del os.environ[_SEED]
+            del os.environ[SEED]
         else:
-            os.environ[_SEED] = before
+            os.environ[SEED] = before

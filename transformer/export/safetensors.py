@@ -24,6 +24,11 @@ WEIGHTS = "model.safetensors"
 SIDES = ("source", "target")
 
 
+def is_exported(path: Path) -> bool:
+    """Whether a path is such a folder."""
+    return (path / WEIGHTS).is_file()
+
+
 def write_safetensors(
     model: Transformer, tokenizer: Tokenizer, config: dict[str, Any], folder: Path
 ) -> None:

@@ -5,6 +5,7 @@ It does not run them, and does not know which recipes there are.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,15 @@ class Plan:
         return file
 
     def select(self, nbest: Path, reference: Path, output: str) -> Path:
-        """Let the candidates nearest to the references be taken; returns the file of them."""
+        """Let the candidates nearest to the references be taken; returns the file of them.
+
+        They are compared as trainings are scored.
+        """
         name = self._name("select")
         file = self.folder / name / output
         arguments = [
-            override("nbest", nbest),
-            override("reference", reference),
-            override("output", file),
+            *(override("nbest", nbest), override("reference", reference)),
+            *(override("output", file), *starmap(override, self.config["metrics"].items())),
         ]
         self._add(name, "select", arguments, [nbest, reference], [file])
         return file

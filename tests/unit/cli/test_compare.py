@@ -1,17 +1,13 @@
-"""What a call of compare means, and when translations that were kept are used again."""
+"""What a call of compare means."""
 
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.unit.decoding.translators import PAIRS
 from transformer.cli.compare import main
-from transformer.cli.kept_hypotheses import _made_from, hypotheses_of
-from transformer.data.tags import SourceTags, TaggedText
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -86,9 +82,50 @@ def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
     assert seed() == "6"
 
 
+@pytest.mark.parametrize("value", ["none", "", "0", "-3", "1.5"])
+def test_a_seed_of_sacrebleu_that_is_none_is_named(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", value)
+    assert main(["bad", "good", *TEXT]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a number")
+    assert main(["bad", "good", *TEXT, "seed=3"]) == 0
+
+
+def test_what_is_measured_is_shown_even_if_it_cannot_be_saved(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transformer.evaluation.comparison_report.write_whole", full)
+    assert main(["bad", "good", *TEXT, "output=o"]) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["text"] == "src"
+    assert "error: o cannot be written to (No space left on device)" in said.err
+
+
+def test_training_text_may_come_from_a_pipe(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, (texts / "ref").read_bytes())
+    os.close(writing)
+    assert main(["bad", "good", *TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]) == 0
+    os.close(reading)
+    labels = [
+        one["label"] for one in json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    ]
+    assert labels == ["0-3", "4+"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["bad", "good", *TEXT, "~decoding"], "~decoding takes away what compare needs"),
+        (["bad", "good", *TEXT, "output=src"], "src cannot be written to (File exists)"),
+        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin is unknown to sacreBLEU"),
         ([], "runs= is missing; compare needs a value"),
         (["bad"], "give two or more"),
         (["bad", "runs=[good]"], "bad stands beside runs="),
@@ -114,72 +151,3 @@ def test_a_wrong_call_is_one_line(
     assert said.out == ""
     assert says in said.err
     assert len(said.err.strip().split("\n")) == 1
-
-
-def translated(folder: Path, sources: list[str], **changes: Any) -> list[str]:
-    return hypotheses_of(tiny_translator(**changes), sources, folder, "validation")
-
-
-def test_what_was_translated_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = translated(tmp_path, SOURCES)
-    assert "translating 4 sentences of validation" in capsys.readouterr().err
-    [file] = tmp_path.glob("*.hyp")
-    assert file.read_text().split("\n") == [*first, ""]
-    assert translated(tmp_path, SOURCES) == first
-    assert f"{file}: translated before" in capsys.readouterr().err
-    about = json.loads(file.with_suffix(".json").read_text())
-    assert about["search"]["beam_size"] == tiny_translator().search.beam_size
-
-
-def test_what_would_come_out_differently_is_translated_anew(tmp_path: Path) -> None:
-    kinds: list[tuple[list[str], dict[str, Any]]] = [
-        (SOURCES, {}),
-        (SOURCES, {"beam_size": 2}),
-        (SOURCES, {"length_penalty": 0.3}),
-        (SOURCES[:3], {}),
-        ([*SOURCES[:3], "another ."], {}),
-    ]
-    for number, (sources, changes) in enumerate(kinds, 1):
-        assert len(translated(tmp_path, sources, **changes)) == len(sources)
-        assert len(list(tmp_path.glob("*.hyp"))) == number
-
-
-def test_other_weights_are_another_model(tmp_path: Path) -> None:
-    translator = tiny_translator()
-    hypotheses_of(translator, SOURCES, tmp_path, "validation")
-    with torch.no_grad():
-        next(translator.model.parameters())[0, 0] += 1
-    hypotheses_of(translator, SOURCES, tmp_path, "validation")
-    assert len(list(tmp_path.glob("*.hyp"))) == 2
-
-
-@pytest.mark.parametrize("damage", ["edited", "torn", "unknown"])
-def test_what_is_not_as_it_was_written_is_not_believed(
-    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = translated(tmp_path, SOURCES)
-    [file] = tmp_path.glob("*.hyp")
-    if damage == "unknown":
-        file.with_suffix(".json").unlink()
-    else:
-        file.write_text("other\n" * 4 if damage == "edited" else file.read_text()[:-5])
-    capsys.readouterr()
-    assert translated(tmp_path, SOURCES) == first
-    assert "translating" in capsys.readouterr().err
-    assert file.read_text().split("\n") == [*first, ""]
-
-
-def test_a_folder_that_cannot_be_written_to_keeps_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    said = hypotheses_of(tiny_translator(), SOURCES, tmp_path / "file", "validation")
-    assert len(said) == 4
-    assert "cannot be kept" in capsys.readouterr().err
-    assert os.listdir(tmp_path) == ["file"]
-
-
-def test_tags_are_part_of_what_is_translated(tmp_path: Path) -> None:
-    plain = _made_from(tiny_translator(), ["a dog"])
-    tagged = _made_from(tiny_translator(), [TaggedText("a dog", SourceTags("de"))])
-    assert plain["sources"] != tagged["sources"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.metrics import RAW
 from transformer.cli import select, text
 from transformer.evaluation.nearest import nearest
 
@@ -83,5 +84,25 @@ def test_of_each_list_the_nearest_to_the_reference(
 
 
 def test_of_equals_the_first_is_taken() -> None:
-    assert nearest(["one two", "three"], "four five six") == "one two"
-    assert nearest(["b", "a b", "a b"], "a b") == "a b"
+    bleu = RAW.bleu(effective_order=True)
+    assert nearest(["one two", "three"], "four five six", bleu) == "one two"
+    assert nearest(["b", "a b", "a b"], "a b", bleu) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ([], "The cat runs ."),
+        (["lowercase=true"], "a DOG RUNS ."),
+        (["tokenize=char"], "a dog rums ."),
+    ],
+)
+def test_the_nearest_is_so_by_the_metrics_that_are_set(
+    tmp_path: Path, settings: list[str], chosen: str
+) -> None:
+    texts = [{"text": one} for one in ("The cat runs .", "a DOG RUNS .", "a dog rums .")]
+    (tmp_path / "n.jsonl").write_text(json.dumps({"text": "", "nbest": texts}) + "\n")
+    (tmp_path / "r").write_text("A dog runs .\n")
+    files = [f"nbest={tmp_path}/n.jsonl", f"reference={tmp_path}/r", f"output={tmp_path}/o"]
+    assert select.main([*files, *settings]) == 0
+    assert (tmp_path / "o").read_text() == f"{chosen}\n"

@@ -41,8 +41,21 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
     found = bleu_by_length(sources, [lines, wrong], lines, BLEU(), [3, 5, 9])
     assert [(one.label, one.sentences) for one in found] == [("0-2", 2), ("3-4", 2), ("5-8", 1)]
     assert sum(one.sentences for one in found) == len(sources)
-    assert [one.bleu[0] for one in found[1:]] == [pytest.approx(100.0)] * 2
-    assert all(one.bleu[1] < 20 for one in found)
+    # Two words and none have no 4-gram, so BLEU could not tell that they are right.
+    short, *others = (one.bleu for one in found)
+    assert short is None
+    for scores in others:
+        assert scores is not None
+        assert scores[0] == pytest.approx(100.0)
+        assert scores[1] < 20
+
+
+def test_one_reference_of_four_words_is_enough() -> None:
+    lines = ["ein Hund", "ein Hund schläft."]
+    [found] = bleu_by_length(["x", "x"], [lines], lines, BLEU(), [])
+    assert found.bleu is not None and found.bleu[0] == pytest.approx(100.0)
+    [by_spaces] = bleu_by_length(["x", "x"], [lines], lines, BLEU(tokenize="none"), [])
+    assert by_spaces.bleu is None
 
 
 def test_one_bucket_has_the_bleu_of_the_whole() -> None:

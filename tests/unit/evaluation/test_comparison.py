@@ -101,6 +101,19 @@ def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("TER, lower is better") for line in lines)
 
 
+def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["zwei Katzen", "ein Hund", "ein Hund schläft nun"]
+    text = ComparedText("short", ["a b", "a b", "a b c d"], short)
+    comparison = compare(text, [System("a", short), System("b", short)], CONFIG)
+    first, second = comparison.to_json()["by_length"]["buckets"]
+    assert (first["sentences"], first["bleu"]) == (2, None)
+    assert second["bleu"] == pytest.approx((100, 100))
+    print_comparison(comparison)
+    lines = [line.rstrip() for line in capsys.readouterr().err.split("\n")]
+    assert "BLEU by words of the source (none where no reference has 4 words)" in lines
+    assert "0-2            2" in lines
+
+
 def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     comparison = compared(["ein Hund"])
     save_comparison(tmp_path / "new", comparison)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
 from transformer.errors import InputError
@@ -106,6 +107,35 @@ def test_few_sentences_cannot_be_sure(lines: int, least: float) -> None:
     assert found.difference is not None and found.difference < 0
     assert found.p_randomisation == least
     assert not found.is_sure
+
+
+@pytest.mark.parametrize("metric", [BLEU(), TER()], ids=["BLEU", "TER"])
+def test_another_wrong_word_is_no_difference(metric: Metric) -> None:
+    # 36 lines differ, and the metric sees one of them.
+    one = [line.replace("the", "xxx", 1) for line in REFERENCES]
+    other = [REFERENCES[0], *(line.replace("the", "yyy", 1) for line in REFERENCES[1:])]
+    [tested] = paired_tests([one, other], REFERENCES, [metric], RESAMPLING)
+    assert tested.systems[1].difference != 0
+    assert tested.systems[1].p_randomisation == 1.0
+    assert not tested.systems[1].is_sure
+
+
+def test_case_is_no_difference_where_it_is_ignored() -> None:
+    upper = ["nothing", *(line.upper() for line in GOOD[1:])]
+    metrics = [BLEU(lowercase=True), CHRF(lowercase=True)]
+    for tested in paired_tests([GOOD, upper], REFERENCES, metrics, RESAMPLING):
+        assert tested.systems[1].difference is not None and tested.systems[1].difference < 0
+        assert tested.systems[1].p_randomisation == 1.0
+    assert bleu_of(GOOD, upper)[1].is_sure
+
+
+def test_what_a_metric_does_not_see_another_may() -> None:
+    # chrF sees that "tha" is nearer to "the" than "xxx"; BLEU sees a wrong word twice.
+    near = [line.replace("the", "tha") for line in REFERENCES]
+    far = ["nothing", *(line.replace("the", "xxx") for line in REFERENCES[1:])]
+    bleu, chrf = paired_tests([near, far], REFERENCES, [BLEU(), CHRF()], RESAMPLING)
+    assert bleu.systems[1].p_randomisation == 1.0
+    assert chrf.systems[1].is_sure
 
 
 def test_signatures_tell_test_samples_and_seed() -> None:

@@ -49,6 +49,14 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
+def test_candidates_are_compared_as_trainings_are_scored(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenised", "output=r"]
+    [arguments] = [one for name, one in plan(call, capsys).items() if name.endswith("_select")]
+    assert {"tokenize=none", "lowercase=false"} <= set(arguments)
+
+
 def test_a_stage_has_its_own_arguments_and_the_last_of_a_key_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

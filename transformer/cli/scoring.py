@@ -1,0 +1,74 @@
+"""The text that a verb scores on, and how: what its keys mean, from ``split`` to ``lowercase``.
+
+It does not know what is scored on the text, nor what the scores are for.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.compose import config_folder
+from transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.mixture import AnySplit
+    from transformer.data.splits import Split
+    from transformer.evaluation.metrics import MetricsConfig
+
+
+def own_text(config: DictConfig) -> "Split | None":
+    """The user's two files, if they are given.
+
+    Raises:
+        InputError: Only one is, or they cannot be read.
+    """
+    from transformer.data.corpus import Corpus
+    from transformer.data.splits import Split
+
+    if (config.source is None) != (config.reference is None):
+        raise InputError("source=FILE and reference=FILE go together; give both or neither")
+    if config.source is None:
+        return None
+    return Split(Corpus.of([config.source, config.reference], "source", "reference"))
+
+
+def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
+    """The split of the run's corpus that is named; what a run learnt from says little.
+
+    Raises:
+        InputError: The corpus is not there, or has no such split to score on.
+    """
+    from transformer.data.config import DataConfig
+    from transformer.data.splits import find_splits
+    from transformer.training.typed import typed
+
+    splits = find_splits(typed(DataConfig, run["data"], "data"))
+    known = [name for name in splits if not name.startswith("train")]
+    if config.split not in known:
+        raise InputError(
+            f"split={config.split} is not there to evaluate on; choose one of "
+            f"{', '.join(known)}, or give source= and reference="
+        )
+    return splits[config.split]
+
+
+def name_of_text(config: DictConfig) -> str:
+    """How reports call what is scored."""
+    return str(config.split) if config.source is None else Path(config.source).name
+
+
+def scoring_of(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":
+    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it.
+
+    Raises:
+        InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
+    """
+    from transformer.evaluation.metrics import MetricsConfig
+    from transformer.training.typed import typed
+
+    plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
+    known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
+    given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}
+    return typed(MetricsConfig, {**known, **given}, "metrics")
