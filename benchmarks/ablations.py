@@ -90,7 +90,7 @@ def system(change: Change, run: Trained) -> Path:
 
 def compared(systems: list[Path]) -> list[dict[str, Any]]:
     """BLEU of each on validation, and how sure its difference to the first is."""
-    how = ("metrics=[bleu]", "training=false", "moved=0")
+    how = ("scores=[bleu]", "training=false", "moved=0")
     told = json.loads(_verb("compare", *map(str, systems), *how))
     found: list[dict[str, Any]] = told["metrics"][0]["systems"]
     return found

@@ -30,7 +30,7 @@ class ComparisonConfig:
     """What is measured; ``conf/compare.yaml`` has the values.
 
     Attributes:
-        metrics: Of bleu, chrf, ter.
+        scores: Of bleu, chrf, ter.
         scoring: How; its tokenizer parts the words of known frequency too.
         resampling: Of the paired tests.
         lengths: The first number of source words of each bucket after the first.
@@ -39,7 +39,7 @@ class ComparisonConfig:
         moved_by: The metric that ranks them.
     """
 
-    metrics: Sequence[str]
+    scores: Sequence[str]
     scoring: MetricsConfig
     resampling: Resampling
     lengths: Sequence[int]
@@ -53,9 +53,9 @@ class ComparisonConfig:
         Raises:
             InputError: A value is unknown, twice there, or out of range.
         """
-        if not self.metrics or len(set(self.metrics)) < len(self.metrics):
-            raise InputError(f"metrics={list(self.metrics)} must be one or more, each once")
-        for name in self.metrics:
+        if not self.scores or len(set(self.scores)) < len(self.scores):
+            raise InputError(f"scores={list(self.scores)} must be one or more, each once")
+        for name in self.scores:
             metric_of(name, self.scoring)
         require_edges(self.lengths, "lengths")
         require_edges(self.frequencies, "frequencies")
@@ -161,7 +161,7 @@ def compare(
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
     """
     hypotheses = [system.hypotheses for system in systems]
-    metrics = [metric_of(name, config.scoring) for name in config.metrics]
+    metrics = [metric_of(name, config.scoring) for name in config.scores]
     tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
     bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)

@@ -32,11 +32,12 @@ TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomisation=50")
 def test_files_of_hypotheses_are_compared_in_the_order_of_the_call(
     texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bad", "good", "./bad", *TEXT, "output=told"]) == 0
+    assert main(["bad", "good", "./bad", *TEXT, "scores=[ter,bleu]", "output=told"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in told["systems"]] == ["bad", "good", "bad"]
     assert (told["text"], told["sentences"]) == ("src", len(PAIRS))
-    _, good, bad = told["metrics"][0]["systems"]
+    assert [one["name"] for one in told["metrics"]] == ["TER", "BLEU"]
+    _, good, bad = told["metrics"][1]["systems"]
     assert good["score"] == pytest.approx(100)
     assert bad["difference"] == 0.0
     assert told["by_frequency"] is None

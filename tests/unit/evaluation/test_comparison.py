@@ -32,7 +32,7 @@ SYSTEMS = [
     System("runs/c", WORSE),
 ]
 CONFIG = ComparisonConfig(
-    metrics=("chrf", "bleu", "ter"),
+    scores=("chrf", "bleu", "ter"),
     scoring=RAW,
     resampling=Resampling(50, 50, 1),
     lengths=(3, 4),
@@ -140,9 +140,9 @@ def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"metrics": ()}, "one or more, each once"),
-        ({"metrics": ("bleu", "bleu")}, "one or more, each once"),
-        ({"metrics": ("comet",)}, "metric comet is unknown"),
+        ({"scores": ()}, "one or more, each once"),
+        ({"scores": ("bleu", "bleu")}, "one or more, each once"),
+        ({"scores": ("comet",)}, "metric comet is unknown"),
         ({"lengths": (5, 3)}, "lengths="),
         ({"frequencies": (0,)}, "frequencies="),
         ({"moved": -1}, "moved=-1 must be at least 0"),
