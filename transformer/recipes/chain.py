@@ -54,17 +54,7 @@ def run_chain(
     """
     with taken(plan[0].folder.parent, "works"):
         manifest = read()
-        manifest.sweep()
-        begun_again = None if redo_from is None else manifest.place(plan, redo_from)
-        if redo_from is not None and _goes_on(manifest, plan, redo_from):
-            say(f"redo_from={redo_from}: goes on with what this has begun")
-            begun_again = None
-        done = manifest.check(plan, begun_again)
-        refuse_missing(plan)
-        if redo_from is not None and begun_again is not None:
-            manifest.forget(begun_again, redo_from)
-        if line := manifest.other_code():
-            say(line)
+        done = _ready(manifest, plan, say, redo_from)
         for number, stage in enumerate(plan):
             if number < done:
                 say(f"{stage.name}: done before")
@@ -89,6 +79,22 @@ def refuse_missing(plan: Sequence[Stage]) -> None:
             if file not in made and not file.is_file():
                 raise InputError(f"{file}: no such file; {stage.name} reads it")
         made.update(stage.outputs)
+
+
+def _ready(manifest: Manifest, plan: Sequence[Stage], say: Say, redo_from: str | None) -> int:
+    """See that nothing is left to refuse, then delete; returns how many stages are done."""
+    manifest.sweep()
+    begun_again = None if redo_from is None else manifest.place(plan, redo_from)
+    if redo_from is not None and _goes_on(manifest, plan, redo_from):
+        say(f"redo_from={redo_from}: goes on with what this has begun")
+        begun_again = None
+    done = manifest.check(plan, begun_again)
+    refuse_missing(plan)
+    if redo_from is not None and begun_again is not None:
+        manifest.forget(begun_again, redo_from)
+    if line := manifest.other_code():
+        say(line)
+    return done
 
 
 def _goes_on(manifest: Manifest, plan: Sequence[Stage], redo_from: str) -> bool:
