@@ -32,10 +32,16 @@ def recipe(
 
 def _recipe(arguments: list[str], home: Path, fault_in: str, fault: Callable[[], None]) -> None:
     from transformer.__main__ import main
-    from transformer.recipes import chain
+    from transformer.recipes import processes
 
     class Forks:
         """In place of ``Processes``: no time is lost with imports."""
+
+        def __enter__(self) -> "Forks":
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
 
         def __call__(self, stage: Stage) -> int:
             child = os.fork()
@@ -58,6 +64,6 @@ def _recipe(arguments: list[str], home: Path, fault_in: str, fault: Callable[[],
 
     _prepare(home)
     os.chdir(home)
-    chain.Processes = Forks  # type: ignore[misc,assignment]
+    processes.Processes = Forks  # type: ignore[misc,assignment]
     sys.argv = ["transformer", *arguments]
     sys.exit(main())

@@ -29,7 +29,7 @@ def load_translator(
     """
     checkpoint, *others = load_checkpoints(config.checkpoint)
     composed = OmegaConf.to_container(config.decoding)
-    search = _search(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
+    search = search_of(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
     model = model_of(config, [checkpoint, *others])
     translator = Translator(
         model,
@@ -53,10 +53,14 @@ def tagged_tokenizer(config: DictConfig, checkpoint: Checkpoint) -> Tokenizer:
     return Tokenizer.from_state(checkpoint.tokenizer).tagged(SourceTags(*given))
 
 
-def _search(
+def search_of(
     arguments: Sequence[str], composed: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> SearchConfig:
-    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own."""
+    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
+
+    Raises:
+        InputError: It is no search.
+    """
     keys = [argument.partition("=")[0] for argument in arguments]
     if "decoding" in keys:
         return typed(SearchConfig, composed, "decoding")

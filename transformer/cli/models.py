@@ -68,14 +68,30 @@ def device_of(name: Any) -> torch.device:
     Raises:
         InputError: It is not there.
     """
-    name = typed_value(name, str, "device")
+    refuse_no_device(name)
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" else name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device={name} cannot be used here: {reason}") from error
+        raise _no_device(name, error) from error
     return device
+
+
+def refuse_no_device(name: Any) -> None:
+    """Refuse what is the name of no device, be it here or elsewhere.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        torch.device(typed_value(name, str, "device"))
+    except RuntimeError as error:
+        raise _no_device(name, error) from error
+
+
+def _no_device(name: Any, error: Exception) -> InputError:
+    reason = str(error).splitlines()[0]
+    return InputError(f"device={name} cannot be used here: {reason}")
 
 
 def _load(path: Path) -> Checkpoint:

@@ -3,13 +3,12 @@
 Its own keys are taken from conf/recipe.yaml; all others are those of train.py.
 """
 
-import difflib
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
@@ -18,6 +17,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer.recipes.arguments import Given
     from transformer.recipes.catalogue import Recipe
     from transformer.recipes.manifest import Manifest
     from transformer.recipes.plan import Plan
@@ -28,23 +28,15 @@ def main(arguments: Sequence[str]) -> int:
     return exit_code_of(lambda: _recipe(list(arguments)))
 
 
-class Given(NamedTuple):
-    """The arguments of a call, sorted out."""
-
-    own: list[str]
-    """Of the recipe itself."""
-    base: list[str]
-    """Of all trainings."""
-    extras: dict[str, tuple[str, ...]]
-    """Of the stages of one kind."""
-
-
 def _recipe(arguments: list[str]) -> None:
     name = _name(arguments)
+    from transformer.recipes.arguments import sorted_out
     from transformer.recipes.catalogue import RECIPES
 
     recipe = RECIPES[name]
-    given = _sorted_out(arguments, _own_keys(name), recipe.kinds)
+    groups = {file.name for file in config_folder().iterdir() if file.is_dir()} - {"recipe"}
+    training = groups | set(map(str, compose_config("train", [])))
+    given = sorted_out(arguments, _own_keys(name), training, recipe.kinds)
     values: Any = OmegaConf.to_container(compose_config("recipe", given.own))
     plan, checkpoint = _plan(recipe, given, values)
     _run(name, plan, values, checkpoint)
@@ -74,46 +66,27 @@ def _own_keys(name: str) -> set[str]:
     return keys - {"defaults"} | {"recipe"}
 
 
-def _sorted_out(arguments: Sequence[str], own: set[str], kinds: Sequence[str]) -> Given:
-    """Tell the arguments of the recipe from those of the trainings, and of stages of one kind.
-
-    Raises:
-        InputError: One is of none of these.
-    """
-    groups = {file.name for file in config_folder().iterdir() if file.is_dir()} - {"recipe"}
-    known = own | groups | set(map(str, compose_config("train", [])))
-    given = Given([], [], dict.fromkeys(kinds, ()))
-    for argument in arguments:
-        key, equals, _ = argument.partition("=")
-        head, dot, _ = key.partition(".")
-        if not equals:
-            raise InputError(f"{argument!r} is not of the form KEY=VALUE")
-        if key in own:
-            given.own.append(argument)
-        elif dot and head in kinds:
-            given.extras[head] += (argument.removeprefix(f"{head}."),)
-        elif head in known - own or key.startswith(("hydra.", "+", "~")):
-            given.base.append(argument)
-        else:
-            near = difflib.get_close_matches(head, sorted({*known, *kinds}), n=1, cutoff=0.5)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise InputError(f"unknown key {key}{meant}")
-    return given
-
-
-def _plan(recipe: "Recipe", given: Given, values: dict[str, Any]) -> "tuple[Plan, Path]":
+def _plan(recipe: "Recipe", given: "Given", values: dict[str, Any]) -> "tuple[Plan, Path]":
     """The stages, and the checkpoint that the last one leaves."""
     from transformer.recipes.overrides import merged
     from transformer.recipes.plan import Plan
+    from transformer.recipes.refusals import given_path
 
+    if values["output"] in (None, ""):
+        raise InputError("output= names no folder; give one")
     settings = recipe.settings(values)
-    plan = Plan(Path(str(values["output"])), merged(given.base), given.extras, _compose)
-    return plan, recipe.add(plan, settings)
+    output = given_path(str(values["output"]))
+    plan = Plan(output, merged(given.base), given.extras, _compose, _check)
+    checkpoint = recipe.add(plan, settings)
+    plan.complete()
+    return plan, checkpoint
 
 
 def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path) -> None:
-    from transformer.recipes.chain import Processes, refuse_missing, run_chain
+    from transformer.recipes.chain import refuse_missing, run_chain
+    from transformer.recipes.digests import Digests
     from transformer.recipes.manifest import Manifest
+    from transformer.recipes.processes import Processes
     from transformer.training.rendezvous import external_place
     from transformer.training.typed import typed_value
 
@@ -121,18 +94,21 @@ def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path) -> N
     redo = typed_value(values["redo_from"], str | None, "redo_from")
     if external_place() is not None:
         raise InputError("a recipe starts its own processes; call it without torchrun or srun")
-    manifest = Manifest(plan.folder, name)
+    digests = Digests(Path(plan.data.cache).expanduser(), _say)
     if dry:
         if redo is not None:
             raise InputError(f"redo_from={redo} does nothing in a dry run; leave one out")
         refuse_missing(plan.stages)
-        _show(plan, manifest)
+        _show(plan, Manifest(plan.folder, name, digests))
         return
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"output={plan.folder} cannot be made: {error.strerror}") from error
-    run_chain(plan.stages, manifest, _say, Processes(), redo)
+    with Processes() as call:
+        manifest = run_chain(
+            plan.stages, lambda: Manifest(plan.folder, name, digests), _say, call, redo
+        )
     print(json.dumps(_report(manifest, checkpoint), indent=1, ensure_ascii=False))
 
 
@@ -169,3 +145,21 @@ def _compose(verb: str, arguments: Sequence[str]) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{verb}: {error}" if verb != "train" else str(error)) from error
     return values
+
+
+def _check(
+    verb: str, arguments: Sequence[str], config: Mapping[str, Any], trained: Mapping[str, Any]
+) -> None:
+    """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
+    from transformer.cli.load import batch_tokens_of, search_of
+    from transformer.cli.models import refuse_no_device
+    from transformer.model.precision import Precision
+    from transformer.training.typed import typed_value
+
+    try:
+        search_of(arguments, config["decoding"], trained)
+        batch_tokens_of(OmegaConf.create({"batch_tokens": config["batch_tokens"]}))
+        typed_value(config["precision"], Precision, "precision")
+        refuse_no_device(config["device"])
+    except InputError as error:
+        raise InputError(f"{verb}: {error}") from error

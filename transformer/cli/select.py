@@ -40,7 +40,7 @@ def _candidates(line: str, where: str) -> list[str]:
     """The texts of an n-best list; the text alone where it has none.
 
     Raises:
-        InputError: The line is not what ``translate format=json`` writes.
+        InputError: The line is not what ``translate format=json`` writes, or no line of a file.
     """
 
     def texts() -> Iterator[str]:
@@ -49,8 +49,14 @@ def _candidates(line: str, where: str) -> list[str]:
             yield str(candidate["text"])
 
     try:
-        return list(texts())
+        found = list(texts())
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"
         ) from error
+    for text in found:
+        if "\n" in text:
+            raise InputError(f"{where}: a candidate of several lines; make it one line")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"{where}: half of a character (\\ud800 to \\udfff); delete it")
+    return found

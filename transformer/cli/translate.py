@@ -177,13 +177,20 @@ def _check(config: DictConfig) -> None:
 
 
 def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
-    """A hash of the model, the search, the text and all settings: what the output depends on."""
+    """A hash of the model, the search, the text and all settings: what the output depends on.
+
+    Where it is computed, and in what batches, moves probabilities by rounding alone: a call that
+    found too little memory goes on with another device, or smaller batches.
+    """
     from transformer.export.fingerprint import fingerprint_of
 
     text = source.stat()
     models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+    settings: Any = OmegaConf.to_container(config)
+    for key in ("device", "batch_tokens"):
+        del settings[key]
     whole = [
-        *(OmegaConf.to_container(config), models, str(translator.search)),
+        *(settings, models, str(translator.search)),
         *(str(source.resolve()), text.st_size, text.st_mtime_ns),
     ]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

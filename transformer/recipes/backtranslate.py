@@ -14,6 +14,7 @@ from transformer.data.corpus import is_plain
 from transformer.errors import InputError
 from transformer.model.checkpoint import find_checkpoint
 from transformer.recipes.plan import Plan
+from transformer.recipes.refusals import given_path
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 
@@ -54,9 +55,9 @@ def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
     if config.reverse is None:
         reverse = plan.train("reverse", back.alone)
     else:
-        reverse = find_checkpoint(Path(config.reverse))
+        reverse = find_checkpoint(given_path(config.reverse))
     plan.evaluate([reverse], back.validation, "_reverse")
-    monolingual = Path(config.monolingual)
+    monolingual = given_path(config.monolingual)
     source = plan.translate([reverse], monolingual, f"synthetic.{texts.source}")
     forward = plan.train("forward", _data(config, texts, Sides(source, monolingual)))
     plan.evaluate([forward], texts.validation)

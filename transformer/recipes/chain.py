@@ -1,33 +1,25 @@
-"""Runs the stages of a recipe one after the other, each in a process of its own.
+"""Runs the stages of a recipe one after the other.
 
 What a stage has done is the business of its verb, which goes on where it was; what the chain knows
 is the manifest.
 """
 
-import ctypes
-import signal
-import subprocess
-import sys
+import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from transformer.errors import InputError, Interrupted
+from transformer.recipes.digests import Say
 from transformer.recipes.manifest import Manifest
 from transformer.recipes.stage import Stage
 from transformer.training.run_folder import taken
-from transformer.training.stopping import hand_back, listen
-
-Say = Callable[[str], None]
-"""Tells the user a line."""
 
 Call = Callable[[Stage], int]
 """Runs a stage; returns its exit code, below 0 the signal that has killed it."""
 
-_DIES_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of Linux."""
+_PART = re.compile(r".*\.\d+\.part")
+"""What a killed process leaves that would have renamed its file when it was whole."""
 
 
 class StageFailed(Interrupted):
@@ -36,19 +28,23 @@ class StageFailed(Interrupted):
 
 def run_chain(
     plan: Sequence[Stage],
-    manifest: Manifest,
+    read: Callable[[], Manifest],
     say: Say,
     call: Call,
     redo_from: str | None = None,
-) -> None:
+) -> Manifest:
     """Do what is not done yet.
 
     Args:
-        plan: All stages.
-        manifest: What has been done of them.
+        plan: All stages, of one folder, which is there.
+        read: Reads what has been done of them, when no other process works in the folder.
         say: Told what is done before, and what begins.
         call: Runs one.
-        redo_from: A stage whose work, and that of all after it, is deleted first.
+        redo_from: A stage whose work, and that of all after it, is deleted once nothing is left
+            that could be refused. Until all is done the same call goes on, and deletes no more.
+
+    Returns:
+        What has been done.
 
     Raises:
         InputError: Something has changed since it was made, a file is missing, or another process
@@ -56,12 +52,9 @@ def run_chain(
         Interrupted: A signal has stopped it.
         StageFailed: A stage has.
     """
-    folder = manifest.file.parent
-    with taken(folder):
-        if redo_from is not None:
-            manifest.forget(plan, redo_from)
-        done = manifest.check(plan)
-        refuse_missing(plan)
+    with taken(plan[0].folder.parent, "works"):
+        manifest = read()
+        done = _ready(manifest, plan, say, redo_from)
         for number, stage in enumerate(plan):
             if number < done:
                 say(f"{stage.name}: done before")
@@ -70,6 +63,8 @@ def run_chain(
             say(f"{stage.name}: {'goes on' if goes_on else 'begins'}: {stage.command}")
             _do(stage, manifest, call)
             say(f"{stage.name}: done in {manifest.stages[-1]['seconds']:.0f} s")
+        manifest.all_done()
+        return manifest
 
 
 def refuse_missing(plan: Sequence[Stage]) -> None:
@@ -86,9 +81,37 @@ def refuse_missing(plan: Sequence[Stage]) -> None:
         made.update(stage.outputs)
 
 
+def _ready(manifest: Manifest, plan: Sequence[Stage], say: Say, redo_from: str | None) -> int:
+    """See that nothing is left to refuse, then delete; returns how many stages are done."""
+    manifest.sweep()
+    begun_again = None if redo_from is None else manifest.place(plan, redo_from)
+    if redo_from is not None and _goes_on(manifest, plan, redo_from):
+        say(f"redo_from={redo_from}: goes on with what this has begun")
+        begun_again = None
+    done = manifest.check(plan, begun_again)
+    refuse_missing(plan)
+    if redo_from is not None and begun_again is not None:
+        manifest.forget(begun_again, redo_from)
+    if line := manifest.other_code():
+        say(line)
+    return done
+
+
+def _goes_on(manifest: Manifest, plan: Sequence[Stage], redo_from: str) -> bool:
+    """Whether what is to be done again is that already, of what is asked for now."""
+    if manifest.redo_from != redo_from:
+        return False
+    try:
+        manifest.check(plan)
+    except InputError:
+        return False
+    return True
+
+
 def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
     entry = manifest.begin(stage)
     stage.folder.mkdir(exist_ok=True)
+    _sweep(stage)
     begun, before = time.monotonic(), entry["seconds"]
     try:
         code = call(stage)
@@ -96,66 +119,23 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
         entry["seconds"] = round(before + time.monotonic() - begun, 1)
         manifest.write()
     if code:
-        if not stage.folder.exists() or not any(stage.folder.iterdir()):
+        begun_to_write = stage.folder.exists() and any(stage.folder.iterdir())
+        if not begun_to_write:
             manifest.withdraw(stage)
         code = 128 - code if code < 0 else code
         mended = "" if code > 128 else "when what it says is mended, "
+        anew = f"; with other settings it begins anew: redo_from={stage.name}"
         raise StageFailed(
             f"{stage.name} has ended with exit code {code}; {mended}the same command goes on with "
-            "it",
+            f"it{anew if mended and begun_to_write else ''}",
             code,
         )
     manifest.end(stage)
 
 
-class Processes:
-    """Runs stages as processes, and hands them the signals that this one gets.
-
-    A stage outlives neither a signal nor, on Linux, this process.
-    """
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._heard: int | None = None
-
-    def __call__(self, stage: Stage) -> int:
-        """Run a stage; what it prints goes to stderr.
-
-        Raises:
-            Interrupted: A signal has come that the stage before did not obey, being over.
-        """
-        before = listen(self._hear)
-        try:
-            if self._heard is not None:
-                name = signal.Signals(self._heard).name
-                said = f"stopped by {name} before {stage.name}; the same command goes on"
-                raise Interrupted(said, 128 + self._heard)
-            # In a group of its own Ctrl-C reaches it once, through this process.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],
-                stdout=sys.stderr.fileno(),
-                process_group=0,
-                preexec_fn=_end_with_parent(),
-            )
-            self._send()
-            return self._process.wait()
-        finally:
-            self._process = None
-            hand_back(before)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._heard = number
-        self._send()
-
-    def _send(self) -> None:
-        if self._process is not None and self._heard is not None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(self._heard)
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """What a new process does first, so that it is stopped when this one is killed."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    return lambda: prctl(_DIES_WITH_PARENT, signal.SIGTERM)
+def _sweep(stage: Stage) -> None:
+    """Delete what the stage was writing when it was killed, and writes anew."""
+    if stage.verb in ("text", "select"):
+        for file in stage.folder.iterdir():
+            if _PART.fullmatch(file.name):
+                file.unlink()

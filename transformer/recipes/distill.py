@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from transformer.errors import InputError
 from transformer.model.checkpoint import find_checkpoint
-from transformer.recipes.overrides import override
+from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
+from transformer.recipes.refusals import given_path, refuse_fixed
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 
@@ -21,7 +22,8 @@ class DistillConfig:
     """Keys of ``conf/recipe/distill.yaml``.
 
     Attributes:
-        teachers: How many to train, with the seeds 1, 2, …; or runs or checkpoints that are there.
+        teachers: How many to train, the first with the seed of the call, each other with the next;
+            or runs or checkpoints that are there.
         text: What the student learns from.
         tag: Before the distilled sources; None puts none.
         interpolation: Candidates for each sentence, of which the one nearest to the reference is
@@ -54,13 +56,17 @@ def distill(plan: Plan, config: DistillConfig) -> Path:
         InputError: A teacher is not there.
     """
     if isinstance(config.teachers, int):
+        seeds = [_seeds(plan, number) for number in range(config.teachers)]
+        if len(seeds) > 1:
+            extras = plan.extras.get("teacher", ())
+            refuse_fixed("teacher", extras, seeds[0], f"teachers={len(seeds)}")
         texts = plan.text()
         teachers = [
-            plan.train("teacher", texts.alone, suffix=f"_{seed}", settings=_seeded(plan, seed))
-            for seed in range(1, config.teachers + 1)
+            plan.train("teacher", texts.alone, suffix=f"_{number}", settings=own)
+            for number, own in enumerate(seeds, 1)
         ]
     else:
-        teachers = [find_checkpoint(Path(name)) for name in config.teachers]
+        teachers = [find_checkpoint(given_path(name)) for name in config.teachers]
         texts = plan.text()
     plan.evaluate(teachers, texts.validation, "_teachers")
     distilled = Sides(texts.train.source, _distilled(plan, config, teachers, texts))
@@ -69,20 +75,25 @@ def distill(plan: Plan, config: DistillConfig) -> Path:
     return student
 
 
-def _seeded(plan: Plan, seed: int) -> list[str]:
-    """The seed of a teacher, and of the order of its batches."""
-    return [override("seed", seed), override("data.seed", seed)]
+def _seeds(plan: Plan, number: int) -> list[str]:
+    """The seed of a teacher, and of the order of its batches: another for each."""
+    seeds = {"seed": plan.config["seed"], "data.seed": plan.config["data"]["seed"]}
+    return [override(key, seed + number) for key, seed in seeds.items()]
 
 
 def _distilled(plan: Plan, config: DistillConfig, teachers: Sequence[Path], texts: Texts) -> Path:
     name, count = texts.train.target.name, config.interpolation
     if count is None:
         return plan.translate(teachers, texts.train.source, name)
-    search = [
-        *("decoding=beam", override("decoding.beam_size", count)),
-        *(override("decoding.nbest", count), "format=json"),
-    ]
-    nbest = plan.translate(teachers, texts.train.source, f"{name}.jsonl", search)
+    own = plan.extras.get("translate", ())
+    fixed = [override("decoding.nbest", count), "format=json"]
+    refuse_fixed("translate", own, fixed, f"interpolation={count}")
+    # Another search that the user chooses has its own width.
+    searched = any(key_of(one) == "decoding" for one in own)
+    search = [] if searched else ["decoding=beam", override("decoding.beam_size", count)]
+    nbest = plan.translate(
+        teachers, texts.train.source, f"{name}.jsonl", settings=search, fixed=fixed
+    )
     return plan.select(nbest, texts.train.target, name)
 
 

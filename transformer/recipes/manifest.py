@@ -9,27 +9,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from transformer.data.lines import file_digest
 from transformer.errors import InputError
+from transformer.recipes.comparison import difference, placed, recorded
+from transformer.recipes.digests import Digests
+from transformer.recipes.entries import read_entries
 from transformer.recipes.stage import Stage
 from transformer.recipes.version import code_version
-from transformer.training.run_folder import changes
 
 MANIFEST = "manifest.json"
-
-FREE = frozenset(
-    {
-        *("data.cache", "data.workers", "data.prepare_workers", "keep_memory", "device"),
-        *("trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy"),
-        *("trainer.log_every_n_steps", "logger.csv", "logger.tensorboard", "callbacks.samples"),
-        "gradient_checkpointing",
-    }
-)
-"""Keys that say where and how a stage computes, and not what: they may change between two calls."""
 
 
 class Manifest:
@@ -39,52 +29,62 @@ class Manifest:
         file: Where it is written.
         recipe: Its name.
         stages: An entry for each that has begun, in their order.
+        redo_from: The stage from which all is being done again; None once the recipe is done.
     """
 
-    def __init__(self, folder: Path, recipe: str) -> None:
+    def __init__(self, folder: Path, recipe: str, digests: Digests | None = None) -> None:
         """Read it, if there is one.
 
         Raises:
             InputError: It is damaged, or of another recipe.
         """
         self.file, self.recipe = folder / MANIFEST, recipe
+        self.digests = digests or Digests()
         self.stages: list[dict[str, Any]] = []
+        self.redo_from: str | None = None
+        self._deleting: list[str] = []
         if not self.file.exists():
             return
         try:
             values = json.loads(self.file.read_text(encoding="utf-8"))
-            name, self.stages = values["recipe"], list(values["stages"])
-        except (OSError, ValueError, LookupError, TypeError) as error:
+            name, self.stages = values["recipe"], read_entries(values["stages"])
+            self.redo_from = values.get("redo_from")
+            self._deleting = list(map(str, values.get("deleting", [])))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
                 f"{self.file} cannot be read ({error}); restore it, or give another output="
             ) from error
         if name != recipe:
             raise InputError(f"{folder} is of recipe={name}; give another output=")
 
-    def check(self, plan: Sequence[Stage]) -> int:
-        """Compare all that has begun with what is now asked for; returns how many are done.
+    def check(self, plan: Sequence[Stage], until: int | None = None) -> int:
+        """Compare what has begun with what is now asked for; returns how many stages are done.
+
+        Args:
+            plan: All stages.
+            until: The number of the first that is not looked at, from 0; None looks at all.
 
         Raises:
             InputError: A stage would not be what the manifest says.
         """
-        for number, entry in enumerate(self.stages):
+        for number, entry in enumerate(self.stages[:until]):
+            where = self.file.parent / entry["name"]
             if number >= len(plan) or plan[number].name != entry["name"]:
-                where = self.file.parent / entry["name"]
                 raise InputError(
                     f"{where} is not a stage of this call; {self._remedy(number, plan)}"
                 )
-            if change := _changed(entry, plan[number]):
-                where = self.file.parent / entry["name"]
+            if change := difference(entry, plan[number], self.file.parent, self.digests):
                 raise InputError(
                     f"{where} was made of something else: {change}; {self._remedy(number, plan)}"
                 )
-        return sum(is_done(entry) for entry in self.stages)
+        return sum(entry["ended"] is not None for entry in self.stages[:until])
 
     def begin(self, stage: Stage) -> dict[str, Any]:
         """Note that a stage begins, or goes on; returns its entry.
 
         Raises:
-            InputError: An input is missing, or its folder holds what this manifest does not know.
+            InputError: An input is missing, or not what a stage before has read or written; or the
+                folder of the stage holds what this manifest does not know.
         """
         if not self.stages or self.stages[-1]["name"] != stage.name:
             if stage.folder.exists():
@@ -92,13 +92,16 @@ class Manifest:
                     f"{stage.folder} is there, and {self.file} does not say what made it; delete "
                     "it, or give another output="
                 )
+            for entry in self.stages:
+                self._refuse_another(stage, entry["outputs"], f"{entry['name']} has written it")
+                self._refuse_another(stage, entry["inputs"], f"{entry['name']} has read it")
             self.stages.append(
                 {
                     "name": stage.name,
                     "command": stage.command,
-                    "config": plain(stage.config),
+                    "config": recorded(stage, self.file.parent),
                     "seeds": stage.seeds,
-                    "inputs": digests(stage.inputs),
+                    "inputs": self._digests(stage.inputs),
                     "version": code_version(),
                     "begun": _now(),
                     "ended": None,
@@ -119,30 +122,81 @@ class Manifest:
         """Note what a stage has made.
 
         Raises:
-            InputError: It has not written what it should.
+            InputError: It has not written what it should, or what it has read has changed since.
         """
         entry = self.stages[-1]
-        entry["outputs"] = digests(stage.outputs)
+        self._refuse_another(stage, entry["inputs"], f"{stage.name} has begun")
+        entry["outputs"] = self._digests(stage.outputs)
         entry["scores"] = stage.scores()
         entry["ended"] = _now()
         self.write()
 
-    def forget(self, plan: Sequence[Stage], name: str) -> None:
-        """Delete a stage and all after it.
+    def place(self, plan: Sequence[Stage], name: str) -> int:
+        """The number of a stage, from 0, which is to be done again.
 
         Raises:
-            InputError: There is no such stage in the plan.
+            InputError: There is no such stage, or nothing of it that could be done again.
         """
         names = [stage.name for stage in plan]
         if name not in names:
             raise InputError(f"redo_from={name} is not a stage; choose one of {', '.join(names)}")
-        left = names.index(name)
-        forgotten = [entry["name"] for entry in self.stages[left:]]
-        for folder in {*forgotten, *names[left:]}:
-            shutil.rmtree(self.file.parent / folder, ignore_errors=True)
-        if forgotten:
-            del self.stages[left:]
+        number = names.index(name)
+        if number >= len(self.stages) and self.redo_from != name:
+            raise InputError(f"redo_from={name} has not begun yet; leave it out")
+        return number
+
+    def forget(self, number: int, name: str) -> None:
+        """Delete a stage and all after it, and note that they are done again.
+
+        Raises:
+            InputError: They cannot be deleted.
+        """
+        self._deleting = [entry["name"] for entry in self.stages[number:]]
+        del self.stages[number:]
+        self.redo_from = name
+        self.write()
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Delete what a call has noted that was killed over it.
+
+        Raises:
+            InputError: It cannot be deleted.
+        """
+        if not self._deleting:
+            return
+        for folder in {name for name in self._deleting if Path(name).name == name}:
+            try:
+                shutil.rmtree(self.file.parent / folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise InputError(
+                    f"{self.file.parent / folder} cannot be deleted: {error.strerror or error}"
+                ) from error
+        self._deleting = []
+        self.write()
+
+    def all_done(self) -> None:
+        """Note that nothing is left to do again."""
+        if self.redo_from is not None:
+            self.redo_from = None
             self.write()
+
+    def other_code(self) -> str | None:
+        """Which stages another version of the code has made, in a sentence; None if none."""
+        now = code_version()
+        others = [entry for entry in self.stages if entry["version"] != now]
+        if not others:
+            return None
+        versions = [entry["version"] for entry in others]
+        differing = [
+            f"{key} {' or '.join(sorted({str(one.get(key)) for one in versions}))} then, {new} now"
+            for key, new in now.items()
+            if any(one.get(key) != new for one in versions)
+        ]
+        names = ", ".join(entry["name"] for entry in others)
+        return f"{names}: made by another version of the code ({'; '.join(differing)})"
 
     def write(self) -> None:
         """Write it whole or not at all.
@@ -151,7 +205,12 @@ class Manifest:
             InputError: It cannot be written; what was there is whole.
         """
         temporary = self.file.with_name(f".{MANIFEST}")
-        values = {"recipe": self.recipe, "stages": self.stages}
+        values = {
+            "recipe": self.recipe,
+            "redo_from": self.redo_from,
+            "deleting": self._deleting,
+            "stages": self.stages,
+        }
         try:
             with open(temporary, "w", encoding="utf-8") as opened:
                 json.dump(values, opened, indent=1, ensure_ascii=False)
@@ -164,64 +223,23 @@ class Manifest:
                 temporary.unlink(missing_ok=True)
             raise InputError(f"{self.file} cannot be written: {error.strerror or error}") from error
 
+    def _digests(self, files: Sequence[Path]) -> dict[str, str]:
+        return {placed(file, self.file.parent): self.digests.of(file) for file in files}
+
+    def _refuse_another(self, stage: Stage, known: Mapping[str, str], since: str) -> None:
+        """Refuse an input that is not what it was: two stages would read two texts."""
+        for file in stage.inputs:
+            before = known.get(placed(file, self.file.parent))
+            if before is not None and self.digests.of(file) != before:
+                raise InputError(
+                    f"{file} has changed since {since}; give back what it was, or give the "
+                    "same command again, which says what is to be made anew"
+                )
+
     def _remedy(self, number: int, plan: Sequence[Stage]) -> str:
         if number >= len(plan):
             return "give another output="
         return f"give another output=, or redo_from={plan[number].name} to make it anew"
-
-
-def is_done(entry: Mapping[str, Any]) -> bool:
-    """Whether the stage of an entry is over."""
-    return entry["ended"] is not None
-
-
-def digests(files: Sequence[Path]) -> dict[str, str]:
-    """The sha256 of each file, by its path.
-
-    Raises:
-        InputError: One is missing or cannot be read.
-    """
-    return {str(file): _digest(file) for file in files}
-
-
-def plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A config as it comes back from a file."""
-    values: dict[str, Any] = json.loads(json.dumps(config, default=str))
-    return values
-
-
-def _changed(entry: Mapping[str, Any], stage: Stage) -> str | None:
-    """What differs between a stage as it was made and as it is asked for now, in a few words."""
-    for line in changes(entry["config"], plain(stage.config)):
-        if line.partition(":")[0] not in FREE:
-            return line
-    for what in ("inputs", "outputs"):
-        named = stage.inputs if what == "inputs" else stage.outputs
-        known = entry.get(what)
-        if known is None:
-            continue
-        if set(known) != set(map(str, named)):
-            return f"its {what} were {', '.join(known)}"
-        for file in named:
-            if not file.is_file():
-                return f"{file} is missing"
-            if _digest(file) != known[str(file)]:
-                return f"{file} has changed since"
-    return None
-
-
-def _digest(file: Path) -> str:
-    try:
-        status = file.stat()
-    except OSError:
-        return file_digest(file).hex()
-    return _digest_of(file, status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-@cache
-def _digest_of(file: Path, size: int, changed: int, inode: int) -> str:
-    """Computed once in a call for a file that stays as it is: outputs are inputs of others."""
-    return file_digest(file).hex()
 
 
 def _now() -> str:

@@ -8,12 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from transformer.errors import InputError
+
 _BARE = re.compile(r"[A-Za-z0-9_./*@?|-]+")
 _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true|false", re.I)
 
 
 def override(key: str, value: Any) -> str:
-    """One argument; the value is of plain types, or a path."""
+    """One argument; the value is of plain types, or a path.
+
+    Raises:
+        InputError: A text in it cannot be said.
+    """
     return f"{key}={literal(value)}"
 
 
@@ -33,7 +39,13 @@ def literal(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """Quoted, if it would be read as something else."""
+    """Quoted, if it would be read as something else.
+
+    Raises:
+        InputError: It would be so even then.
+    """
+    if "${" in text:
+        raise InputError(f"{text}: ${{ stands for the value of another key; choose another name")
     if _BARE.fullmatch(text) and not _OTHER_TYPE.fullmatch(text):
         return text
     # A backslash counts only where a quotation mark comes next.

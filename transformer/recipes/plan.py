@@ -10,20 +10,40 @@ from pathlib import Path
 from typing import Any
 
 from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, literal, merged, override
+from transformer.recipes.refusals import (
+    refuse_another_model,
+    refuse_idle,
+    refuse_owned,
+    refuse_what_no_recipe_can,
+)
 from transformer.recipes.stage import Stage
-from transformer.recipes.texts import Sides, Texts, by_name, files_of_corpus, text_settings
+from transformer.recipes.texts import (
+    Sides,
+    Texts,
+    by_name,
+    files_of_corpus,
+    paths_in,
+    text_settings,
+)
 from transformer.training.config import run_config
+from transformer.training.tasks import make_task
 
 Compose = Callable[[str, Sequence[str]], dict[str, Any]]
 """The config of a verb, as plain values, from its arguments; raises InputError."""
 
-OWNED = (
-    *("hydra.", "checkpoint", "finetune_from", "input", "output", "source", "reference", "format"),
-    *("data.corpus", "data.corpora", "data.train", "data.validation", "data.test"),
-    *("data.source", "data.target", "data.root", "data.alignment", "data.streaming"),
-)
-"""What the recipe says itself to a stage; a user says it to the recipe, or not at all."""
+Check = Callable[[str, Sequence[str], Mapping[str, Any], Mapping[str, Any]], None]
+"""Refuses what a verb would refuse: the verb, its arguments, its config, and the search that the
+model was validated with; raises InputError."""
+
+_NEEDED = {
+    "text": ["output=x"],
+    "translate": ["checkpoint=x"],
+    "evaluate": ["checkpoint=x"],
+    "select": ["nbest=x", "reference=x", "output=x"],
+}
+"""Arguments without which a verb has no config."""
 
 _LEFT_OUT = ("data.root", "data.validation_size", "data.test_size")
 """Of the user's corpus, and idle where stages name the files that were made of it."""
@@ -38,6 +58,7 @@ class Plan:
         base: The user's arguments for every training.
         extras: More of them for each kind of stage.
         compose: Makes a config of arguments.
+        check: Refuses calls of ``translate`` and ``evaluate``.
         stages: In their order.
     """
 
@@ -45,7 +66,10 @@ class Plan:
     base: tuple[str, ...]
     extras: Mapping[str, tuple[str, ...]]
     compose: Compose
+    check: Check
     stages: list[Stage] = field(default_factory=list)
+    _defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _kinds: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Compose what the user says for all trainings.
@@ -56,19 +80,17 @@ class Plan:
         for argument in (*self.base, *(one for group in self.extras.values() for one in group)):
             if argument.startswith(("hydra.", "-", "+", "~", "sweep=", "cluster=")):
                 raise InputError(f"{argument} is not for a recipe; leave it out")
-        for kind, arguments in self.extras.items():
-            for argument in arguments:
-                _refuse_owned(kind, key_of(argument))
+        refuse_owned(self.extras)
         self.config = self.compose("train", self.base)
         self.data = run_config(self.config).data
-        _refuse_what_no_recipe_can(self.config)
+        refuse_what_no_recipe_can(self.config)
 
     def text(self) -> Texts:
         """Let the corpus be written as plain files, which all other stages read."""
         data = by_name(self.config["data"], self.data)
         name = self._name("text")
         texts = Texts.in_folder(self.folder / name, data)
-        settings = text_settings(data, self.compose("text", ["output=x"])["data"])
+        settings = text_settings(data, self._default("text")["data"])
         arguments = [
             *settings,
             override("splits", list(texts.splits)),
@@ -105,11 +127,15 @@ class Plan:
             own.append(override("finetune_from", finetune_from))
         own += [override("hydra.run.dir", folder), "checkpoint=auto"]
         base = [one for one in self.base if key_of(one) not in _LEFT_OUT]
-        arguments = merged(base, settings, self.extras.get(kind, ()), own)
-        inputs = [*_files(data), *([] if finetune_from is None else [finetune_from])]
+        arguments = merged(base, settings, self._extras(kind), own)
+        inputs = [*paths_in(data), *([] if finetune_from is None else [finetune_from])]
         checkpoint = folder / "checkpoints" / "best.ckpt"
         self._add(name, "train", arguments, inputs, [checkpoint])
-        run_config(self.stages[-1].config)
+        # What the task cannot do is refused too; no text is read for that.
+        make_task(run_config(self.stages[-1].config))
+        for stage in self.stages:
+            if finetune_from in stage.outputs:
+                refuse_another_model(stage, self.stages[-1])
         return checkpoint
 
     def translate(
@@ -117,17 +143,31 @@ class Plan:
         checkpoints: Sequence[Path],
         source: Path,
         output: str,
+        *,
         settings: Sequence[str] = (),
+        fixed: Sequence[str] = (),
     ) -> Path:
-        """Let a file be translated by a model, or an ensemble; returns the translation."""
+        """Let a file be translated by a model, or an ensemble.
+
+        Args:
+            checkpoints: Of the models.
+            source: The file.
+            output: The name of the translation.
+            settings: Arguments that the user may replace.
+            fixed: Arguments that the user may not.
+
+        Returns:
+            The translation.
+        """
         name = self._name("translate")
         file = self.folder / name / output
         own = [
             *(_checkpoint(checkpoints), override("input", source)),
-            *(override("output", file), *settings),
+            *(override("output", file), *fixed),
         ]
-        arguments = merged(self.extras.get("translate", ()), own)
+        arguments = merged(settings, self._extras("translate"), own)
         self._add(name, "translate", arguments, [*checkpoints, source], [file])
+        self._check_search(checkpoints[0])
         return file
 
     def select(self, nbest: Path, reference: Path, output: str) -> Path:
@@ -151,9 +191,40 @@ class Plan:
             *(_checkpoint(checkpoints), override("source", texts.source)),
             *(override("reference", texts.target), override("output", self.folder / name)),
         ]
-        arguments = merged(self.extras.get("evaluate", ()), own)
+        arguments = merged(self._extras("evaluate"), own)
         outputs = [self.folder / name / f"{texts.source.name}.{end}" for end in ("json", "hyp")]
         self._add(name, "evaluate", arguments, [*checkpoints, *texts], outputs)
+        self._check_search(checkpoints[0])
+
+    def complete(self) -> None:
+        """See that all that the user says has been said to a stage.
+
+        Raises:
+            InputError: There is no stage of a kind that the user gives arguments to.
+        """
+        refuse_idle(self.extras, self._kinds)
+
+    def _extras(self, kind: str) -> tuple[str, ...]:
+        self._kinds.add(kind)
+        return tuple(self.extras.get(kind, ()))
+
+    def _check_search(self, checkpoint: Path) -> None:
+        """Refuse what the last stage would refuse: its search changes that of a training."""
+        stage = self.stages[-1]
+        searches = [one.config["decoding"] for one in self.stages if checkpoint in one.outputs]
+        if searches:
+            search = searches[0]
+        elif any(one.startswith("decoding.") for one in stage.arguments):
+            search = read_payload(checkpoint)[PORTABLE]["config"]["decoding"]
+        else:
+            search = stage.config["decoding"]
+        self.check(stage.verb, stage.arguments, stage.config, search)
+
+    def _default(self, verb: str) -> dict[str, Any]:
+        """What a verb makes of no arguments."""
+        if verb not in self._defaults:
+            self._defaults[verb] = self.compose(verb, _NEEDED.get(verb, []))
+        return self._defaults[verb]
 
     def _name(self, kind: str) -> str:
         return f"{len(self.stages) + 1:02}_{kind}"
@@ -166,59 +237,12 @@ class Plan:
         inputs: Iterable[Path],
         outputs: Iterable[Path],
     ) -> None:
-        given = tuple(arguments)
-        config = self.compose(verb, given)
-        folder = self.folder / name
-        self.stages.append(Stage(name, verb, given, config, tuple(inputs), tuple(outputs), folder))
+        given, files = tuple(arguments), (tuple(inputs), tuple(outputs))
+        config, default = self.compose(verb, given), self._default(verb)
+        stage = Stage(name, verb, given, config, *files, self.folder / name, default)
+        self.stages.append(stage)
 
 
 def _checkpoint(checkpoints: Sequence[Path]) -> str:
     one = len(checkpoints) == 1
     return f"checkpoint={literal(checkpoints[0] if one else list(checkpoints))}"
-
-
-def _files(data: Any) -> list[Path]:
-    """All paths in the keys of ``data.``."""
-    if isinstance(data, Path):
-        return [data]
-    if isinstance(data, Mapping):
-        return [path for one in data.values() for path in _files(one)]
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        return [path for one in data for path in _files(one)]
-    return []
-
-
-def _refuse_owned(kind: str, key: str) -> None:
-    """Refuse for a stage what the recipe decides.
-
-    Raises:
-        InputError: It is that.
-    """
-    owned = key in OWNED or key.startswith("hydra.") or key == "data"
-    if owned or key.startswith("data.corpora."):
-        raise InputError(
-            f"{kind}.{key} cannot be set: the recipe says itself what a stage reads and writes"
-        )
-
-
-def _refuse_what_no_recipe_can(config: Mapping[str, Any]) -> None:
-    """Refuse runs whose text is more than lines that are translations of each other.
-
-    Raises:
-        InputError: It is such a run.
-    """
-    data = config["data"]
-    for key, value, neutral in (
-        *((key, config[key], None) for key in ("checkpoint", "finetune_from", "resume_check")),
-        ("objective", config["objective"], None),
-        ("task", config["task"], "translation"),
-        *((f"data.{key}", data[key], None) for key in ("corpora", "documents", "alignment")),
-        *((f"data.{key}", data[key], False) for key in ("target_tag", "streaming")),
-        ("loss.alignment_weight", config["loss"]["alignment_weight"], 0.0),
-    ):
-        if value != neutral:
-            said = key if isinstance(value, Mapping) else override(key, value)
-            raise InputError(
-                f"{said} does not go with a recipe, which begins with one corpus of "
-                f"sentence pairs, and makes its own of it; leave {key} out"
-            )

@@ -6,7 +6,7 @@ It does not know what the verb does.
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ class Stage:
         inputs: Files that it reads; those of the corpus and of other stages.
         outputs: Files that it writes, whole or not at all.
         folder: Where they are.
+        default: What the verb makes of no arguments: of a key that an older version of the
+            framework did not know, what it may be now.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Stage:
     inputs: tuple[Path, ...]
     outputs: tuple[Path, ...]
     folder: Path
+    default: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def command(self) -> str:

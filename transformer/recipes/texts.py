@@ -148,3 +148,14 @@ def files_of_corpus(data: Mapping[str, Any]) -> list[Path]:
     root = Path(data["root"]).expanduser()
     sides = (data["source"], data["target"])
     return [find(published, code, split, root) for split in published.splits for code in sides]
+
+
+def paths_in(data: Any) -> list[Path]:
+    """All paths in the keys of ``data.``."""
+    if isinstance(data, Path):
+        return [data]
+    if isinstance(data, Mapping):
+        return [path for one in data.values() for path in paths_in(one)]
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return [path for one in data for path in paths_in(one)]
+    return []

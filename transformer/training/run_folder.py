@@ -63,10 +63,14 @@ def is_finished(folder: Path) -> bool:
 
 
 @contextmanager
-def taken(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in a run directory.
+def taken(folder: Path, does: str = "trains") -> Iterator[None]:
+    """Keep other processes from working in a folder.
 
     The system lets go of it when the process ends, however it does.
+
+    Args:
+        folder: Of a run, say.
+        does: What the other process does there, for the user.
 
     Raises:
         InputError: Another process does, or the file cannot be locked.
@@ -75,7 +79,7 @@ def taken(folder: Path) -> Iterator[None]:
         until = time.monotonic() + _PATIENCE
         while not _locked(lock, fcntl.LOCK_EX):
             if time.monotonic() > until:
-                raise InputError(f"another process trains in {folder}; wait, or stop it")
+                raise InputError(f"another process {does} in {folder}; wait, or stop it")
             time.sleep(_PATIENCE / 20)
         yield
 

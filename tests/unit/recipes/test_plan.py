@@ -8,8 +8,6 @@ import pytest
 from tests.helpers.processes import tiny_overrides
 from transformer.cli.recipe import main
 
-RECIPES = ["distill", "backtranslate", "bidirectional"]
-
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
@@ -106,6 +104,47 @@ def test_a_published_corpus_is_scored_in_each_stage_as_it_is(
     assert "has no dev.ja" in refused(call, capsys)
 
 
+def test_teachers_have_seeds_of_their_own_from_that_of_the_call_on(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r"], capsys)
+    seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
+    assert seeds == ["seed=7", "seed=8", "seed=7"]
+
+
+def test_the_search_that_the_user_names_counts_with_interpolation_too(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["recipe=distill", *base, "interpolation=2", "output=my out,dir=1"]
+    wide = plan([*call, "translate.decoding.beam_size=7"], capsys)["04_translate"]
+    assert {"decoding.beam_size=7", "decoding.nbest=2", "format=json"} <= set(wide)
+    drawn = plan([*call, "translate.decoding=sampling"], capsys)["04_translate"]
+    assert {"decoding=sampling", "decoding.nbest=2"} <= set(drawn)
+    assert "output=my out,dir=1/04_translate/train.tgt.jsonl" not in drawn
+    assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in drawn
+    assert not any(one.startswith("decoding.beam_size") for one in drawn)
+
+
+def test_what_is_said_for_stages_that_are_not_there_is_refused(
+    base: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The paths are those of a home folder, and found there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run" / "checkpoints" / "best.ckpt").touch()
+    (tmp_path / "mono").write_text("alpha\n")
+    back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
+    assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
+    assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
+        "reverse.model.d_modle=64 does nothing: this call has no stage reverse"
+    )
+    distilled = ["recipe=distill", *base, "teachers=['~/run']", "output=r", "teacher.seed=3"]
+    assert refused(distilled, capsys).startswith("teacher.seed=3 does nothing")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -133,6 +172,36 @@ def test_a_published_corpus_is_scored_in_each_stage_as_it_is(
         (["recipe=distill", "output=r", "task=tagging"], "task=tagging does not go with a recipe"),
         (["recipe=distill", "output=r", "translate.beam=3"], "translate: unknown key beam"),
         (["recipe=distill", "output=r", "redo_from=x", "dry_run=true"], "redo_from=x does nothing"),
+        (["recipe=distill", "output=''"], "output= names no folder; give one"),
+        (["recipe=distill", "output=null"], "output= names no folder; give one"),
+        (["recipe=distill", "output=o${x}"], "o${x}: ${ stands for the value of another key"),
+        (
+            ["recipe=distill", "output=r", "teachers=2", "teacher.seed=5"],
+            "teacher.seed cannot be set with teachers=2, which decides it",
+        ),
+        (
+            ["recipe=distill", "output=r", "interpolation=2", "translate.decoding.nbest=3"],
+            "translate.decoding.nbest cannot be set with interpolation=2",
+        ),
+        (
+            ["recipe=distill", "output=r", "interpolation=9", "translate.decoding.beam_size=3"],
+            "translate: decoding.nbest=9 is more than decoding.beam_size=3",
+        ),
+        (
+            ["recipe=distill", "output=r", "translate.decoding.beam_size=0"],
+            "translate: decoding.beam_size=0 must be at least 1",
+        ),
+        (["recipe=distill", "output=r", "translate.device=gpuu"], "translate: device=gpuu cannot"),
+        (["recipe=distill", "output=r", "evaluate.precision=int9"], "evaluate: precision='int9'"),
+        (["recipe=distill", "output=r", "translate.alignment=true"], "translate.alignment cannot"),
+        (
+            ["recipe=distill", "output=r", "student.loss=r_drop", "student.model.dropout=0"],
+            "loss.consistency=r_drop compares two passes",
+        ),
+        (
+            ["recipe=bidirectional", "output=r", "finetune.tokenizer.vocab_size=99"],
+            "03_finetune begins with the weights of 02_pretrain, and has another vocabulary",
+        ),
         (["recipe=backtranslate", "output=r"], "monolingual= is missing"),
         (
             ["recipe=backtranslate", "output=r", "monolingual=a.tsv"],
@@ -175,17 +244,3 @@ def test_refusals(
     monkeypatch.chdir(tmp_path)
     assert refused(arguments, capsys).startswith(message)
     assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
-
-
-def test_no_key_of_a_recipe_is_one_of_a_training() -> None:
-    from transformer.cli.compose import compose_config, config_folder
-    from transformer.cli.recipe import _own_keys
-    from transformer.recipes.catalogue import RECIPES as KNOWN
-
-    training = set(compose_config("train", [])) | {
-        file.name for file in config_folder().iterdir() if file.is_dir() and file.name != "recipe"
-    }
-    assert set(KNOWN) == set(RECIPES)
-    for name, recipe in KNOWN.items():
-        assert not _own_keys(name) & training
-        assert not set(recipe.kinds) & training
