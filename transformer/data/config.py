@@ -190,6 +190,15 @@ class TokenizerConfig:
     max_sentences: int
     """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
 
+    def __post_init__(self) -> None:
+        """Refuse a sampling that is none.
+
+        Raises:
+            InputError: it is out of range.
+        """
+        if not 0 <= self.sampling < 1:
+            raise InputError(f"tokenizer.sampling={self.sampling} must be in [0, 1); 0 is off")
+
 
 def refuse_streaming(data: DataConfig, task: str) -> None:
     """Refuse what only translation can do.

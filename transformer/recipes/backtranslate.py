@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from transformer.data.corpus import is_plain
+from transformer.data.lines import read_lines
 from transformer.errors import InputError
 from transformer.model.checkpoint import find_checkpoint
 from transformer.recipes.plan import Plan
-from transformer.recipes.refusals import given_path
+from transformer.recipes.refusals import given_path, refuse_other_direction
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 
@@ -48,7 +49,8 @@ def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
     """Add the stages to a plan; returns the checkpoint of the forward model.
 
     Raises:
-        InputError: The reverse model is not there.
+        InputError: The reverse model is not there, or not of that direction; the monolingual text
+            has no line.
     """
     texts = plan.text()
     back = texts.swapped
@@ -56,8 +58,11 @@ def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
         reverse = plan.train("reverse", back.alone)
     else:
         reverse = find_checkpoint(given_path(config.reverse))
+        refuse_other_direction(f"reverse={config.reverse}", reverse, back.source, back.target)
     plan.evaluate([reverse], back.validation, "_reverse")
     monolingual = given_path(config.monolingual)
+    if next(iter(read_lines(monolingual)), None) is None:
+        raise InputError(f"monolingual={config.monolingual} has no line; give text to translate")
     source = plan.translate([reverse], monolingual, f"synthetic.{texts.source}")
     forward = plan.train("forward", _data(config, texts, Sides(source, monolingual)))
     plan.evaluate([forward], texts.validation)

@@ -13,7 +13,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
-from transformer.recipes.refusals import given_path, refuse_fixed
+from transformer.recipes.refusals import given_path, refuse_fixed, refuse_other_direction
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 
@@ -68,6 +68,8 @@ def distill(plan: Plan, config: DistillConfig) -> Path:
     else:
         teachers = [find_checkpoint(given_path(name)) for name in config.teachers]
         texts = plan.text()
+        for name, teacher in zip(config.teachers, teachers, strict=True):
+            refuse_other_direction(f"teachers: {name}", teacher, texts.source, texts.target)
     plan.evaluate(teachers, texts.validation, "_teachers")
     distilled = Sides(texts.train.source, _distilled(plan, config, teachers, texts))
     student = plan.train("student", _data(config, texts, distilled))

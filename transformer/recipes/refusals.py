@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.errors import InputError
+from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage
 from transformer.training.finetuning import FREE as FREE_IN_FINETUNING
@@ -81,6 +82,28 @@ def refuse_another_model(first: Stage, second: Stage) -> None:
         raise InputError(
             f"{second.name} begins with the weights of {first.name}, and has another vocabulary "
             f"or model; set {' '.join(settings)} for both"
+        )
+
+
+def refuse_other_direction(said: str, checkpoint: Path, source: str, target: str) -> None:
+    """Refuse a model that translates another way.
+
+    Args:
+        said: How the user names it.
+        checkpoint: Its file.
+        source: Language that is wanted.
+        target: Likewise.
+
+    Raises:
+        InputError: It does; one of several directions is not looked at.
+    """
+    data = read_payload(checkpoint)[PORTABLE]["config"]["data"]
+    if data.get("corpora") is not None or data.get("target_tag"):
+        return
+    if (data["source"], data["target"]) != (source, target):
+        raise InputError(
+            f"{said} translates {data['source']} to {data['target']}, and {source} to {target} is "
+            "wanted; give another"
         )
 
 

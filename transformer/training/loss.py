@@ -6,6 +6,7 @@ module knows. The plain formula stands beside its fused twin.
 Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -78,10 +79,10 @@ def _consistency_objections(config: LossConfig) -> Iterator[str]:
     if kind == "none" and (weight or cut):
         name, value = ("consistency_weight", weight) if weight else ("cut", cut)
         yield f"loss.{name}={value} is of a second pass; set loss.consistency=r_drop or simcut"
-    if kind != "none" and not weight > 0:
+    if kind != "none" and not 0 < weight < math.inf:
         yield (
-            f"loss.consistency={kind} with loss.consistency_weight={weight} does nothing; set a "
-            "weight above 0, or loss.consistency=none"
+            f"loss.consistency={kind} needs a loss.consistency_weight above 0, not {weight}; set "
+            "one, or loss.consistency=none"
         )
     if kind == "r_drop" and cut:
         yield f"loss.cut={cut} is of loss.consistency=simcut, not of r_drop; set loss.cut=0"

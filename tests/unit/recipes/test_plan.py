@@ -4,9 +4,12 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.helpers.processes import tiny_overrides
 from transformer.cli.recipe import main
+from transformer.model.checkpoint import PORTABLE
+from transformer.model.formats import FORMAT
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,33 @@ def test_the_search_that_the_user_names_counts_with_interpolation_too(
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
 
 
+def write_checkpoint(run: Path, source: str, target: str) -> None:
+    """One that says no more than what a plan reads."""
+    (run / "checkpoints").mkdir(parents=True)
+    data = {"source": source, "target": target}
+    portable = {"format": FORMAT, "model": {}, "config": {"data": data, "decoding": {}}}
+    torch.save({PORTABLE: portable, "state_dict": {}}, run / "checkpoints" / "best.ckpt")
+
+
+def test_models_of_the_other_direction_are_refused(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_checkpoint(tmp_path / "forward", "src", "tgt")
+    write_checkpoint(tmp_path / "backward", "tgt", "src")
+    (tmp_path / "mono").write_text("alpha\n")
+    back = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
+    plan([*back, f"reverse={tmp_path}/backward"], capsys)
+    assert refused([*back, f"reverse={tmp_path}/forward"], capsys) == (
+        f"reverse={tmp_path}/forward translates src to tgt, and tgt to src is wanted; give another"
+    )
+    distilled = ["recipe=distill", *base, "output=r"]
+    plan([*distilled, f"teachers=[{tmp_path}/forward]"], capsys)
+    both = f"teachers=[{tmp_path}/forward,{tmp_path}/backward]"
+    assert refused([*distilled, both], capsys).startswith(f"teachers: {tmp_path}/backward transl")
+    (tmp_path / "mono").write_text("")
+    assert "/mono has no line; give text" in refused(back, capsys)
+
+
 def test_what_is_said_for_stages_that_are_not_there_is_refused(
     base: list[str],
     tmp_path: Path,
@@ -133,15 +163,15 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
 ) -> None:
     """The paths are those of a home folder, and found there."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "run" / "checkpoints" / "best.ckpt").touch()
+    write_checkpoint(tmp_path / "run", "tgt", "src")
     (tmp_path / "mono").write_text("alpha\n")
     back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
     assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
     assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
         "reverse.model.d_modle=64 does nothing: this call has no stage reverse"
     )
-    distilled = ["recipe=distill", *base, "teachers=['~/run']", "output=r", "teacher.seed=3"]
+    write_checkpoint(tmp_path / "teacher", "src", "tgt")
+    distilled = ["recipe=distill", *base, "teachers=['~/teacher']", "output=r", "teacher.seed=3"]
     assert refused(distilled, capsys).startswith("teacher.seed=3 does nothing")
 
 
@@ -213,7 +243,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         ),
         (
             ["recipe=backtranslate", "output=r", "monolingual=nix"],
-            "nix: no such file; 04_translate",
+            "nix: no such file",
         ),
         (
             ["recipe=bidirectional", "output=r", "pretraining=1"],

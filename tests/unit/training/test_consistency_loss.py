@@ -205,8 +205,9 @@ def test_only_the_loss_has_a_gradient() -> None:
     [
         ({"consistency_weight": 5.0}, r"loss\.consistency_weight=5\.0 is of a second pass; set"),
         ({"cut": 0.1}, r"loss\.cut=0\.1 is of a second pass; set loss\.consistency=r_drop or sim"),
-        (R_DROP | {"consistency_weight": 0.0}, r"r_drop with loss\.consistency_weight=0\.0 does n"),
-        (SIMCUT | {"consistency_weight": -1.0}, r"loss\.consistency_weight=-1\.0 does nothing"),
+        (R_DROP | {"consistency_weight": 0.0}, r"r_drop needs a loss\.consistency_weight above 0"),
+        (SIMCUT | {"consistency_weight": -1.0}, r"loss\.consistency_weight above 0, not -1\.0"),
+        (SIMCUT | {"consistency_weight": float("inf")}, r"above 0, not inf"),
         (R_DROP | {"cut": 0.05}, r"loss\.cut=0\.05 is of loss\.consistency=simcut, not of r_drop"),
         (SIMCUT | {"cut": 0.0}, r"loss\.cut=0\.0 must be in \(0, 1\)"),
         (SIMCUT | {"cut": 1.0}, r"loss\.cut=1\.0 must be in \(0, 1\)"),
