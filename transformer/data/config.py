@@ -196,8 +196,8 @@ class TokenizerConfig:
         Raises:
             InputError: it is out of range.
         """
-        if not 0 <= self.sampling < 1:
-            raise InputError(f"tokenizer.sampling={self.sampling} must be in [0, 1); 0 is off")
+        if not 0 <= self.sampling <= 1:
+            raise InputError(f"tokenizer.sampling={self.sampling} must be from 0 to 1; 0 is off")
 
 
 def refuse_streaming(data: DataConfig, task: str) -> None:
