@@ -70,7 +70,7 @@ def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") ->
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained tagger."""
     folder = tmp_path_factory.mktemp("tagger")
-    long = ["trainer.max_steps=1600", "schedule.total=1600", "trainer.val_check_interval=300"]
+    long = ["trainer.max_steps=2400", "schedule.total=2400", "trainer.val_check_interval=300"]
     trained("pocket_tagging", folder, *long)
     return folder
 
