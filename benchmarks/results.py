@@ -5,7 +5,8 @@
 FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained
 as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
 scored once, at the end of training. A run that is finished is not repeated, so that the command
-goes on where it was stopped. With ``--only`` the page stays as it is.
+goes on where it was stopped. BLEU stands in the column of its text: A tokenised and lower-cased, B
+raw, C segmented into words. With ``--only`` the page stays as it is.
 """
 
 import argparse
@@ -15,11 +16,14 @@ from pathlib import Path
 
 from benchmarks.page import write_between
 from benchmarks.trained import ROOT, Trained, markdown, train_all
+from transformer.model.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
+TEXTS = ("A", "B", "C")
 COLUMNS = (
-    *("corpus", "direction", "parameters", "BLEU", "chrF2", "validation", "seeds", "updates"),
-    *("hours", "command"),
+    *("recipe", "direction", "model", "parameters"),
+    *(f"BLEU {text}" for text in TEXTS),
+    *("chrF2", "validation", "seeds", "updates", "hours", "command"),
 )
 
 
@@ -30,6 +34,8 @@ class Result:
     experiment: str
     corpus: str
     direction: str
+    text: str
+    """That its BLEU is of: one of ``TEXTS``."""
 
     @property
     def name(self) -> str:
@@ -45,12 +51,12 @@ class Result:
 
 
 RESULTS = [
-    Result("multi30k_tiny", "multi30k", "en-de"),
-    Result("multi30k_tiny", "multi30k", "de-en"),
-    Result("multi30k_tiny", "multi30k", "en-fr"),
-    Result("multi30k_tok", "multi30k", "en-de"),
-    Result("tanaka_enja", "tanaka_enja", "en-ja"),
-    Result("tanaka_enja", "tanaka_enja", "ja-en"),
+    Result("multi30k_tiny", "multi30k", "en-de", "B"),
+    Result("multi30k_tiny", "multi30k", "de-en", "B"),
+    Result("multi30k_tiny", "multi30k", "en-fr", "B"),
+    Result("multi30k_tok", "multi30k", "en-de", "A"),
+    Result("tanaka_enja", "tanaka_enja", "en-ja", "C"),
+    Result("tanaka_enja", "tanaka_enja", "ja-en", "C"),
 ]
 
 
@@ -60,13 +66,23 @@ def row(result: Result, runs: list[Trained]) -> tuple[list[str], set[str]]:
     best = [max(bleu for _, bleu in run.validated) for run in runs]
     updates = max(run.validated[-1][0] for run in runs)
     hours = statistics.mean(run.hours for run in runs)
+    bleu, chrf = (spread([value for value, _ in values]) for values in scores.values())
     cells = [
-        *(result.experiment, result.direction, f"{runs[0].parameters / 1e6:.2f} M"),
-        *(spread([value for value, _ in values]) for values in scores.values()),
-        *(spread(best), str(len(runs)), f"{updates:,}", f"{hours:.2f}"),
+        *(result.experiment, result.direction, *model(runs[0])),
+        *(bleu if text == result.text else "" for text in TEXTS),
+        *(chrf, spread(best), str(len(runs)), f"{updates:,}", f"{hours:.2f}"),
         f"`{command(runs[0])}`",
     ]
     return cells, {signature for values in scores.values() for _, signature in values}
+
+
+def model(run: Trained) -> tuple[str, str]:
+    """Layers, width and inner width; and parameters."""
+    found = load_checkpoint(run.folder).model
+    config = found.config
+    layers = f"{config.encoder_layers}+{config.decoder_layers}"
+    parameters = sum(parameter.numel() for parameter in found.parameters())
+    return f"{layers}, {config.d_model}, {config.ffn_dim}", f"{parameters / 1e6:.2f} M"
 
 
 def command(run: Trained) -> str:

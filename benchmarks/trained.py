@@ -18,7 +18,6 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
-from transformer.model.checkpoint import load_checkpoint
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,12 +86,6 @@ class Trained:
                     f"{self.folder} is finished, but with another {key} than is asked for now; "
                     "move it away to train again"
                 )
-
-    @property
-    def parameters(self) -> int:
-        """Of the model."""
-        model = load_checkpoint(self.folder).model
-        return sum(parameter.numel() for parameter in model.parameters())
 
     @property
     def validated(self) -> list[tuple[int, float]]:

@@ -99,9 +99,8 @@ class Measure(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Stop the clock."""
-        if self.since is not None:
-            self.seconds += time.perf_counter() - self.since
-            self.since = None
+        self._take_time()
+        self.since = None
 
     def on_train_batch_end(
         self,
@@ -125,20 +124,27 @@ class Measure(Callback):
         self.real += sum(micro.tokens for micro in micro_batches)
         self.padded += sum(micro.positions for micro in micro_batches)
         if time_to_log(trainer) and self.since is not None:
-            now = time.perf_counter()
-            seconds, self.since = self.seconds + now - self.since, now
-            pl_module.log_dict(self._values(trainer, seconds))
+            self._take_time()
+            pl_module.log_dict(self._values(trainer))
             self._restart()
+
+    def _take_time(self) -> None:
+        if self.since is not None:
+            now = time.perf_counter()
+            self.seconds += now - self.since
+            self.since = now
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Let the mean of a run that goes on be over the updates before the break, too."""
+        self._take_time()
         checkpoint["measured"] = {
             "loss": self.loss.item(),
             "alignment": self.alignment.tolist(),
             "consistency": None if self.consistency is None else self.consistency.item(),
             "target": self.target,
+            "seconds": self.seconds,
             "learnt": self.learnt,
             "counted": self._counted(trainer),
         }
@@ -153,7 +159,10 @@ class Measure(Callback):
             # A checkpoint of an earlier version has none.
             if (divergence := before.get("consistency")) is not None:
                 self.consistency = torch.tensor(divergence, device=pl_module.device)
-            self.target, self.learnt = before["target"], before["learnt"]
+            self.learnt = before["learnt"]
+            # Nor of the time: its tokens are not counted without.
+            if "seconds" in before:
+                self.target, self.seconds = before["target"], before["seconds"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 
@@ -164,11 +173,11 @@ class Measure(Callback):
         summed = trainer.strategy.reduce(counted, reduce_op="sum")
         return [int(count) for count in summed.tolist()]
 
-    def _values(self, trainer: Trainer, seconds: float) -> dict[str, float]:
+    def _values(self, trainer: Trainer) -> dict[str, float]:
         real, padded = self._counted(trainer)
         values = {
             "train/loss": self.loss.item() / self.learnt if self.learnt else math.nan,
-            "train/tokens_per_second": self.target / seconds,
+            "train/tokens_per_second": self.target / self.seconds,
             "train/padding": 1 - real / padded,
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
         }

@@ -16,6 +16,7 @@ from transformer.data.batch_module import BatchModule
 from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, find_last
+from transformer.training.advice import warn_of_bfloat16, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.checkpoint import set_aside_damaged
 from transformer.training.config import RunConfig
@@ -136,7 +137,8 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     if payload is None and beginning is not None and config.finetune_from is not None:
         begin_with(task.module.model, beginning, config.finetune_from)
     _describe(task)
-    _warn_of_warmup(config)
+    warn_of_warmup(config)
+    warn_of_bfloat16(config)
     if payload is None:
         return config, task, Standing(resume, 0, None)
     done = payload["global_step"]
@@ -144,15 +146,6 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, Standing(resume, done, loader_state(payload))
-
-
-def _warn_of_warmup(config: RunConfig) -> None:
-    warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
-    if 0 < updates <= warmup:
-        said = (
-            "schedule.warmup=%d: the learning rate is to reach its peak after the last update, %d"
-        )
-        logger.warning(said, warmup, updates)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:

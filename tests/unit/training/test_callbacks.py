@@ -116,6 +116,24 @@ def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
 
 
+def test_measure_counts_the_time_before_a_break_and_not_that_of_it(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    trainer.strategy.root_device = torch.device("cpu")
+    clock.now += 1
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    clock.now += 2
+    run_update(measure, trainer, module, 1.0)
+    checkpoint: dict[str, Any] = {}
+    measure.on_save_checkpoint(trainer, module, checkpoint)
+    clock.now += 1000
+    resumed = Measure()
+    resumed.on_load_checkpoint(trainer, module, checkpoint)
+    resumed.on_train_batch_start(trainer, module, UPDATE, 1)
+    clock.now += 1
+    run_update(resumed, trainer, module, 1.0)
+    assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
+
+
 def test_an_update_that_was_left_out_does_not_hide_the_others(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     clock.now += 1

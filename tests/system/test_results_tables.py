@@ -1,0 +1,65 @@
+"""The tables of results and of ablations: trained once, read from what the runs have written."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ablations import COLUMNS as ABLATION_COLUMNS
+from benchmarks.ablations import Change, compared, system
+from benchmarks.ablations import row as ablation_row
+from benchmarks.results import COLUMNS, Result, row, spread
+from benchmarks.trained import Trained
+from tests.helpers.runs import SMALL, corpus_overrides
+
+CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Four updates, two validations, a test."""
+    folder = tmp_path_factory.mktemp("results")
+    bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "callbacks.keep_last=2"]
+    where = f"data.cache={folder / 'cache'}"
+    overrides = (*corpus_overrides(folder), *SMALL, *bounds, where)
+    run = Trained(overrides, folder / "run")
+    run.train(threads=1)
+    return run
+
+
+def test_a_finished_run_is_not_repeated(trained: Trained) -> None:
+    log = trained.folder.with_name("run.log")
+    before = log.read_text()
+    trained.train(threads=1)
+    assert log.read_text() == before
+    assert [updates for updates, _ in trained.validated] == [2, 4]
+
+
+def test_a_finished_run_of_other_settings_is_refused(trained: Trained) -> None:
+    other = Trained((*trained.overrides, "model.dropout=0.2"), trained.folder)
+    with pytest.raises(SystemExit, match="is finished, but with another model than is asked for"):
+        other.train(threads=1)
+
+
+def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
+    cells, signatures = row(Result("pocket", "pocket", "en-de", "A"), [trained])
+    said = dict(zip(COLUMNS, cells, strict=True))
+    bleu, signature = trained.score("test", "BLEU")
+    assert (said["BLEU A"], said["BLEU B"], said["BLEU C"]) == (f"{bleu:.2f}", "", "")
+    assert said["model"] == "2+2, 64, 128"
+    assert (said["seeds"], said["updates"]) == ("1", "4")
+    assert signature in signatures and len(signatures) == 2
+
+
+def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
+    scores = compared([trained.folder, system(CHANGE, trained)])
+    said = dict(zip(ABLATION_COLUMNS, ablation_row(CHANGE, trained, scores[1]), strict=True))
+    assert said["changed"] == "`callbacks.ema_decay=0`"
+    assert float(said["difference"]) == pytest.approx(
+        scores[1]["score"] - scores[0]["score"], abs=0.01
+    )
+    assert 0 < float(said["p"]) <= 1
+
+
+def test_several_seeds_are_given_with_their_spread() -> None:
+    assert spread([39.0]) == "39.00"
+    assert spread([39.0, 40.0, 41.0]) == "40.00 ± 1.00"
