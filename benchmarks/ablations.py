@@ -11,6 +11,7 @@ stays as it is.
 """
 
 import argparse
+import gzip
 import json
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.page import write_between
-from benchmarks.trained import ROOT, Trained, markdown, train_all
+from benchmarks.trained import ROOT, Chained, Made, Trained, markdown, train_all
 
 PAGE = ROOT / "docs" / "results.md"
 RECIPE = ("experiment=multi30k_tiny", "test=false")
@@ -29,12 +30,19 @@ COLUMNS = ("changed", "source", "BLEU", "difference", "p", "hours")
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed in the recipe, and where it was published."""
+    """What is changed in the recipe, and where it was published.
+
+    Attributes:
+        overrides: As train.py takes them; or, with ``recipe=`` before them, ``transformer``.
+        source: Where it was published.
+        average: Score the mean of so many of the newest checkpoints; 0 the best one.
+        last: The folder of the last training of a ``recipe=``.
+    """
 
     overrides: str
     source: str
     average: int = 0
-    """Score the mean of so many of the newest checkpoints; 0 the best one."""
+    last: str = ""
 
     @property
     def name(self) -> str:
@@ -64,27 +72,60 @@ CHANGES = [
     Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
     Change("data.batch_tokens=8192", "Popel and Bojar 2018: larger batches"),
 ]
+CHAINS = [
+    Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),
+    Change(
+        "recipe=distill teachers=[recipe,seed-2,seed-3]",
+        "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",
+        last="04_student",
+    ),
+    Change(
+        "recipe=backtranslate monolingual=train.de",
+        "Sennrich et al. 2016, of the target side that the text has",
+        last="05_forward",
+    ),
+]
+
+ROWS = [*CHANGES, *CHAINS]
 
 
-def trained(change: Change, folder: Path, updates: int, common: list[str]) -> Trained:
-    """The run of a change."""
+def made(change: Change, folder: Path, updates: int, data: Path) -> Made:
+    """The run of a change, or its runs."""
     # Ten checkpoints to average lie as far apart as validations.
     bounds = (
         f"trainer.max_steps={updates}",
         f"trainer.val_check_interval={updates // VALIDATIONS}",
     )
-    overrides = (*RECIPE, *bounds, "callbacks.keep_last=10", *common, *change.overrides.split())
-    return Trained(overrides, folder / change.name)
+    common = (*RECIPE, *bounds, "callbacks.keep_last=10", f"data.root={data}")
+    if change.last:
+        recipe = (placed(one, folder) for one in change.overrides.split())
+        return Chained((*recipe, *common), folder / change.name, change.last)
+    return Trained((*common, *change.overrides.split()), folder / change.name)
 
 
-def system(change: Change, run: Trained) -> Path:
+def placed(override: str, folder: Path) -> str:
+    """An argument of a recipe with the paths of the files that it names."""
+    key, _, value = override.partition("=")
+    if key == "teachers":
+        runs = ",".join(str(folder / name) for name in value.strip("[]").split(","))
+        return f"teachers=[{runs}]"
+    return f"{key}={folder / value}" if key == "monolingual" else override
+
+
+def write_german(data: Path, folder: Path) -> None:
+    """The text that the back-translation translates."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.de").write_bytes(gzip.decompress((data / "train.de.gz").read_bytes()))
+
+
+def system(change: Change, run: Path) -> Path:
     """What is compared: the run, or the mean of its newest checkpoints."""
     if not change.average:
-        return run.folder
-    mean = run.folder / "checkpoints" / f"average-{change.average}.ckpt"
-    newest = run.folder / "checkpoints" / "last.ckpt"
+        return run
+    mean = run / "checkpoints" / f"average-{change.average}.ckpt"
+    newest = run / "checkpoints" / "last.ckpt"
     if not mean.exists() or mean.stat().st_mtime < newest.stat().st_mtime:
-        _verb("average", f"checkpoint={run.folder}", f"last={change.average}", f"output={mean}")
+        _verb("average", f"checkpoint={run}", f"last={change.average}", f"output={mean}")
     return mean
 
 
@@ -96,7 +137,7 @@ def compared(systems: list[Path]) -> list[dict[str, Any]]:
     return found
 
 
-def row(change: Change, run: Trained, score: dict[str, Any]) -> list[str]:
+def row(change: Change, run: Made, score: dict[str, Any]) -> list[str]:
     """A line of the table."""
     values = [f"{score['score']:.2f}", "", ""]
     if score["difference"] is not None:
@@ -119,7 +160,7 @@ def parse() -> Any:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = list(dict.fromkeys(change.name for change in CHANGES))
+    names = list(dict.fromkeys(change.name for change in ROWS))
     parser.add_argument("--data-root", type=Path, required=True)
     parser.add_argument("--updates", type=int, default=5000)
     parser.add_argument("--only", nargs="+", choices=names, metavar="NAME", default=names)
@@ -135,18 +176,23 @@ def main() -> None:
     if arguments.updates < VALIDATIONS:
         raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
     folder = arguments.folder.resolve() / str(arguments.updates)
-    common = [f"data.root={arguments.data_root.resolve()}"]
-    wanted = [one for one in CHANGES if one.name in ("recipe", *arguments.only)]
-    runs = [trained(change, folder, arguments.updates, common) for change in wanted]
-    train_all(
-        list({run.folder: run for run in runs}.values()),
-        processes=arguments.processes,
-        threads=arguments.threads,
+    data = arguments.data_root.resolve()
+    wanted = [one for one in ROWS if one.name in ("recipe", *arguments.only)]
+    runs = {change: made(change, folder, arguments.updates, data) for change in wanted}
+    write_german(data, folder)
+    # The chains learn from runs.
+    for kind in (Trained, Chained):
+        train_all(
+            list({run.folder: run for run in runs.values() if isinstance(run, kind)}.values()),
+            processes=arguments.processes,
+            threads=arguments.threads,
+        )
+    scores = compared([system(change, run.run) for change, run in runs.items()])
+    lines = markdown(
+        COLUMNS, [row(*each, score) for each, score in zip(runs.items(), scores, strict=True)]
     )
-    scores = compared([system(c, run) for c, run in zip(wanted, runs, strict=True)])
-    lines = markdown(COLUMNS, [row(*each) for each in zip(wanted, runs, scores, strict=True)])
     print("\n".join(lines))
-    if wanted == CHANGES:
+    if wanted == ROWS:
         write_between(PAGE, "ablations", lines)
 
 

@@ -24,39 +24,29 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
-class Trained:
+class Made:
     """What was asked for, and where it is.
 
     Attributes:
-        overrides: As train.py takes them, but for the run directory.
-        folder: The run directory.
+        overrides: ``KEY=VALUE``, but for where it is.
+        folder: That it makes.
     """
 
     overrides: tuple[str, ...]
     folder: Path
 
-    @property
-    def command(self) -> str:
-        """How anyone gets the same run."""
-        return " ".join(["python train.py", *self.overrides])
-
     def train(self, threads: int) -> None:
         """Train until it is finished.
 
         Raises:
-            SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``; or the
-                folder holds a run of other settings.
+            SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``.
         """
-        if is_finished(self.folder):
-            self._refuse_another()
-            return
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        where = [f"hydra.run.dir={self.folder}", "checkpoint=auto"]
         began = time.monotonic()
         try:
             with open(self._beside("log"), "a") as said:
                 code = subprocess.run(
-                    [sys.executable, "train.py", *self.overrides, *where],
+                    [sys.executable, *self.call],
                     cwd=ROOT,
                     stdout=said,
                     stderr=said,
@@ -66,7 +56,17 @@ class Trained:
             with open(self._beside("seconds"), "a") as file:
                 print(round(time.monotonic() - began), file=file)
         if code:
-            raise SystemExit(f"{self.command}: exit code {code}, see {self._beside('log')}")
+            raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._beside('log')}")
+
+    @property
+    def call(self) -> list[str]:
+        """What makes it, or goes on with it."""
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Path:
+        """The run directory of what was trained last."""
+        raise NotImplementedError
 
     @property
     def hours(self) -> float:
@@ -76,6 +76,50 @@ class Trained:
     def _beside(self, kind: str) -> Path:
         """A file that stays where train.py takes a folder away that it refuses."""
         return self.folder.with_name(f"{self.folder.name}.{kind}")
+
+
+@dataclass(frozen=True)
+class Chained(Made):
+    """The stages of a recipe; ``last`` is that of the training whose model is wanted."""
+
+    last: str
+
+    @property
+    def call(self) -> list[str]:
+        """Passes over stages that are done."""
+        return ["-m", "transformer", *self.overrides, f"output={self.folder}"]
+
+    @property
+    def run(self) -> Path:
+        """Of its last training."""
+        return self.folder / self.last
+
+
+@dataclass(frozen=True)
+class Trained(Made):
+    """One run of train.py."""
+
+    def train(self, threads: int) -> None:
+        """Train, unless it is finished.
+
+        Raises:
+            SystemExit: It cannot be trained, or the folder holds a run of other settings.
+        """
+        if is_finished(self.folder):
+            self._refuse_another()
+        else:
+            super().train(threads)
+
+    @property
+    def call(self) -> list[str]:
+        """Goes on where it was stopped."""
+        where = (f"hydra.run.dir={self.folder}", "checkpoint=auto")
+        return ["train.py", *self.overrides, *where]
+
+    @property
+    def run(self) -> Path:
+        """The folder itself."""
+        return self.folder
 
     def _refuse_another(self) -> None:
         wanted: Any = OmegaConf.to_container(compose_config("train", self.overrides), resolve=True)
@@ -101,7 +145,7 @@ class Trained:
         return found["score"], found["signature"]
 
 
-def train_all(runs: Sequence[Trained], *, processes: int, threads: int) -> None:
+def train_all(runs: Sequence[Made], *, processes: int, threads: int) -> None:
     """Train what is missing, several at a time."""
     with ThreadPoolExecutor(processes) as pool:
         for run, _ in zip(runs, pool.map(lambda one: one.train(threads), runs), strict=True):

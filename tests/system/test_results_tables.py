@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ablations import CHAINS, Change, compared, made, system, write_german
 from benchmarks.ablations import COLUMNS as ABLATION_COLUMNS
-from benchmarks.ablations import Change, compared, system
 from benchmarks.ablations import row as ablation_row
 from benchmarks.results import COLUMNS, Result, row, spread
 from benchmarks.trained import Trained
 from tests.helpers.runs import SMALL, corpus_overrides
+from tests.system.test_experiments import write_corpus
+from transformer.cli import recipe
 
 CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 
@@ -20,7 +22,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     folder = tmp_path_factory.mktemp("results")
     bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "callbacks.keep_last=2"]
     where = f"data.cache={folder / 'cache'}"
-    overrides = (*corpus_overrides(folder), *SMALL, *bounds, where)
+    languages = ("data.source=en", "data.target=de")
+    overrides = (*corpus_overrides(folder), *languages, *SMALL, *bounds, where)
     run = Trained(overrides, folder / "run")
     run.train(threads=1)
     return run
@@ -51,13 +54,28 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
 
 
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
-    scores = compared([trained.folder, system(CHANGE, trained)])
+    scores = compared([trained.folder, system(CHANGE, trained.run)])
     said = dict(zip(ABLATION_COLUMNS, ablation_row(CHANGE, trained, scores[1]), strict=True))
     assert said["changed"] == "`callbacks.ema_decay=0`"
     assert float(said["difference"]) == pytest.approx(
         scores[1]["score"] - scores[0]["score"], abs=0.01
     )
     assert 0 < float(said["p"]) <= 1
+
+
+@pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name.partition(" ")[0])
+def test_what_takes_several_trainings_ends_with_the_one_that_is_compared(
+    change: Change, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, folder = write_corpus(tmp_path / "corpus", "multi30k", "en", "de"), tmp_path / "runs"
+    write_german(data, folder)
+    for seed in ("recipe", "seed-2", "seed-3"):
+        (folder / seed).symlink_to(trained.folder)
+    _, _, *arguments = made(change, folder, 40, data).call
+    assert recipe.main([*arguments, "dry_run=true"]) == 0
+    stages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
+    assert stages[-2:] == [f"# {change.last} (new)", f"# {stages[-1].split()[1]} (new)"]
+    assert "evaluate" in stages[-1]
 
 
 def test_several_seeds_are_given_with_their_spread() -> None:
