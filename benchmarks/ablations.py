@@ -70,7 +70,8 @@ CHANGES = [
     Change("loss=simcut", "Gao et al. 2022"),
     Change("model.norm_order=post", "Vaswani et al. 2017"),
     Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
-    Change("data.batch_tokens=8192", "Popel and Bojar 2018: larger batches"),
+    Change("data.batch_tokens=4096", "Popel and Bojar 2018: larger batches"),
+    Change("schedule=inverse_sqrt", "Vaswani et al. 2017"),
 ]
 CHAINS = [
     Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),

@@ -74,7 +74,7 @@ def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
 
 
 def test_a_recipe_of_a_corpus_may_choose_from_other_groups() -> None:
-    for corpus, vocab_size in (("multi30k_tok", 10_000), ("multi30k", 6000)):
+    for corpus, vocab_size in (("tanaka_enja", 8000), ("multi30k", 6000)):
         by_corpus = compose_config("train", [f"data={corpus}"])
         assert by_corpus == compose_config("train", [f"experiment={corpus}"])
         assert by_corpus.tokenizer.vocab_size == vocab_size
