@@ -2,25 +2,27 @@
 
     python benchmarks/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
 
-Each row is the recipe with one thing changed, and the same number of updates. No test set is
-looked at. A run that is finished is not repeated, so that the command goes on where it was stopped.
-The p-values are of ``transformer compare`` against the recipe as it is: they tell whether another
-text of that kind would say the same, not whether another seed would, which the rows with other
-seeds show; of twenty such comparisons one comes out below 0.05 by chance. With ``--only`` the page
-stays as it is.
+Each row is the recipe with one thing changed, in fewer updates than it has of its own, with its
+whole schedule in them. Every training makes as many; a ``recipe=`` row is of several, but
+bidirectional, whose two share them. No test set is looked at. A training that is finished is not
+repeated, so that the command goes on where it was stopped. The p-values are of ``transformer
+compare`` against the recipe as it is: they tell whether another text of that kind would say the
+same, not whether another seed would, which the rows with other seeds show; of twenty such
+comparisons one comes out below 0.05 by chance. With ``--only`` the page stays as it is.
 """
 
 import argparse
-import gzip
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.page import write_between
-from benchmarks.trained import ROOT, Chained, Made, Trained, markdown, train_all
+from benchmarks.trained import ROOT, Chained, Trained, Training, markdown, train_all
+from transformer.data.published import MULTI30K
 
 PAGE = ROOT / "docs" / "results.md"
 RECIPE = ("experiment=multi30k_tiny", "test=false")
@@ -33,21 +35,29 @@ class Change:
     """What is changed in the recipe, and where it was published.
 
     Attributes:
-        overrides: As train.py takes them; or, with ``recipe=`` before them, ``transformer``.
+        overrides: Arguments of train.py; of ``transformer`` if the first is ``recipe=NAME``, with
+            ``{teachers}`` and ``{german}`` for files.
         source: Where it was published.
         average: Score the mean of so many of the newest checkpoints; 0 the best one.
         last: The folder of the last training of a ``recipe=``.
+        teachers: The names of the rows whose models it learns from.
     """
 
     overrides: str
     source: str
     average: int = 0
     last: str = ""
+    teachers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """As a folder is called."""
-        return "_".join(self.overrides.replace("=", "-").split()) or "recipe"
+        return "_".join(self.shown.replace("=", "-").split()) or "recipe"
+
+    @property
+    def shown(self) -> str:
+        """The overrides, without files."""
+        return " ".join(one for one in self.overrides.split() if "{" not in one)
 
 
 CHANGES = [
@@ -76,47 +86,44 @@ CHANGES = [
 CHAINS = [
     Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),
     Change(
-        "recipe=distill teachers=[recipe,seed-2,seed-3]",
+        "recipe=distill teachers={teachers}",
         "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",
         last="04_student",
+        teachers=("recipe", "seed-2", "seed-3"),
     ),
     Change(
-        "recipe=backtranslate monolingual=train.de",
-        "Sennrich et al. 2016, of the target side that the text has",
+        "recipe=backtranslate monolingual={german}",
+        "Sennrich et al. 2016, of the German that the text has",
         last="05_forward",
     ),
 ]
-
 ROWS = [*CHANGES, *CHAINS]
 
 
-def made(change: Change, folder: Path, updates: int, data: Path) -> Made:
+def training(change: Change, folder: Path, updates: int, data: Path) -> Training:
     """The run of a change, or its runs."""
-    # Ten checkpoints to average lie as far apart as validations.
-    bounds = (
+    common = (
+        *RECIPE,
         f"trainer.max_steps={updates}",
+        # A third of them, which bidirectional begins with, is more.
+        f"schedule.warmup={min(2000, updates // 5)}",
+        # Ten checkpoints to average lie as far apart as validations.
         f"trainer.val_check_interval={updates // VALIDATIONS}",
+        "callbacks.keep_last=10",
+        f"data.root={data}",
     )
-    common = (*RECIPE, *bounds, "callbacks.keep_last=10", f"data.root={data}")
-    if change.last:
-        recipe = (placed(one, folder) for one in change.overrides.split())
-        return Chained((*recipe, *common), folder / change.name, change.last)
-    return Trained((*common, *change.overrides.split()), folder / change.name)
+    if not change.last:
+        return Trained((*common, *change.overrides.split()), folder / change.name)
+    teachers = ",".join(str(folder / name) for name in change.teachers)
+    german = data / MULTI30K.file_name("de", "train")
+    recipe = change.overrides.format(teachers=f"[{teachers}]", german=german)
+    return Chained((*recipe.split(), *common), folder / change.name, change.last)
 
 
-def placed(override: str, folder: Path) -> str:
-    """An argument of a recipe with the paths of the files that it names."""
-    key, _, value = override.partition("=")
-    if key == "teachers":
-        runs = ",".join(str(folder / name) for name in value.strip("[]").split(","))
-        return f"teachers=[{runs}]"
-    return f"{key}={folder / value}" if key == "monolingual" else override
-
-
-def write_german(data: Path, folder: Path) -> None:
-    """The text that the back-translation translates."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "train.de").write_bytes(gzip.decompress((data / "train.de.gz").read_bytes()))
+def chosen(names: Collection[str]) -> list[Change]:
+    """The rows of these names, the recipe, and whatever they learn from."""
+    teachers = {name for change in ROWS if change.name in names for name in change.teachers}
+    return [one for one in ROWS if one.name in {"recipe", *names, *teachers}]
 
 
 def system(change: Change, run: Path) -> Path:
@@ -138,13 +145,13 @@ def compared(systems: list[Path]) -> list[dict[str, Any]]:
     return found
 
 
-def row(change: Change, run: Made, score: dict[str, Any]) -> list[str]:
+def row(change: Change, run: Training, score: dict[str, Any]) -> list[str]:
     """A line of the table."""
     values = [f"{score['score']:.2f}", "", ""]
     if score["difference"] is not None:
         p = max(score["p_bootstrap"], score["p_randomisation"])
         values[1:] = [f"{score['difference']:+.2f}", f"{p:.3f}"]
-    what = " ".join(f"`{one}`" for one in change.overrides.split()) or "nothing"
+    what = " ".join(f"`{one}`" for one in change.shown.split()) or "nothing"
     return [what, change.source, *values, f"{run.hours:.2f}"]
 
 
@@ -178,10 +185,9 @@ def main() -> None:
         raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
     folder = arguments.folder.resolve() / str(arguments.updates)
     data = arguments.data_root.resolve()
-    wanted = [one for one in ROWS if one.name in ("recipe", *arguments.only)]
-    runs = {change: made(change, folder, arguments.updates, data) for change in wanted}
-    write_german(data, folder)
-    # The chains learn from runs.
+    wanted = chosen(arguments.only)
+    runs = {one: training(one, folder, arguments.updates, data) for one in wanted}
+    # Teachers before who learns from them.
     for kind in (Trained, Chained):
         train_all(
             list({run.folder: run for run in runs.values() if isinstance(run, kind)}.values()),

@@ -6,7 +6,8 @@ FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each
 as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
 scored once, at the end of training. A run that is finished is not repeated, so that the command
 goes on where it was stopped. BLEU stands in the column of its text: A tokenised and lower-cased, B
-raw, C segmented into words. With ``--only`` the page stays as it is.
+raw, C as the Tanaka corpus is segmented, its English lower-cased too. With ``--only`` the page
+stays as it is.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Result:
     corpus: str
     direction: str
     text: str
-    """That its BLEU is of: one of ``TEXTS``."""
+    """The kind of text that is scored: one of ``TEXTS``."""
 
     @property
     def name(self) -> str:

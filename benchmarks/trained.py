@@ -1,6 +1,6 @@
-"""A run of train.py that a benchmark wants to be there: trained once, and gone on with if stopped.
+"""Trainings that a benchmark wants to be there: made once, and gone on with if stopped.
 
-It does not know what the run is for.
+A run of train.py, or the stages of a recipe. It does not know what they are for.
 """
 
 import csv
@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,18 +19,19 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
+from transformer.recipes.manifest import MANIFEST
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
-class Made:
+class Training(ABC):
     """What was asked for, and where it is.
 
     Attributes:
-        overrides: ``KEY=VALUE``, but for where it is.
-        folder: That it makes.
+        overrides: ``KEY=VALUE``, but for the folder.
+        folder: Where it writes; its log and its times are beside, under the same name.
     """
 
     overrides: tuple[str, ...]
@@ -59,14 +61,14 @@ class Made:
             raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._beside('log')}")
 
     @property
+    @abstractmethod
     def call(self) -> list[str]:
         """What makes it, or goes on with it."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def run(self) -> Path:
         """The run directory of what was trained last."""
-        raise NotImplementedError
 
     @property
     def hours(self) -> float:
@@ -79,7 +81,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Chained(Made):
+class Chained(Training):
     """The stages of a recipe; ``last`` is that of the training whose model is wanted."""
 
     last: str
@@ -94,9 +96,15 @@ class Chained(Made):
         """Of its last training."""
         return self.folder / self.last
 
+    @property
+    def hours(self) -> float:
+        """Of all stages; not of models that it was given."""
+        manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
+        return sum(float(stage["seconds"]) for stage in manifest["stages"]) / 3600
+
 
 @dataclass(frozen=True)
-class Trained(Made):
+class Trained(Training):
     """One run of train.py."""
 
     def train(self, threads: int) -> None:
@@ -145,7 +153,7 @@ class Trained(Made):
         return found["score"], found["signature"]
 
 
-def train_all(runs: Sequence[Made], *, processes: int, threads: int) -> None:
+def train_all(runs: Sequence[Training], *, processes: int, threads: int) -> None:
     """Train what is missing, several at a time."""
     with ThreadPoolExecutor(processes) as pool:
         for run, _ in zip(runs, pool.map(lambda one: one.train(threads), runs), strict=True):

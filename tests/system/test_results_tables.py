@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ablations import CHAINS, Change, compared, made, system, write_german
+from benchmarks.ablations import CHAINS, Change, chosen, compared, system, training
 from benchmarks.ablations import COLUMNS as ABLATION_COLUMNS
 from benchmarks.ablations import row as ablation_row
 from benchmarks.results import COLUMNS, Result, row, spread
@@ -54,28 +54,44 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
 
 
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
-    scores = compared([trained.folder, system(CHANGE, trained.run)])
-    said = dict(zip(ABLATION_COLUMNS, ablation_row(CHANGE, trained, scores[1]), strict=True))
+    mean = system(CHANGE, trained.run)
+    assert mean == trained.run / "checkpoints" / "average-2.ckpt"
+    made = mean.stat().st_mtime_ns
+    assert system(CHANGE, trained.run).stat().st_mtime_ns == made
+    first, second = compared([trained.run, mean])
+    assert first["difference"] is None
+    assert second["difference"] == pytest.approx(second["score"] - first["score"])
+
+
+def test_a_line_of_ablations_has_the_less_sure_of_two_tests(trained: Trained) -> None:
+    tested = {"difference": -1.25, "p_bootstrap": 0.04, "p_randomisation": 0.031}
+    line = ablation_row(CHANGE, trained, {"score": 38.5, **tested})
+    said = dict(zip(ABLATION_COLUMNS, line, strict=True))
     assert said["changed"] == "`callbacks.ema_decay=0`"
-    assert float(said["difference"]) == pytest.approx(
-        scores[1]["score"] - scores[0]["score"], abs=0.01
-    )
-    assert 0 < float(said["p"]) <= 1
+    assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "-1.25", "0.040")
+    alone = ablation_row(CHANGE, trained, {"score": 38.5, "difference": None})
+    assert alone[2:5] == ["38.50", "", ""]
 
 
-@pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name.partition(" ")[0])
+def test_who_learns_from_others_has_them_trained() -> None:
+    assert [change.name for change in chosen(["recipe-distill"])] == [
+        *("recipe", "seed-2", "seed-3", "recipe-distill")
+    ]
+
+
+@pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name)
 def test_what_takes_several_trainings_ends_with_the_one_that_is_compared(
     change: Change, trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, folder = write_corpus(tmp_path / "corpus", "multi30k", "en", "de"), tmp_path / "runs"
-    write_german(data, folder)
+    folder.mkdir()
     for seed in ("recipe", "seed-2", "seed-3"):
         (folder / seed).symlink_to(trained.folder)
-    _, _, *arguments = made(change, folder, 40, data).call
+    _, _, *arguments = training(change, folder, 40, data).call
     assert recipe.main([*arguments, "dry_run=true"]) == 0
     stages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
-    assert stages[-2:] == [f"# {change.last} (new)", f"# {stages[-1].split()[1]} (new)"]
-    assert "evaluate" in stages[-1]
+    number = int(change.last.partition("_")[0]) + 1
+    assert stages[-2:] == [f"# {change.last} (new)", f"# {number:02}_evaluate (new)"]
 
 
 def test_several_seeds_are_given_with_their_spread() -> None:

@@ -37,6 +37,12 @@ def test_from_the_same_weights_the_loss_is_the_same(answers: dict[str, dict[str,
     assert answers["torch"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=0.3)
 
 
+def test_quick_measures_what_is_promised_and_no_more() -> None:
+    base = ["ours_bfloat16", "ours_float32", "hf_float32", "hf_bfloat16", "torch_float32"]
+    assert [subject.key for subject in subjects("base", quick=True)] == base
+    assert [subject.key for subject in subjects("tiny", quick=True)] == [*base, "hf_float32_kept"]
+
+
 @pytest.mark.parametrize("size", ["tiny", "base"])
 @pytest.mark.parametrize("quick", [True, False])
 def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,11 +51,18 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
     for place, subject in enumerate(found):
         subject.speeds = [1.0, 1000.0 - place, 9999.0]
     found[0].loss = 5.0
-    values = summary(found)
+    values = summary(found, size)
     assert list(values)[:4] == PROMISED
     assert values["ours"] == 1000
     assert values["hf"] == max(values["hf_float32"], values["hf_bfloat16"])
     assert values["ratio_hf"] == round(values["ours"] / values["hf"], 3)
+    assert values["torch"] == max(
+        values[key] for key in ("torch_float32", "torch_bfloat16") if key in values
+    )
+    assert ("ratio_hf_kept" in values) == (size == "tiny")
+    proxy = 1.25 * values["hf_bfloat16"]
+    told = values.get("ratio_eole_bfloat16")
+    assert told == (round(values["ours"] / proxy, 3) if size == "base" else None)
     assert values["loss_ours_bfloat16"] == 5
     lines = show(found, "a title")
     assert len(lines) == len(found) + 5

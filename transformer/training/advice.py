@@ -8,8 +8,8 @@ from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)
 
-_PRODUCTS = ("avx512_bf16", "amx_bf16", "bf16")
-"""In bfloat16, as `torch.cpu.get_capabilities` calls them on x86-64 and on ARM."""
+_BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+"""Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
 def warn_of_warmup(config: RunConfig) -> None:
@@ -23,20 +23,23 @@ def warn_of_warmup(config: RunConfig) -> None:
 
 
 def warn_of_bfloat16(config: RunConfig) -> None:
-    """Where products in bfloat16 are worked out by way of float32, and are slower for it."""
-    asked = {
-        "precision=32-true": config.trainer["precision"] == "bf16-mixed",
-        "loss.bfloat16=false": config.loss.bfloat16,
-    }
-    on_cpu = config.trainer["accelerator"] == "cpu"
-    if on_cpu and any(asked.values()) and _lacks_bfloat16():
+    """Where the processor has to work products in bfloat16 out by way of float32."""
+    remedies = []
+    if config.trainer["precision"] == "bf16-mixed":
+        remedies.append("precision=32-true")
+    if config.loss.bfloat16:
+        remedies.append("loss.bfloat16=false")
+    if remedies and config.trainer["accelerator"] == "cpu" and _lacks_bfloat16():
         logger.warning(
-            "this processor has no products in bfloat16; float32 is faster here: set %s",
-            " ".join(setting for setting, wanted in asked.items() if wanted),
+            "this processor has no instructions for products in bfloat16; float32 is probably "
+            "faster here: try %s",
+            " ".join(remedies),
         )
 
 
 def _lacks_bfloat16() -> bool:
     """False where torch cannot tell, as before its version 2.13."""
-    told = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(told) and not any(told.get(name) for name in _PRODUCTS)
+    if not hasattr(torch.cpu, "get_capabilities"):
+        return False
+    told = torch.cpu.get_capabilities()
+    return bool(told) and not any(told.get(name) for name in _BFLOAT16_INSTRUCTIONS)

@@ -144,10 +144,11 @@ class Measure(Callback):
             "alignment": self.alignment.tolist(),
             "consistency": None if self.consistency is None else self.consistency.item(),
             "target": self.target,
-            "seconds": self.seconds,
             "learnt": self.learnt,
             "counted": self._counted(trainer),
         }
+        # Apart from what a run that goes on has in common with one that never stopped.
+        checkpoint["measured_seconds"] = self.seconds
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -159,10 +160,12 @@ class Measure(Callback):
             # A checkpoint of an earlier version has none.
             if (divergence := before.get("consistency")) is not None:
                 self.consistency = torch.tensor(divergence, device=pl_module.device)
-            self.learnt = before["learnt"]
-            # Nor of the time: its tokens are not counted without.
-            if "seconds" in before:
-                self.target, self.seconds = before["target"], before["seconds"]
+            self.target, self.learnt = before["target"], before["learnt"]
+            if "measured_seconds" in checkpoint:
+                self.seconds = checkpoint["measured_seconds"]
+            else:
+                # An earlier version kept no time: these tokens would inflate the speed.
+                self.target = 0
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 

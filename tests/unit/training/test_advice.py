@@ -15,11 +15,11 @@ from transformer.training.advice import warn_of_bfloat16, warn_of_warmup
 @pytest.mark.parametrize(
     ("overrides", "advice"),
     [
-        (["precision=bf16-mixed", "loss.bfloat16=false"], "set precision=32-true"),
-        (["precision=32-true", "loss.bfloat16=true"], "set loss.bfloat16=false"),
+        (["precision=bf16-mixed", "loss.bfloat16=false"], "try precision=32-true"),
+        (["precision=32-true", "loss.bfloat16=true"], "try loss.bfloat16=false"),
         (
             ["precision=bf16-mixed", "loss.bfloat16=true"],
-            "set precision=32-true loss.bfloat16=false",
+            "try precision=32-true loss.bfloat16=false",
         ),
     ],
 )
@@ -60,12 +60,21 @@ def test_of_others_nothing_is_said(
     assert not caplog.text
 
 
+def test_where_torch_cannot_tell_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    with caplog.at_level(logging.WARNING):
+        warn_of_bfloat16(composed(["precision=bf16-mixed"], tmp_path))
+    assert not caplog.text
+
+
 def test_a_warm_up_beyond_the_last_update_is_told_of(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     config = composed(["schedule.warmup=50"], tmp_path)
     with caplog.at_level(logging.WARNING):
-        warn_of_warmup(replace(config, trainer=config.trainer | {"max_steps": 51}))
+        warn_of_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 51}))
         assert not caplog.text
-        warn_of_warmup(replace(config, trainer=config.trainer | {"max_steps": 50}))
+        warn_of_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 50}))
     assert "schedule.warmup=50: the learning rate is to reach its peak after" in caplog.text
