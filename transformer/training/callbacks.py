@@ -137,18 +137,17 @@ class Measure(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Let the mean of a run that goes on be over the updates before the break, too."""
-        self._take_time()
+        """Let the mean of a run that goes on be over the updates before the break, too.
+
+        Not the speed: a checkpoint that held times would not be the same twice.
+        """
         checkpoint["measured"] = {
             "loss": self.loss.item(),
             "alignment": self.alignment.tolist(),
             "consistency": None if self.consistency is None else self.consistency.item(),
-            "target": self.target,
             "learnt": self.learnt,
             "counted": self._counted(trainer),
         }
-        # Apart from what a run that goes on has in common with one that never stopped.
-        checkpoint["measured_seconds"] = self.seconds
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -160,12 +159,7 @@ class Measure(Callback):
             # A checkpoint of an earlier version has none.
             if (divergence := before.get("consistency")) is not None:
                 self.consistency = torch.tensor(divergence, device=pl_module.device)
-            self.target, self.learnt = before["target"], before["learnt"]
-            if "measured_seconds" in checkpoint:
-                self.seconds = checkpoint["measured_seconds"]
-            else:
-                # An earlier version kept no time: these tokens would inflate the speed.
-                self.target = 0
+            self.learnt = before["learnt"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 
