@@ -116,8 +116,10 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
         return Trained((*common, *change.overrides.split()), folder / change.name)
     teachers = ",".join(str(folder / name) for name in change.teachers)
     german = data / MULTI30K.file_name("de", "train")
-    recipe = change.overrides.format(teachers=f"[{teachers}]", german=german)
-    return Chained((*recipe.split(), *common), folder / change.name, change.last)
+    recipe = (
+        one.format(teachers=f"[{teachers}]", german=german) for one in change.overrides.split()
+    )
+    return Chained((*recipe, *common), folder / change.name, change.last)
 
 
 def chosen(names: Collection[str]) -> list[Change]:

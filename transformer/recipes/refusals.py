@@ -11,7 +11,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage
-from transformer.training.finetuning import FREE as FREE_IN_FINETUNING
+from transformer.training.finetuning import other_weights
 
 OWNED = (
     *("hydra.", "checkpoint", "finetune_from", "input", "output", "source", "reference", "format"),
@@ -70,14 +70,7 @@ def refuse_another_model(first: Stage, second: Stage) -> None:
     Raises:
         InputError: It has.
     """
-    settings = []
-    learned = first.config["model"]["positions"] == "learned"
-    for group in ("tokenizer", "model"):
-        before, now = first.config[group], second.config[group]
-        for key, value in before.items():
-            free = key == "sampling" if group == "tokenizer" else key in FREE_IN_FINETUNING
-            if (not free or (key == "max_length" and learned)) and now[key] != value:
-                settings.append(override(f"{group}.{key}", value))
+    settings = [override(*one) for one in other_weights(first.config, second.config).items()]
     if settings:
         raise InputError(
             f"{second.name} begins with the weights of {first.name}, and has another vocabulary "

@@ -5,6 +5,7 @@ Luong and Manning 2015, "Stanford Neural Machine Translation Systems for Spoken 
 """
 
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,20 +90,27 @@ def _say_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
 
 def _differing(config: RunConfig, payload: dict[str, Any]) -> list[str]:
     """What to set so that the run has the vocabulary and the model of the checkpoint."""
-    vocabulary = asdict(Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config)
-    own = asdict(config.tokenizer)
-    keys = [
-        _setting(f"tokenizer.{key}", value)
-        for key, value in vocabulary.items()
-        if key != "sampling" and own[key] != value
-    ]
-    model = payload[PORTABLE]["model"]
-    learned = model["positions"] == "learned"
-    for key, value in config.model.items():
-        free = key in FREE and not (key == "max_length" and learned)
-        if not free and model[key] != value:
-            keys.append(_setting(f"model.{key}", model[key]))
-    return keys
+    vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
+    before = {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
+    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
+    return [_setting(key, value) for key, value in other_weights(before, now).items()]
+
+
+def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of ``tokenizer`` and ``model`` that would need other weights, and what they were.
+
+    Args:
+        before: The two groups that the weights were trained with.
+        now: Those of the run that is to begin with them.
+    """
+    learned = before["model"]["positions"] == "learned"
+    free = FREE - {"max_length"} if learned else FREE
+    return {
+        f"{group}.{key}": before[group][key]
+        for group, may_differ in (("tokenizer", {"sampling"}), ("model", free))
+        for key, value in now[group].items()
+        if key not in may_differ and before[group][key] != value
+    }
 
 
 def _setting(key: str, value: Any) -> str:
