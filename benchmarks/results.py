@@ -4,18 +4,20 @@
 
 FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained
 as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
-scored once, at the end of training. A run that is finished is not repeated, so that the command
-goes on where it was stopped. BLEU stands in the column of its text: A tokenised and lower-cased, B
-raw, C as the Tanaka corpus is segmented, its English lower-cased too. With ``--only`` the page
-stays as it is.
+scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
+that is there is not repeated: take its line out to have it made again. So the command goes on where
+it was stopped, and the table grows. BLEU stands in the column of its text: A tokenised and
+lower-cased, B raw, C as the Tanaka corpus is segmented, its English lower-cased too.
 """
 
 import argparse
 import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.page import write_between
+from benchmarks.records import Records, machine
 from benchmarks.trained import ROOT, Trained, markdown, train_all
 from transformer.model.checkpoint import load_checkpoint
 
@@ -24,8 +26,46 @@ TEXTS = ("A", "B", "C")
 COLUMNS = (
     *("recipe", "direction", "model", "parameters"),
     *(f"BLEU {text}" for text in TEXTS),
-    *("chrF2", "validation", "seeds", "updates", "hours", "command"),
+    *("chrF2", "validation", "seeds", "updates", "hours", "machine", "commit", "command"),
 )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run has given.
+
+    Attributes:
+        name: Of the recipe and its direction.
+        seed: Of the run.
+        commit: Of the code that trained it.
+        machine: That it was trained on.
+        command: How anyone gets it, but for the seed.
+        model: Layers, width and inner width.
+        parameters: How many.
+        updates: How many.
+        hours: Training, validation and tests.
+        validation: The best BLEU.
+        bleu: Of the test set.
+        chrf: Likewise.
+        signatures: Of the two.
+    """
+
+    name: str
+    seed: int
+    commit: str
+    machine: str
+    command: str
+    model: str
+    parameters: int
+    updates: int
+    hours: float
+    validation: float
+    bleu: float
+    chrf: float
+    signatures: list[str]
+
+
+RECORDS = Records(PAGE.with_suffix(".jsonl"), Measured, key=("name", "seed"))
 
 
 @dataclass(frozen=True)
@@ -61,35 +101,54 @@ RESULTS = [
 ]
 
 
-def row(result: Result, runs: list[Trained]) -> tuple[list[str], set[str]]:
-    """A line of the table, and the signatures of its scores."""
-    scores = {name: [run.score("test", name) for run in runs] for name in ("BLEU", "chrF2")}
-    best = [max(bleu for _, bleu in run.validated) for run in runs]
-    updates = max(run.validated[-1][0] for run in runs)
-    hours = statistics.mean(run.hours for run in runs)
-    bleu, chrf = (spread([value for value, _ in values]) for values in scores.values())
-    cells = [
-        *(result.experiment, result.direction, *model(runs[0])),
-        *(bleu if text == result.text else "" for text in TEXTS),
-        *(chrf, spread(best), str(len(runs)), f"{updates:,}", f"{hours:.2f}"),
-        f"`{command(runs[0])}`",
-    ]
-    return cells, {signature for values in scores.values() for _, signature in values}
-
-
-def model(run: Trained) -> tuple[str, str]:
-    """Layers, width and inner width; and parameters."""
+def measured(result: Result, seed: int, run: Trained, where: str) -> Measured:
+    """What the run of a seed has given on this machine."""
     found = load_checkpoint(run.folder).model
     config = found.config
     layers = f"{config.encoder_layers}+{config.decoder_layers}"
-    parameters = sum(parameter.numel() for parameter in found.parameters())
-    return f"{layers}, {config.d_model}, {config.ffn_dim}", f"{parameters / 1e6:.2f} M"
+    (bleu, of_bleu), (chrf, of_chrf) = (run.score("test", name) for name in ("BLEU", "chrF2"))
+    return Measured(
+        name=result.name,
+        seed=seed,
+        commit=run.commit,
+        machine=where,
+        command=command(run),
+        model=f"{layers}, {config.d_model}, {config.ffn_dim}",
+        parameters=sum(parameter.numel() for parameter in found.parameters()),
+        updates=run.validated[-1][0],
+        hours=round(run.hours, 3),
+        validation=max(score for _, score in run.validated),
+        bleu=bleu,
+        chrf=chrf,
+        signatures=[of_bleu, of_chrf],
+    )
 
 
 def command(run: Trained) -> str:
     """How anyone gets the same run, but for the seed."""
     shown = (one for one in run.overrides if not one.startswith(("data.root=", "seed=")))
     return " ".join(["python train.py", *shown, "data.root=FOLDER"])
+
+
+def row(result: Result, runs: Sequence[Measured]) -> list[str]:
+    """A line of the table: the seeds of a result."""
+    bleu = spread([run.bleu for run in runs])
+    hours = statistics.mean(run.hours for run in runs)
+    return [
+        *(result.experiment, result.direction, each(run.model for run in runs)),
+        each(f"{run.parameters / 1e6:.2f} M" for run in runs),
+        *(bleu if text == result.text else "" for text in TEXTS),
+        *(spread([run.chrf for run in runs]), spread([run.validation for run in runs])),
+        *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
+        each(run.machine for run in runs),
+        each(run.commit[:7] for run in runs),
+        each(f"`{run.command}`" for run in runs),
+    ]
+
+
+def each(values: Iterable[str]) -> str:
+    """What the runs have; all of it where they differ."""
+    return ", ".join(dict.fromkeys(values))
 
 
 def spread(values: list[float]) -> str:
@@ -113,24 +172,35 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> None:
-    """Train what is missing; write the table if it is the whole one."""
-    arguments = parse()
+def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
+    """The runs that are wanted and not recorded, the first seed of each before the second."""
     data, folder = arguments.data.resolve(), arguments.folder.resolve()
+    there = {(one.name, one.seed) for one in RECORDS.read()}
     wanted = [result for result in RESULTS if result.name in arguments.only]
-    seeds = range(1, arguments.seeds + 1)
-    runs = {result: [result.run(data, folder, seed) for seed in seeds] for result in wanted}
-    train_all(
-        [run for seed in range(arguments.seeds) for run in (each[seed] for each in runs.values())],
-        processes=arguments.processes,
-        threads=arguments.threads,
-    )
-    rows = [row(*each) for each in runs.items()]
-    lines = markdown(COLUMNS, [cells for cells, _ in rows])
-    lines += ["", *sorted(f"`{one}`" for one in set().union(*(found for _, found in rows)))]
+    return {
+        result.run(data, folder, seed): (result, seed)
+        for seed in range(1, arguments.seeds + 1)
+        for result in wanted
+        if (result.name, seed) not in there
+    }
+
+
+def table(records: Sequence[Measured]) -> list[str]:
+    """The results of which there is a record, and the signatures of their scores."""
+    found = {result: [one for one in records if one.name == result.name] for result in RESULTS}
+    lines = markdown(COLUMNS, [row(result, runs) for result, runs in found.items() if runs])
+    return [*lines, "", *sorted({f"`{one}`" for run in records for one in run.signatures})]
+
+
+def main() -> None:
+    """Train what is missing; write the table of all that is there."""
+    arguments = parse()
+    runs, where = missing(arguments), machine(arguments.threads)
+    for run in train_all(list(runs), processes=arguments.processes, threads=arguments.threads):
+        RECORDS.keep(measured(*runs[run], run, where))
+    lines = table(RECORDS.read())
     print("\n".join(lines))
-    if wanted == RESULTS:
-        write_between(PAGE, "results", lines)
+    write_between(PAGE, "results", lines)
 
 
 if __name__ == "__main__":

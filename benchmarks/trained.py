@@ -10,16 +10,17 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.recipes.manifest import MANIFEST
+from transformer.recipes.version import code_version
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +32,7 @@ class Training(ABC):
 
     Attributes:
         overrides: ``KEY=VALUE``, but for the folder.
-        folder: Where it writes; its log and its times are beside, under the same name.
+        folder: Where it writes; its log, its times and the commit are beside, under the same name.
     """
 
     overrides: tuple[str, ...]
@@ -45,6 +46,7 @@ class Training(ABC):
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
+        self._beside("commit").write_text(f"{code_version()['commit']}\n")
         try:
             with open(self._beside("log"), "a") as said:
                 code = subprocess.run(
@@ -75,9 +77,17 @@ class Training(ABC):
         """That training, validation and tests have taken, restarts included."""
         return sum(map(int, self._beside("seconds").read_text().split())) / 3600
 
+    @property
+    def commit(self) -> str:
+        """Of the checkout that trained it last; "+" at its end stands for changes in no commit."""
+        return self._beside("commit").read_text().strip()
+
     def _beside(self, kind: str) -> Path:
         """A file that stays where train.py takes a folder away that it refuses."""
         return self.folder.with_name(f"{self.folder.name}.{kind}")
+
+
+Run = TypeVar("Run", bound=Training)
 
 
 @dataclass(frozen=True)
@@ -153,11 +163,22 @@ class Trained(Training):
         return found["score"], found["signature"]
 
 
-def train_all(runs: Sequence[Training], *, processes: int, threads: int) -> None:
-    """Train what is missing, several at a time."""
+def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[Run]:
+    """Train what is missing, several at a time, and give each when it is done.
+
+    Raises:
+        SystemExit: One cannot be trained; those that have begun are trained first.
+    """
     with ThreadPoolExecutor(processes) as pool:
-        for run, _ in zip(runs, pool.map(lambda one: one.train(threads), runs), strict=True):
-            print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
+        trained = {pool.submit(run.train, threads): run for run in runs}
+        try:
+            for future in as_completed(trained):
+                future.result()
+                run = trained[future]
+                print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
+                yield run
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -47,6 +47,7 @@ def assert_complete(folder: Path) -> None:
                 assert hashlib.sha256((folder / file).read_bytes()).hexdigest() == digest, file
                 assert made.setdefault(file, digest) == digest
         assert entry["config"] and entry["command"].startswith("python -m transformer ")
+        assert entry["call"].startswith("transformer recipe=") and Path(entry["directory"]).is_dir()
         assert entry["begun"] <= entry["ended"] and entry["seconds"] > 0
         assert entry["version"]["torch"] and "commit" in entry["version"]
         for scores in entry["scores"].values():

@@ -1,13 +1,16 @@
 """The tables of results and of ablations: trained once, read from what the runs have written."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from benchmarks.ablations import CHAINS, Change, chosen, compared, system, training
-from benchmarks.ablations import COLUMNS as ABLATION_COLUMNS
-from benchmarks.ablations import row as ablation_row
-from benchmarks.results import COLUMNS, Result, row, spread
+from benchmarks import ablations, results
+from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
+from benchmarks.ablations import compared, system, training
+from benchmarks.records import Records
+from benchmarks.results import COLUMNS, Measured, Result, measured, row, spread
 from benchmarks.trained import Trained
 from tests.helpers.runs import SMALL, corpus_overrides
 from tests.system.test_experiments import write_corpus
@@ -44,13 +47,46 @@ def test_a_finished_run_of_other_settings_is_refused(trained: Trained) -> None:
 
 
 def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
-    cells, signatures = row(Result("pocket", "pocket", "en-de", "A"), [trained])
-    said = dict(zip(COLUMNS, cells, strict=True))
+    result = Result("pocket", "pocket", "en-de", "A")
+    found = measured(result, 1, trained, "two cores")
+    said = dict(zip(COLUMNS, row(result, [found]), strict=True))
     bleu, signature = trained.score("test", "BLEU")
     assert (said["BLEU A"], said["BLEU B"], said["BLEU C"]) == (f"{bleu:.2f}", "", "")
     assert said["model"] == "2+2, 64, 128"
     assert (said["seeds"], said["updates"]) == ("1", "4")
-    assert signature in signatures and len(signatures) == 2
+    assert said["machine"] == "two cores"
+    assert trained.commit.startswith(said["commit"]) and len(said["commit"]) == 7
+    assert signature in found.signatures and len(found.signatures) == 2
+
+
+def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> None:
+    result = Result("pocket", "pocket", "en-de", "B")
+    first = measured(result, 1, trained, "a machine")
+    second = replace(first, seed=2, bleu=first.bleu + 2, machine="another machine", hours=3.0)
+    said = dict(zip(COLUMNS, row(result, [first, second]), strict=True))
+    assert said["BLEU B"] == f"{first.bleu + 1:.2f} ± 1.41"
+    assert (said["seeds"], said["machine"]) == ("2", "a machine, another machine")
+    assert said["model"] == "2+2, 64, 128"
+
+
+def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
+    first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained, "a machine")
+    second, again = replace(first, seed=2), replace(first, bleu=50.0)
+    records = Records(tmp_path / "records.jsonl", Measured, key=("name", "seed"))
+    assert records.read() == []
+    for record in (second, first, again):
+        records.keep(record)
+    assert records.read() == [again, second]
+    with open(records.path, "a") as file:
+        file.write('{"name": "x"}\n')
+    with pytest.raises(SystemExit, match=r"records\.jsonl, line 3: .*missing"):
+        records.read()
+
+
+@pytest.mark.parametrize("module", [ablations, results])
+def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
+    table = "\n".join(module.table(module.RECORDS.read()))
+    assert table in module.PAGE.read_text(encoding="utf-8")
 
 
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
@@ -65,18 +101,27 @@ def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) ->
 
 def test_a_line_of_ablations_has_the_less_sure_of_two_tests(trained: Trained) -> None:
     tested = {"difference": -1.25, "p_bootstrap": 0.04, "p_randomisation": 0.031}
-    line = ablation_row(CHANGE, trained, {"score": 38.5, **tested})
-    said = dict(zip(ABLATION_COLUMNS, line, strict=True))
+    score = {"score": 38.5, "signature": "nrefs:1"}
+    found = ablations.measured(CHANGE, trained, score | tested, 4, "a machine")
+    said = dict(zip(ablations.COLUMNS, ablations.row(CHANGE, found), strict=True))
     assert said["changed"] == "`callbacks.ema_decay=0`"
     assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "-1.25", "0.040")
-    alone = ablation_row(CHANGE, trained, {"score": 38.5, "difference": None})
-    assert alone[2:5] == ["38.50", "", ""]
+    base = ablations.measured(CHANGE, trained, score | {"difference": None}, 4, "a machine")
+    said = dict(zip(ablations.COLUMNS, ablations.row(CHANGE, base), strict=True))
+    assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "", "")
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    assert len({change.name for change in ROWS}) == len(ROWS)
+    averaged = [change for change in ROWS if change.average]
+    assert [change.folder for change in averaged] == ["callbacks.ema_decay-0"]
 
 
 def test_who_learns_from_others_has_them_trained() -> None:
     assert [change.name for change in chosen(["recipe-distill"])] == [
         *("recipe", "seed-2", "seed-3", "recipe-distill")
     ]
+    assert chosen([]) == []
 
 
 @pytest.mark.parametrize("change", CHAINS, ids=lambda change: change.name)

@@ -40,6 +40,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             raise InputError(f"{override!r} is not of the form KEY=VALUE")
         if override.startswith("+"):
             raise InputError(f"{override!r} adds a key that nothing reads; drop the +")
+    refuse_several_choices(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
@@ -76,6 +77,19 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     if not (config_folder() / "experiment" / f"{recipe}.yaml").is_file():
         return list(overrides)
     return [*overrides, f"experiment={recipe}"]
+
+
+def refuse_several_choices(verb: str, overrides: Sequence[str]) -> None:
+    """Refuse what Hydra would lay one over the other: a list for a group that is one thing.
+
+    Raises:
+        InputError: There is one.
+    """
+    for override in overrides:
+        group, _, choice = override.partition("=")
+        one_thing = (config_folder() / group).is_dir() and group not in _optional_groups(verb)
+        if one_thing and choice.startswith("["):
+            raise InputError(f"{group}={choice} is a list; choose one, {group}=NAME")
 
 
 def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:

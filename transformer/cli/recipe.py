@@ -39,7 +39,7 @@ def _recipe(arguments: list[str]) -> None:
     given = sorted_out(arguments, _own_keys(name), training, recipe.kinds)
     values: Any = OmegaConf.to_container(compose_config("recipe", given.own))
     plan, checkpoint = _plan(recipe, given, values)
-    _run(name, plan, values, checkpoint)
+    _run(name, plan, values, checkpoint, shlex.join(["transformer", *arguments]))
 
 
 def _name(arguments: Sequence[str]) -> str:
@@ -82,7 +82,7 @@ def _plan(recipe: "Recipe", given: "Given", values: dict[str, Any]) -> "tuple[Pl
     return plan, checkpoint
 
 
-def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path) -> None:
+def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path, called: str) -> None:
     from transformer.recipes.chain import refuse_missing, run_chain
     from transformer.recipes.digests import Digests
     from transformer.recipes.manifest import Manifest
@@ -107,7 +107,7 @@ def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path) -> N
         raise InputError(f"output={plan.folder} cannot be made: {error.strerror}") from error
     with Processes() as call:
         manifest = run_chain(
-            plan.stages, lambda: Manifest(plan.folder, name, digests), _say, call, redo
+            plan.stages, lambda: Manifest(plan.folder, name, digests, called), _say, call, redo
         )
     print(json.dumps(_report(manifest, checkpoint), indent=1, ensure_ascii=False))
 

@@ -32,14 +32,16 @@ class Manifest:
         redo_from: The stage from which all is being done again; None once the recipe is done.
     """
 
-    def __init__(self, folder: Path, recipe: str, digests: Digests | None = None) -> None:
-        """Read it, if there is one.
+    def __init__(
+        self, folder: Path, recipe: str, digests: Digests | None = None, call: str = ""
+    ) -> None:
+        """Read it, if there is one; stages that begin from now on are of the user's ``call``.
 
         Raises:
             InputError: It is damaged, or of another recipe.
         """
         self.file, self.recipe = folder / MANIFEST, recipe
-        self.digests = digests or Digests()
+        self.digests, self.call = digests or Digests(), call
         self.stages: list[dict[str, Any]] = []
         self.redo_from: str | None = None
         self._deleting: list[str] = []
@@ -99,6 +101,8 @@ class Manifest:
                 {
                     "name": stage.name,
                     "command": stage.command,
+                    "call": self.call,
+                    "directory": str(Path.cwd()),
                     "config": recorded(stage, self.file.parent),
                     "seeds": stage.seeds,
                     "inputs": self._digests(stage.inputs),

@@ -1,0 +1,90 @@
+"""What is changed in the recipe of Multi30k, one thing a row, and where it was published.
+
+It does not know how they are trained.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed in the recipe, and where it was published.
+
+    Attributes:
+        overrides: Arguments of train.py; of ``transformer`` if the first is ``recipe=NAME``, with
+            ``{teachers}`` and ``{german}`` for files.
+        source: Where it was published.
+        average: Score the mean of so many of the newest checkpoints; 0 the best one.
+        last: The folder of the last training of a ``recipe=``.
+        teachers: The names of the rows whose models it learns from.
+    """
+
+    overrides: str
+    source: str
+    average: int = 0
+    last: str = ""
+    teachers: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Of the row."""
+        return f"{self.folder}_average-{self.average}" if self.average else self.folder
+
+    @property
+    def folder(self) -> str:
+        """Where it is trained; two rows may be of one training."""
+        return "_".join(self.shown.replace("=", "-").split()) or "recipe"
+
+    @property
+    def shown(self) -> str:
+        """The overrides, without files."""
+        return " ".join(one for one in self.overrides.split() if "{" not in one)
+
+
+CHANGES = [
+    Change("", ""),
+    Change("seed=2", "how much chance does"),
+    Change("seed=3", "likewise"),
+    Change("callbacks.ema_decay=0", "the weights of the best update alone"),
+    Change("callbacks.ema_decay=0", "the mean of ten checkpoints, Vaswani et al. 2017", average=10),
+    Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
+    Change("tokenizer=unigram", "Kudo 2018, one segmentation"),
+    Change("tokenizer=unigram tokenizer.sampling=0.1", "Kudo 2018, subword regularization"),
+    Change("tokenizer.vocab_size=2000", "Ding et al. 2019: small vocabularies for small text"),
+    Change("tokenizer.vocab_size=4000", "likewise"),
+    Change("tokenizer.vocab_size=10000", "Wu et al. 2021"),
+    Change("model.dropout=0.2", "less dropout"),
+    Change("model.dropout=0.4", "more dropout"),
+    Change("model.source_token_dropout=0.1", "Sennrich et al. 2016"),
+    Change("model.target_token_dropout=0.1", "likewise"),
+    Change("loss=r_drop", "Liang et al. 2021"),
+    Change("loss=simcut", "Gao et al. 2022"),
+    Change("model.norm_order=post", "Vaswani et al. 2017"),
+    Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
+    Change("data.batch_tokens=4096", "Popel and Bojar 2018: larger batches"),
+    Change("schedule=inverse_sqrt", "Vaswani et al. 2017"),
+]
+CHAINS = [
+    Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),
+    Change(
+        "recipe=distill teachers={teachers}",
+        "Kim and Rush 2016, Freitag et al. 2017: learn from three seeds, too",
+        last="04_student",
+        teachers=("recipe", "seed-2", "seed-3"),
+    ),
+    Change(
+        "recipe=backtranslate monolingual={german}",
+        "Sennrich et al. 2016, of the German that the text has",
+        last="05_forward",
+    ),
+]
+ROWS = [*CHANGES, *CHAINS]
+
+
+def chosen(names: Collection[str]) -> list[Change]:
+    """The rows of these names, and if there are any, the recipe and whatever they learn from."""
+    if not names:
+        return []
+    teachers = {name for change in ROWS if change.name in names for name in change.teachers}
+    return [one for one in ROWS if one.name in {"recipe", *names, *teachers}]

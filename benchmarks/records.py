@@ -1,0 +1,73 @@
+"""What was measured, one line of JSON each, in a file that outlives the trainings.
+
+A table of many trainings takes days; the file lets it grow run by run, and says of each number
+which code and which machine it is of.
+"""
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+
+Record = TypeVar("Record")
+
+
+class Records(Generic[Record]):
+    """The records of a file.
+
+    Args:
+        path: Where they are, or will be.
+        kind: A dataclass of plain values.
+        key: Its fields of which no two records have the same values.
+    """
+
+    def __init__(self, path: Path, kind: type[Record], key: tuple[str, ...]) -> None:
+        self.path, self.kind, self.key = path, kind, key
+
+    def read(self) -> list[Record]:
+        """All of them; none if there is no file.
+
+        Raises:
+            SystemExit: A line is no such record.
+        """
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines()
+        return [self._record(line, number) for number, line in enumerate(lines, 1)]
+
+    def keep(self, record: Record) -> None:
+        """Add one, in place of that of the same key."""
+        others = [one for one in self.read() if self._name(one) != self._name(record)]
+        records = sorted([*others, record], key=self._name)
+        text = "".join(f"{json.dumps(vars(one))}\n" for one in records)
+        partial = self.path.with_suffix(".partial")
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.path)
+
+    def _name(self, record: Record) -> list[Any]:
+        return [getattr(record, field) for field in self.key]
+
+    def _record(self, line: str, number: int) -> Record:
+        try:
+            return self.kind(**json.loads(line))
+        except (TypeError, ValueError) as error:
+            raise SystemExit(
+                f"{self.path}, line {number}: {error}; mend it or take it out"
+            ) from None
+
+
+def machine(threads: int) -> str:
+    """What a process of so many threads is trained on here."""
+    if torch.cuda.is_available():
+        return str(torch.cuda.get_device_name())
+    return f"{_processor()}, {threads} of {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
