@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.ablation_rows import ROWS, Change, chosen
 from benchmarks.page import write_between
-from benchmarks.records import Records, machine
+from benchmarks.records import Records, machine, short
 from benchmarks.trained import ROOT, Chained, Trained, Training, markdown, train_all
 from transformer.data.published import MULTI30K
 
@@ -167,7 +167,7 @@ def train(runs: Mapping[Change, Training], processes: int, threads: int) -> None
 def table(records: Sequence[Measured]) -> list[str]:
     """The rows of which there is a record, and the signatures of their scores."""
     rows = [row(change, one) for change in ROWS for one in records if one.name == change.name]
-    origins = {f"Commit {one.commit[:7]}, {one.machine}." for one in records}
+    origins = {f"Commit {short(one.commit)}, {one.machine}." for one in records}
     signatures = {f"`{one.signature}`" for one in records}
     return [*markdown(COLUMNS, rows), "", *sorted(signatures), *sorted(origins)]
 

@@ -59,6 +59,11 @@ class Records(Generic[Record]):
             ) from None
 
 
+def short(commit: str) -> str:
+    """Of a commit as much as one calls it by; a "+" after it stays."""
+    return f"{commit[:7]}{commit[40:]}"
+
+
 def machine(threads: int) -> str:
     """What a process of so many threads is trained on here."""
     if torch.cuda.is_available():

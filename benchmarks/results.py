@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.page import write_between
-from benchmarks.records import Records, machine
+from benchmarks.records import Records, machine, short
 from benchmarks.trained import ROOT, Trained, markdown, train_all
 from transformer.model.checkpoint import load_checkpoint
 
@@ -141,7 +141,7 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
         *(spread([run.chrf for run in runs]), spread([run.validation for run in runs])),
         *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
         each(run.machine for run in runs),
-        each(run.commit[:7] for run in runs),
+        each(short(run.commit) for run in runs),
         each(f"`{run.command}`" for run in runs),
     ]
 

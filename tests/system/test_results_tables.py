@@ -9,7 +9,7 @@ import pytest
 from benchmarks import ablations, results
 from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.ablations import compared, system, training
-from benchmarks.records import Records
+from benchmarks.records import Records, short
 from benchmarks.results import COLUMNS, Measured, Result, measured, row, spread
 from benchmarks.trained import Trained
 from tests.helpers.runs import SMALL, corpus_overrides
@@ -55,7 +55,7 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["model"] == "2+2, 64, 128"
     assert (said["seeds"], said["updates"]) == ("1", "4")
     assert said["machine"] == "two cores"
-    assert trained.commit.startswith(said["commit"]) and len(said["commit"]) == 7
+    assert said["commit"] == short(trained.commit)
     assert signature in found.signatures and len(found.signatures) == 2
 
 
@@ -87,6 +87,11 @@ def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None
 def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
     table = "\n".join(module.table(module.RECORDS.read()))
     assert table in module.PAGE.read_text(encoding="utf-8")
+
+
+def test_code_that_is_in_no_commit_is_told_of() -> None:
+    commit = "0123456789" * 4
+    assert (short(commit), short(f"{commit}+")) == ("0123456", "0123456+")
 
 
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
