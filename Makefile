@@ -23,7 +23,7 @@ lint: .venv/dev
 	$(BIN)/mypy
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 clean:
 	rm -rf .venv .cache runs multirun

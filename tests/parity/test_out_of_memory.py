@@ -160,6 +160,21 @@ def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
     assert tried == [4, 3]
 
 
+def test_one_batch_too_large_tells_of_all_of_its_update() -> None:
+    tried: list[int] = []
+
+    def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
+        tried.append(batch.size)
+        if batch.size > 4:
+            raise torch.OutOfMemoryError
+        return batch.target_tokens, {}
+
+    alike = [BATCHES[0]] * 4
+    totals = Accumulator(backward, lambda: None)(Update(alike, [0, 1, 2, 3]))
+    assert totals.tokens == 4 * BATCHES[0].target_tokens
+    assert tried == [7, *(4 * [4, 3])]
+
+
 def test_one_row_too_large_is_an_input_error() -> None:
     def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
         raise torch.OutOfMemoryError

@@ -4,6 +4,7 @@ It writes nothing.
 """
 
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,8 +17,8 @@ from transformer.recipes.stage import Stage
 FREE = frozenset(
     {
         *("data.cache", "data.workers", "data.prepare_workers", "keep_memory", "device"),
-        *("trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy"),
-        *("trainer.log_every_n_steps", "logger.csv", "logger.tensorboard", "callbacks.samples"),
+        *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
+        *("logger.csv", "logger.tensorboard", "callbacks.samples"),
         *("gradient_checkpointing", "batch_tokens"),
     }
 )
@@ -25,6 +26,9 @@ FREE = frozenset(
 
 ``batch_tokens`` is that of ``translate`` and ``evaluate``; ``data.batch_tokens`` is none of them.
 """
+
+_SHARES = ("trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
+"""Keys of which an update knows the product alone, the batches that it takes."""
 
 _NEUTRAL: dict[str, Any] = {
     **{
@@ -69,9 +73,12 @@ def recorded(stage: Stage, home: Path) -> dict[str, Any]:
 
 def difference(entry: Mapping[str, Any], stage: Stage, home: Path, digests: Digests) -> str | None:
     """What differs between a stage as it was made and as it is asked for now, in a few words."""
-    for key, line in _changes(entry["config"], recorded(stage, home), stage.default):
-        if key not in FREE:
+    before, now = entry["config"], recorded(stage, home)
+    for key, line in _changes(before, now, stage.default):
+        if key not in FREE and key not in _SHARES:
             return line
+    if (old := _update_size(before)) != (new := _update_size(now)):
+        return f"{' x '.join(_SHARES)}: {old} before, {new} now"
     for what, named in (("inputs", stage.inputs), ("outputs", stage.outputs)):
         known = entry.get(what)
         if known is None:
@@ -85,6 +92,14 @@ def difference(entry: Mapping[str, Any], stage: Stage, home: Path, digests: Dige
             if digests.of(file) != known[name]:
                 return f"{file} has changed since"
     return None
+
+
+def _update_size(config: Mapping[str, Any]) -> str:
+    """The batches of an update, where the config tells how many devices there are."""
+    trainer = config.get("trainer", {})
+    factors = [trainer.get(key.removeprefix("trainer."), 1) for key in _SHARES]
+    known = all(isinstance(one, int) and one > 0 for one in factors)
+    return str(math.prod(factors)) if known else " x ".join(map(str, factors))
 
 
 def _changes(

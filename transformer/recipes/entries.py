@@ -3,8 +3,8 @@
 It does not know whether what they say still holds.
 """
 
+import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 _KINDS: dict[str, type | tuple[type, ...]] = {
@@ -36,8 +36,18 @@ def read_entries(values: Any) -> list[dict[str, Any]]:
         for key, kind in (_KINDS | (_OF_DONE if done else {})).items():
             if not isinstance(entry.get(key), kind):
                 raise ValueError(f"stage {number} has no {key}")
-        if Path(entry["name"]).name != entry["name"]:
-            raise ValueError(f"stage {number} has the name {entry['name']}")
+        folder_name(entry["name"])
         if not done and number < len(values):
             raise ValueError(f"stage {number} has not ended, and another has begun")
     return values
+
+
+def folder_name(value: Any) -> str:
+    """The name of a stage, whose folder may be deleted.
+
+    Raises:
+        ValueError: It may be of something else.
+    """
+    if not isinstance(value, str) or not re.fullmatch(r"\d{2,}_\w+", value):
+        raise ValueError(f"a stage has the name {value!r}")
+    return value

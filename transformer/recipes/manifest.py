@@ -15,7 +15,7 @@ from typing import Any
 from transformer.errors import InputError
 from transformer.recipes.comparison import difference, placed, recorded
 from transformer.recipes.digests import Digests
-from transformer.recipes.entries import read_entries
+from transformer.recipes.entries import folder_name, read_entries
 from transformer.recipes.stage import Stage
 from transformer.recipes.version import code_version
 
@@ -51,7 +51,7 @@ class Manifest:
             values = json.loads(self.file.read_text(encoding="utf-8"))
             name, self.stages = values["recipe"], read_entries(values["stages"])
             self.redo_from = values.get("redo_from")
-            self._deleting = list(map(str, values.get("deleting", [])))
+            self._deleting = list(map(folder_name, values.get("deleting", [])))
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise InputError(
                 f"{self.file} cannot be read ({error}); restore it, or give another output="
@@ -169,7 +169,7 @@ class Manifest:
         """
         if not self._deleting:
             return
-        for folder in {name for name in self._deleting if Path(name).name == name}:
+        for folder in self._deleting:
             try:
                 shutil.rmtree(self.file.parent / folder)
             except FileNotFoundError:

@@ -5,16 +5,15 @@ It does not know what the code does.
 
 import platform
 import subprocess
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 _LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "sacrebleu")
+_CODE = ("transformer", "conf", "data/pocket", "train.py")
 
 
-@cache
 def code_version() -> dict[str, str | None]:
-    """By name; a commit ends in "+" where the checkout has changes that are in no commit."""
+    """By name; a commit ends in "+" where the code of the checkout has changes that are in none."""
     versions: dict[str, str | None] = {
         name: _installed(name) for name in ("transformer", *_LIBRARIES)
     }
@@ -34,7 +33,7 @@ def _commit() -> str | None:
         return None
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--untracked-files=no")
+        changed = _git(root, "status", "--porcelain", "--", *_CODE)
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}{'+' if changed else ''}"

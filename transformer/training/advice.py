@@ -16,10 +16,11 @@ def warn_of_warmup(config: RunConfig) -> None:
     """Where the learning rate would not reach its peak."""
     warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
     if 0 < updates <= warmup:
-        said = (
-            "schedule.warmup=%d: the learning rate is to reach its peak after the last update, %d"
+        logger.warning(
+            "schedule.warmup=%d: the learning rate rises to the last update, %d, or beyond",
+            warmup,
+            updates,
         )
-        logger.warning(said, warmup, updates)
 
 
 def warn_of_bfloat16(config: RunConfig) -> None:

@@ -95,9 +95,9 @@ class Accumulator:
     def __call__(self, update: Update[Any]) -> Totals:
         """Leave the gradient of the whole update.
 
-        Where memory does not suffice for a micro-batch the update begins again with that one
-        halved, and from then on none of as many positions is tried whole: the sum of the
-        gradients of the halves is its gradient.
+        Where memory does not suffice for a micro-batch the update begins again, and from then on
+        none of as many positions is tried whole, but in halves: the sum of their gradients is its
+        gradient.
 
         Raises:
             InputError: Memory does not suffice for a single row.
@@ -113,7 +113,7 @@ class Accumulator:
             if failed is None:
                 return totals
             self._make_room(pieces[failed].batch)
-            pieces[failed : failed + 1] = pieces[failed].halved()
+            pieces = [part for piece in pieces for part in self._that_fit(piece)]
 
     def _pass(self, pieces: Sequence[_Piece]) -> tuple[Totals, int | None]:
         """The totals, and the place of the piece that memory did not suffice for."""

@@ -13,6 +13,9 @@ from transformer.recipes.chain import run_chain
 from transformer.recipes.manifest import Manifest
 from transformer.recipes.stage import Stage
 
+UNSAFE = ["", ".", "..", "01_copy/..", "01_copy\\n", "text"]
+"""Names of folders that are no stages, and would be deleted."""
+
 
 @pytest.mark.parametrize("file", ["given", "r/01_copy/out", "r/03_copy/out"])
 def test_what_changes_is_refused_wherever_it_is(copies: Copies, file: str) -> None:
@@ -44,6 +47,7 @@ def test_another_setting_is_refused_and_another_device_is_not(copies: Copies) ->
     [
         *("", "{", "[]", '{"recipe": "copies"}', '{"recipe": "copies", "stages": ["x"]}'),
         '{"recipe": "copies", "stages": [{"name": "01_copy"}]}',
+        *(f'{{"recipe": "copies", "stages": [], "deleting": ["{name}"]}}' for name in UNSAFE),
     ],
 )
 def test_a_damaged_manifest_is_one_line(copies: Copies, text: str) -> None:
@@ -95,6 +99,26 @@ def test_a_key_that_was_not_there_may_be_what_it_means_by_itself(
     added["new"] = True
     with pytest.raises(InputError, match="new: not there before, True now"):
         copies.run()
+
+
+def test_of_devices_and_accumulation_the_batches_of_an_update_count(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, trainer = copies.plan, {"devices": 4, "num_nodes": 1, "accumulate_grad_batches": 2}
+
+    def trained() -> list[Stage]:
+        return [
+            replace(stage, config={**stage.config, "trainer": dict(trainer)}) for stage in plan()
+        ]
+
+    monkeypatch.setattr(copies, "plan", trained)
+    copies.run()
+    trainer |= {"devices": 2, "num_nodes": 4, "accumulate_grad_batches": 1}
+    assert copies.run() == []
+    for devices, update in ((1, "4"), (-1, "-1 x 4 x 1")):
+        trainer["devices"] = devices
+        with pytest.raises(InputError, match=f"accumulate_grad_batches: 8 before, {update} now; "):
+            copies.run()
 
 
 def test_a_folder_that_was_moved_or_is_named_otherwise_is_the_same(
