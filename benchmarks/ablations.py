@@ -10,29 +10,35 @@ same, not whether another seed would, which the rows with other seeds show; of t
 comparisons one comes out below 0.05 by chance.
 
 What a row has given goes into docs/ablations.jsonl, and a row that is there is not trained again:
-take its line out to have it made anew. The recipe itself is trained wherever it is not there yet,
-since rows are compared with it. So the command goes on where it was stopped, and the table grows.
+take its line out and its folder away to have it made anew. The recipe itself is trained wherever it
+is not there yet, since rows are compared with it, and it must have the BLEU that it has in the
+table. So the command goes on where it was stopped, and the table grows.
 """
 
 import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.ablation_rows import ROWS, Change, chosen
-from benchmarks.page import write_between
-from benchmarks.records import Records, machine, short
-from benchmarks.trained import ROOT, Chained, Trained, Training, markdown, train_all
+from benchmarks.calls import ROOT
+from benchmarks.page import alone, write_between
+from benchmarks.records import Records, short
+from benchmarks.trained import Chained, Trained, Training, markdown, train_all
+from transformer.data.fetch import find
 from transformer.data.published import MULTI30K
+from transformer.errors import InputError
+from transformer.training.run_folder import is_finished
 
 PAGE = ROOT / "docs" / "results.md"
 RECIPE = ("experiment=multi30k_tiny", "test=false")
 VALIDATIONS = 20
-COLUMNS = ("changed", "source", "updates", "BLEU", "difference", "p", "hours")
+BASE = ROWS[0].name
+COLUMNS = ("changed", "source", "updates", "BLEU", "difference", "p", "hours", "machine", "commit")
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
     if not change.last:
         return Trained((*common, *change.overrides.split()), folder / change.folder)
     teachers = ",".join(str(folder / name) for name in change.teachers)
-    german = data / MULTI30K.file_name("de", "train")
+    german = find(MULTI30K, "de", "train", data)
     recipe = (
         one.format(teachers=f"[{teachers}]", german=german) for one in change.overrides.split()
     )
@@ -106,16 +112,14 @@ def compared(systems: list[Path]) -> list[dict[str, Any]]:
     return [{**one, "signature": bleu["signatures"]["score"]} for one in bleu["systems"]]
 
 
-def measured(
-    change: Change, run: Training, score: dict[str, Any], updates: int, where: str
-) -> Measured:
-    """What a row has given on this machine."""
+def measured(change: Change, run: Training, score: Mapping[str, Any], updates: int) -> Measured:
+    """What a row has given."""
     compared = score["difference"] is not None
     return Measured(
         name=change.name,
         updates=updates,
         commit=run.commit,
-        machine=where,
+        machine=run.calls.machine,
         bleu=score["score"],
         signature=score["signature"],
         difference=score["difference"],
@@ -130,7 +134,7 @@ def row(change: Change, found: Measured) -> list[str]:
     difference = "" if found.difference is None else f"{found.difference:+.2f}"
     p = "" if found.p is None else f"{found.p:.3f}"
     numbers = (f"{found.updates:,}", f"{found.bleu:.2f}", difference, p, f"{found.hours:.2f}")
-    return [what, change.source, *numbers]
+    return [what, change.source, *numbers, found.machine, short(found.commit)]
 
 
 def _verb(*arguments: str) -> str:
@@ -156,20 +160,64 @@ def parse() -> Any:
     return parser.parse_args()
 
 
-def train(runs: Mapping[Change, Training], processes: int, threads: int) -> None:
-    """Train what is not trained yet, teachers before who learns from them."""
+def trained(
+    runs: Mapping[Change, Training], processes: int, threads: int
+) -> Iterator[dict[Change, Training]]:
+    """Train what is missing, teachers before who learns from them; give what each training is of.
+
+    Nothing is given before the recipe, which all are compared with.
+    """
+    base, done = _base(runs), dict[Change, Training]()
     for kind in (Trained, Chained):
         missing = {run.folder: run for run in runs.values() if isinstance(run, kind)}
-        for _ in train_all(list(missing.values()), processes=processes, threads=threads):
-            pass
+        for run in train_all(list(missing.values()), processes=processes, threads=threads):
+            done |= {change: one for change, one in runs.items() if one.folder == run.folder}
+            if is_finished(base.run):
+                yield done
+                done = {}
+
+
+def _base(runs: Mapping[Change, Training]) -> Training:
+    return next(run for change, run in runs.items() if change.name == BASE)
+
+
+def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> list[Measured]:
+    """What rows have given, compared with the recipe.
+
+    Raises:
+        SystemExit: The recipe has another BLEU than what the rows before were compared with.
+    """
+    others = {change: run for change, run in rows.items() if change.name != BASE}
+    if not others:
+        return []
+    scores = compared([base.run, *(system(change, run.run) for change, run in others.items())])
+    for one in RECORDS.read():
+        if (one.name, one.updates) == (BASE, updates) and one.bleu != scores[0]["score"]:
+            raise SystemExit(
+                f"{base.folder} has {scores[0]['score']:.2f} BLEU, and {one.bleu:.2f} in "
+                f"{RECORDS.path}; take all lines of {updates} updates out to measure them again"
+            )
+    found = [(ROWS[0], base), *others.items()]
+    return [
+        measured(change, run, score, updates)
+        for (change, run), score in zip(found, scores, strict=True)
+    ]
 
 
 def table(records: Sequence[Measured]) -> list[str]:
     """The rows of which there is a record, and the signatures of their scores."""
     rows = [row(change, one) for change in ROWS for one in records if one.name == change.name]
-    origins = {f"Commit {short(one.commit)}, {one.machine}." for one in records}
-    signatures = {f"`{one.signature}`" for one in records}
-    return [*markdown(COLUMNS, rows), "", *sorted(signatures), *sorted(origins)]
+    return [*markdown(COLUMNS, rows), "", *sorted({f"`{one.signature}`" for one in records})]
+
+
+def publish(*found: Measured) -> list[str]:
+    """Record what was found; write the table of all that is recorded, and return it."""
+    with alone(PAGE):
+        for one in found:
+            RECORDS.keep(one)
+        lines = table(RECORDS.read())
+        write_between(PAGE, "ablations", lines)
+    return lines
 
 
 def main() -> None:
@@ -179,18 +227,16 @@ def main() -> None:
     if updates < VALIDATIONS:
         raise SystemExit(f"--updates must be at least {VALIDATIONS}, the number of validations")
     there = {one.name for one in RECORDS.read() if one.updates == updates}
-    wanted = chosen(set(arguments.only) - there)
     folder, data = arguments.folder.resolve() / str(updates), arguments.data_root.resolve()
-    runs = {one: training(one, folder, updates, data) for one in wanted}
+    wanted = chosen(set(arguments.only) - there)
+    try:
+        runs = {one: training(one, folder, updates, data) for one in wanted}
+    except InputError as error:
+        raise SystemExit(str(error)) from None
     if runs:
-        train(runs, arguments.processes, arguments.threads)
-        scores = compared([system(change, run.run) for change, run in runs.items()])
-        where = machine(arguments.threads)
-        for (change, run), score in zip(runs.items(), scores, strict=True):
-            RECORDS.keep(measured(change, run, score, updates, where))
-    lines = table(RECORDS.read())
-    print("\n".join(lines))
-    write_between(PAGE, "ablations", lines)
+        for rows in trained(runs, arguments.processes, arguments.threads):
+            publish(*measure(rows, _base(runs), updates))
+    print("\n".join(publish()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,19 @@
 """A table that a benchmark keeps on a page, between two comments."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock
+
+from transformer.data.cache import written_whole
+
+
+@contextmanager
+def alone(page: Path) -> Iterator[None]:
+    """Let one process at a time read what a page is made of, and write it."""
+    with FileLock(page.with_name(f".{page.name}.lock")):
+        yield
 
 
 def write_between(page: Path, name: str, lines: Sequence[str]) -> None:
@@ -17,4 +29,5 @@ def write_between(page: Path, name: str, lines: Sequence[str]) -> None:
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     table = "\n".join(lines)
-    page.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")
+    with written_whole(page) as part:
+        part.write_text(f"{before}{begin}\n{table}\n{end}{after}", encoding="utf-8")

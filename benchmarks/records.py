@@ -10,8 +10,6 @@ import platform
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-import torch
-
 Record = TypeVar("Record")
 
 
@@ -39,7 +37,7 @@ class Records(Generic[Record]):
         return [self._record(line, number) for number, line in enumerate(lines, 1)]
 
     def keep(self, record: Record) -> None:
-        """Add one, in place of that of the same key."""
+        """Add one, in place of that of the same key; nobody else may write at that time."""
         others = [one for one in self.read() if self._name(one) != self._name(record)]
         records = sorted([*others, record], key=self._name)
         text = "".join(f"{json.dumps(vars(one))}\n" for one in records)
@@ -60,14 +58,12 @@ class Records(Generic[Record]):
 
 
 def short(commit: str) -> str:
-    """Of a commit as much as one calls it by; a "+" after it stays."""
-    return f"{commit[:7]}{commit[40:]}"
+    """Of commits as much as one calls them by; a "+" after one stays."""
+    return " ".join(f"{one[:7]}{one[40:]}" for one in commit.split())
 
 
 def machine(threads: int) -> str:
-    """What a process of so many threads is trained on here."""
-    if torch.cuda.is_available():
-        return str(torch.cuda.get_device_name())
+    """What a process of so many threads runs on here, without a GPU."""
     return f"{_processor()}, {threads} of {os.cpu_count()} cores"
 
 

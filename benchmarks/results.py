@@ -5,9 +5,9 @@
 FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each recipe is trained
 as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
 scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
-that is there is not repeated: take its line out to have it made again. So the command goes on where
-it was stopped, and the table grows. BLEU stands in the column of its text: A tokenised and
-lower-cased, B raw, C as the Tanaka corpus is segmented, its English lower-cased too.
+that is there is not repeated: take its line out and its folder away to have it made again. So the
+command goes on where it was stopped, and the table grows. BLEU stands in the column of its text: A
+tokenised and lower-cased, B raw, C as the Tanaka corpus is segmented, its English lower-cased too.
 """
 
 import argparse
@@ -16,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.page import write_between
-from benchmarks.records import Records, machine, short
-from benchmarks.trained import ROOT, Trained, markdown, train_all
+from benchmarks.calls import ROOT
+from benchmarks.page import alone, write_between
+from benchmarks.records import Records, short
+from benchmarks.trained import Trained, markdown, train_all
 from transformer.model.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
@@ -101,8 +102,8 @@ RESULTS = [
 ]
 
 
-def measured(result: Result, seed: int, run: Trained, where: str) -> Measured:
-    """What the run of a seed has given on this machine."""
+def measured(result: Result, seed: int, run: Trained) -> Measured:
+    """What the run of a seed has given."""
     found = load_checkpoint(run.folder).model
     config = found.config
     layers = f"{config.encoder_layers}+{config.decoder_layers}"
@@ -111,7 +112,7 @@ def measured(result: Result, seed: int, run: Trained, where: str) -> Measured:
         name=result.name,
         seed=seed,
         commit=run.commit,
-        machine=where,
+        machine=run.calls.machine,
         command=command(run),
         model=f"{layers}, {config.d_model}, {config.ffn_dim}",
         parameters=sum(parameter.numel() for parameter in found.parameters()),
@@ -192,15 +193,23 @@ def table(records: Sequence[Measured]) -> list[str]:
     return [*lines, "", *sorted({f"`{one}`" for run in records for one in run.signatures})]
 
 
+def publish(*found: Measured) -> list[str]:
+    """Record what was found; write the table of all that is recorded, and return it."""
+    with alone(PAGE):
+        for one in found:
+            RECORDS.keep(one)
+        lines = table(RECORDS.read())
+        write_between(PAGE, "results", lines)
+    return lines
+
+
 def main() -> None:
     """Train what is missing; write the table of all that is there."""
     arguments = parse()
-    runs, where = missing(arguments), machine(arguments.threads)
+    runs = missing(arguments)
     for run in train_all(list(runs), processes=arguments.processes, threads=arguments.threads):
-        RECORDS.keep(measured(*runs[run], run, where))
-    lines = table(RECORDS.read())
-    print("\n".join(lines))
-    write_between(PAGE, "results", lines)
+        publish(measured(*runs[run], run))
+    print("\n".join(publish()))
 
 
 if __name__ == "__main__":

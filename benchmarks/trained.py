@@ -5,10 +5,7 @@ A run of train.py, or the stages of a recipe. It does not know what they are for
 
 import csv
 import json
-import os
-import subprocess
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -18,12 +15,10 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
+from benchmarks.calls import Calls
 from transformer.cli.compose import compose_config
 from transformer.recipes.manifest import MANIFEST
-from transformer.recipes.version import code_version
 from transformer.training.run_folder import is_finished
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -32,11 +27,19 @@ class Training(ABC):
 
     Attributes:
         overrides: ``KEY=VALUE``, but for the folder.
-        folder: Where it writes; its log, its times and the commit are beside, under the same name.
+        folder: Where it writes; its log and its calls are beside, under the same name.
     """
 
     overrides: tuple[str, ...]
     folder: Path
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse a folder that holds something else.
+
+        Raises:
+            SystemExit: It does.
+        """
 
     def train(self, threads: int) -> None:
         """Train until it is finished.
@@ -45,22 +48,12 @@ class Training(ABC):
             SystemExit: It cannot be trained, what it said is in the file ``FOLDER.log``.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
-        began = time.monotonic()
-        self._beside("commit").write_text(f"{code_version()['commit']}\n")
-        try:
-            with open(self._beside("log"), "a") as said:
-                code = subprocess.run(
-                    [sys.executable, *self.call],
-                    cwd=ROOT,
-                    stdout=said,
-                    stderr=said,
-                    env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-                ).returncode
-        finally:
-            with open(self._beside("seconds"), "a") as file:
-                print(round(time.monotonic() - began), file=file)
-        if code:
-            raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._beside('log')}")
+        if not self.folder.exists():
+            # Those of a run that was moved away.
+            self._calls_file.unlink(missing_ok=True)
+            self._log.unlink(missing_ok=True)
+        if code := self.calls.run(self.call, self._log, threads):
+            raise SystemExit(f"{' '.join(self.call)}: exit code {code}, see {self._log}")
 
     @property
     @abstractmethod
@@ -73,18 +66,29 @@ class Training(ABC):
         """The run directory of what was trained last."""
 
     @property
+    def calls(self) -> Calls:
+        """Those that have made it."""
+        return Calls(self._calls_file)
+
+    @property
     def hours(self) -> float:
         """That training, validation and tests have taken, restarts included."""
-        return sum(map(int, self._beside("seconds").read_text().split())) / 3600
+        return self.calls.hours
 
     @property
     def commit(self) -> str:
-        """Of the checkout that trained it last; "+" at its end stands for changes in no commit."""
-        return self._beside("commit").read_text().strip()
+        """Of the code that trained it."""
+        return self.calls.commit
 
-    def _beside(self, kind: str) -> Path:
-        """A file that stays where train.py takes a folder away that it refuses."""
-        return self.folder.with_name(f"{self.folder.name}.{kind}")
+    # Both beside the folder, which train.py takes away where it refuses a call.
+
+    @property
+    def _calls_file(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.calls.jsonl")
+
+    @property
+    def _log(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.log")
 
 
 Run = TypeVar("Run", bound=Training)
@@ -95,6 +99,9 @@ class Chained(Training):
     """The stages of a recipe; ``last`` is that of the training whose model is wanted."""
 
     last: str
+
+    def check(self) -> None:
+        """Leaves that to the recipe, which knows what its stages were made of."""
 
     @property
     def call(self) -> list[str]:
@@ -109,8 +116,18 @@ class Chained(Training):
     @property
     def hours(self) -> float:
         """Of all stages; not of models that it was given."""
+        return sum(float(stage["seconds"]) for stage in self._stages) / 3600
+
+    @property
+    def commit(self) -> str:
+        """Of the code of all stages."""
+        return " ".join(dict.fromkeys(stage["version"]["commit"] or "" for stage in self._stages))
+
+    @property
+    def _stages(self) -> list[dict[str, Any]]:
         manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-        return sum(float(stage["seconds"]) for stage in manifest["stages"]) / 3600
+        stages: list[dict[str, Any]] = manifest["stages"]
+        return stages
 
 
 @dataclass(frozen=True)
@@ -121,11 +138,9 @@ class Trained(Training):
         """Train, unless it is finished.
 
         Raises:
-            SystemExit: It cannot be trained, or the folder holds a run of other settings.
+            SystemExit: It cannot be trained.
         """
-        if is_finished(self.folder):
-            self._refuse_another()
-        else:
+        if not is_finished(self.folder):
             super().train(threads)
 
     @property
@@ -139,13 +154,20 @@ class Trained(Training):
         """The folder itself."""
         return self.folder
 
-    def _refuse_another(self) -> None:
+    def check(self) -> None:
+        """Refuse a folder with a run of other settings.
+
+        Raises:
+            SystemExit: It has one.
+        """
+        if not (self.folder / "config.yaml").exists():
+            return
         wanted: Any = OmegaConf.to_container(compose_config("train", self.overrides), resolve=True)
         there: Any = OmegaConf.to_container(OmegaConf.load(self.folder / "config.yaml"))
         for key in wanted.keys() - {"checkpoint"}:
             if wanted[key] != there.get(key):
                 raise SystemExit(
-                    f"{self.folder} is finished, but with another {key} than is asked for now; "
+                    f"{self.folder} holds a run with another {key} than is asked for now; "
                     "move it away to train again"
                 )
 
@@ -167,18 +189,27 @@ def train_all(runs: Sequence[Run], *, processes: int, threads: int) -> Iterator[
     """Train what is missing, several at a time, and give each when it is done.
 
     Raises:
-        SystemExit: One cannot be trained; those that have begun are trained first.
+        SystemExit: One is refused, before any is trained; or some cannot be trained, and the
+            others are first.
     """
+    for run in runs:
+        run.check()
+    failed = []
     with ThreadPoolExecutor(processes) as pool:
         trained = {pool.submit(run.train, threads): run for run in runs}
         try:
             for future in as_completed(trained):
-                future.result()
                 run = trained[future]
+                if isinstance(error := future.exception(), SystemExit):
+                    failed.append(str(error))
+                    continue
+                future.result()
                 print(f"{run.folder.name}: done", file=sys.stderr, flush=True)
                 yield run
         finally:
             pool.shutdown(cancel_futures=True)
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 def markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

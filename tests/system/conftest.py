@@ -1,9 +1,10 @@
-"""A small run for all tests of the verbs."""
+"""Small runs for all tests of the verbs, and of the benchmarks that train."""
 
 from pathlib import Path
 
 import pytest
 
+from benchmarks.trained import Trained
 from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
 
 
@@ -24,3 +25,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run(str(PROJECT / "train.py"), *arguments, folder=folder)
     assert done.returncode == 0, done.stderr.decode()
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Four updates, two validations, a test."""
+    folder = tmp_path_factory.mktemp("results")
+    bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "callbacks.keep_last=2"]
+    where = f"data.cache={folder / 'cache'}"
+    languages = ("data.source=en", "data.target=de")
+    overrides = (*corpus_overrides(folder), *languages, *SMALL, *bounds, where)
+    run = Trained(overrides, folder / "run")
+    run.train(threads=1)
+    return run

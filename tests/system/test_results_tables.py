@@ -1,4 +1,4 @@
-"""The tables of results and of ablations: trained once, read from what the runs have written."""
+"""The tables of results and of ablations, made of what the runs have written."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,68 +9,40 @@ import pytest
 from benchmarks import ablations, results
 from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.ablations import compared, system, training
-from benchmarks.records import Records, short
+from benchmarks.records import Records, machine, short
 from benchmarks.results import COLUMNS, Measured, Result, measured, row, spread
 from benchmarks.trained import Trained
-from tests.helpers.runs import SMALL, corpus_overrides
 from tests.system.test_experiments import write_corpus
 from transformer.cli import recipe
 
 CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """Four updates, two validations, a test."""
-    folder = tmp_path_factory.mktemp("results")
-    bounds = ["trainer.max_steps=4", "trainer.val_check_interval=2", "callbacks.keep_last=2"]
-    where = f"data.cache={folder / 'cache'}"
-    languages = ("data.source=en", "data.target=de")
-    overrides = (*corpus_overrides(folder), *languages, *SMALL, *bounds, where)
-    run = Trained(overrides, folder / "run")
-    run.train(threads=1)
-    return run
-
-
-def test_a_finished_run_is_not_repeated(trained: Trained) -> None:
-    log = trained.folder.with_name("run.log")
-    before = log.read_text()
-    trained.train(threads=1)
-    assert log.read_text() == before
-    assert [updates for updates, _ in trained.validated] == [2, 4]
-
-
-def test_a_finished_run_of_other_settings_is_refused(trained: Trained) -> None:
-    other = Trained((*trained.overrides, "model.dropout=0.2"), trained.folder)
-    with pytest.raises(SystemExit, match="is finished, but with another model than is asked for"):
-        other.train(threads=1)
-
-
 def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     result = Result("pocket", "pocket", "en-de", "A")
-    found = measured(result, 1, trained, "two cores")
+    found = measured(result, 1, trained)
     said = dict(zip(COLUMNS, row(result, [found]), strict=True))
     bleu, signature = trained.score("test", "BLEU")
     assert (said["BLEU A"], said["BLEU B"], said["BLEU C"]) == (f"{bleu:.2f}", "", "")
     assert said["model"] == "2+2, 64, 128"
     assert (said["seeds"], said["updates"]) == ("1", "4")
-    assert said["machine"] == "two cores"
+    assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert signature in found.signatures and len(found.signatures) == 2
 
 
 def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> None:
     result = Result("pocket", "pocket", "en-de", "B")
-    first = measured(result, 1, trained, "a machine")
-    second = replace(first, seed=2, bleu=first.bleu + 2, machine="another machine", hours=3.0)
+    first = measured(result, 1, trained)
+    second = replace(first, seed=2, bleu=first.bleu + 2, machine="another", hours=3.0)
     said = dict(zip(COLUMNS, row(result, [first, second]), strict=True))
     assert said["BLEU B"] == f"{first.bleu + 1:.2f} ± 1.41"
-    assert (said["seeds"], said["machine"]) == ("2", "a machine, another machine")
+    assert (said["seeds"], said["machine"]) == ("2", f"{machine(1)}, another")
     assert said["model"] == "2+2, 64, 128"
 
 
 def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None:
-    first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained, "a machine")
+    first = measured(Result("pocket", "pocket", "en-de", "B"), 1, trained)
     second, again = replace(first, seed=2), replace(first, bleu=50.0)
     records = Records(tmp_path / "records.jsonl", Measured, key=("name", "seed"))
     assert records.read() == []
@@ -91,7 +63,7 @@ def test_what_is_recorded_is_on_the_page(module: ModuleType) -> None:
 
 def test_code_that_is_in_no_commit_is_told_of() -> None:
     commit = "0123456789" * 4
-    assert (short(commit), short(f"{commit}+")) == ("0123456", "0123456+")
+    assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
 
 
 def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) -> None:
@@ -107,11 +79,11 @@ def test_an_average_of_checkpoints_is_compared_with_the_run(trained: Trained) ->
 def test_a_line_of_ablations_has_the_less_sure_of_two_tests(trained: Trained) -> None:
     tested = {"difference": -1.25, "p_bootstrap": 0.04, "p_randomisation": 0.031}
     score = {"score": 38.5, "signature": "nrefs:1"}
-    found = ablations.measured(CHANGE, trained, score | tested, 4, "a machine")
+    found = ablations.measured(CHANGE, trained, score | tested, 4)
     said = dict(zip(ablations.COLUMNS, ablations.row(CHANGE, found), strict=True))
     assert said["changed"] == "`callbacks.ema_decay=0`"
     assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "-1.25", "0.040")
-    base = ablations.measured(CHANGE, trained, score | {"difference": None}, 4, "a machine")
+    base = ablations.measured(CHANGE, trained, score | {"difference": None}, 4)
     said = dict(zip(ablations.COLUMNS, ablations.row(CHANGE, base), strict=True))
     assert (said["BLEU"], said["difference"], said["p"]) == ("38.50", "", "")
 

@@ -55,7 +55,7 @@ class Processes:
                 [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],
                 stdout=sys.stderr.fileno(),
                 process_group=0,
-                preexec_fn=_end_with_parent(),
+                preexec_fn=end_with_parent(),
             )
             self._send()
             return self._process.wait()
@@ -80,16 +80,16 @@ def _stopped(number: int, where: str) -> Interrupted:
     return Interrupted(f"stopped by {name}{where}; the same command goes on", 128 + number)
 
 
-def _end_with_parent() -> Callable[[], None] | None:
+def end_with_parent() -> Callable[[], None] | None:
     """What a new process does first, so that it is stopped when this one is killed."""
     if not sys.platform.startswith("linux"):
         return None
     prctl, parent = ctypes.CDLL(None, use_errno=True).prctl, os.getpid()
 
-    def end_with_parent() -> None:
+    def watch() -> None:
         prctl(_DIES_WITH_PARENT, signal.SIGTERM)
         if os.getppid() != parent:
             # It was killed before it could be asked for.
             os._exit(128 + signal.SIGTERM)
 
-    return end_with_parent
+    return watch

@@ -1,12 +1,20 @@
-"""What the tests of chain and manifest begin with."""
+"""What the tests of chain, manifest and plan begin with."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.copies import Copies
+from tests.helpers.processes import tiny_overrides
 
 
 @pytest.fixture
 def copies(tmp_path: Path) -> Copies:
     return Copies(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "mono").write_text("alpha\n")
+    return tiny_overrides(folder)

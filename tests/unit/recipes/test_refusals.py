@@ -1,0 +1,158 @@
+"""Recipes that are refused before anything begins, in one line."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.plans import plan, refused
+from transformer.model.checkpoint import PORTABLE
+from transformer.model.formats import FORMAT
+
+
+def write_checkpoint(run: Path, source: str, target: str) -> None:
+    """One that says no more than what a plan reads."""
+    (run / "checkpoints").mkdir(parents=True)
+    data = {"source": source, "target": target}
+    portable = {"format": FORMAT, "model": {}, "config": {"data": data, "decoding": {}}}
+    torch.save({PORTABLE: portable, "state_dict": {}}, run / "checkpoints" / "best.ckpt")
+
+
+def test_models_of_the_other_direction_are_refused(
+    base: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_checkpoint(tmp_path / "forward", "src", "tgt")
+    write_checkpoint(tmp_path / "backward", "tgt", "src")
+    (tmp_path / "mono").write_text("alpha\n")
+    back = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
+    plan([*back, f"reverse={tmp_path}/backward"], capsys)
+    assert refused([*back, f"reverse={tmp_path}/forward"], capsys) == (
+        f"reverse={tmp_path}/forward translates src to tgt, and tgt to src is wanted; give another"
+    )
+    distilled = ["recipe=distill", *base, "output=r"]
+    plan([*distilled, f"teachers=[{tmp_path}/forward]"], capsys)
+    both = f"teachers=[{tmp_path}/forward,{tmp_path}/backward]"
+    assert refused([*distilled, both], capsys).startswith(f"teachers: {tmp_path}/backward transl")
+    (tmp_path / "mono").write_text("")
+    assert "/mono has no line; give text" in refused(back, capsys)
+
+
+def test_what_is_said_for_stages_that_are_not_there_is_refused(
+    base: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The paths are those of a home folder, and found there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write_checkpoint(tmp_path / "run", "tgt", "src")
+    (tmp_path / "mono").write_text("alpha\n")
+    back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
+    assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
+    assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
+        "reverse.model.d_modle=64 does nothing: this call has no stage reverse"
+    )
+    write_checkpoint(tmp_path / "teacher", "src", "tgt")
+    distilled = ["recipe=distill", *base, "teachers=['~/teacher']", "output=r", "teacher.seed=3"]
+    assert refused(distilled, capsys).startswith("teacher.seed=3 does nothing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "recipe= is missing; choose backtranslate or bidirectional or distill"),
+        (["recipe=distil"], "recipe=distil is unknown; choose backtranslate or bid"),
+        (["recipe=distill"], "output= is missing; recipe needs a value for it"),
+        (["recipe=distill", "output=r", "teacherz=3"], "unknown key teacherz (did you mean teach"),
+        (["recipe=distill", "output=r", "teachers"], "'teachers' is not of the form KEY=VALUE"),
+        (["recipe=distill", "output=r", "teachers=0"], "teachers must be at least 1, or name"),
+        (["recipe=distill", "output=r", "teachers=[nix]"], "checkpoint=nix does not exist"),
+        (["recipe=distill", "output=r", "teachers=x"], "teachers='x' must be a whole number or a"),
+        (["recipe=distill", "output=r", "tag=x", "text=distilled"], "tag=x tells distilled from"),
+        (["recipe=distill", "output=r", "interpolation=1"], "interpolation=1 must be at least 2"),
+        (
+            ["recipe=distill", "output=r", "student.model.d_modle=3"],
+            "unknown key model.d_modle (did",
+        ),
+        (
+            ["recipe=distill", "output=r", "student.data.train=x"],
+            "student.data.train cannot be set",
+        ),
+        (["recipe=distill", "output=r", "model.d_model=-3"], "model.d_model=-3 must be at least 1"),
+        (["recipe=distill", "output=r", "hydra.run.dir=x"], "hydra.run.dir=x is not for a recipe"),
+        (["recipe=distill", "output=r", "data.documents=3"], "data.documents=3 does not go with a"),
+        (["recipe=distill", "output=r", "task=tagging"], "task=tagging does not go with a recipe"),
+        (["recipe=distill", "output=r", "translate.beam=3"], "translate: unknown key beam"),
+        (["recipe=distill", "output=r", "redo_from=x", "dry_run=true"], "redo_from=x does nothing"),
+        (["recipe=distill", "output=''"], "output= names no folder; give one"),
+        (["recipe=distill", "output=null"], "output= names no folder; give one"),
+        (["recipe=distill", "output=o${x}"], "o${x}: ${ stands for the value of another key"),
+        (
+            ["recipe=distill", "output=r", "teachers=2", "teacher.seed=5"],
+            "teacher.seed cannot be set with teachers=2, which decides it",
+        ),
+        (
+            ["recipe=distill", "output=r", "interpolation=2", "translate.decoding.nbest=3"],
+            "translate.decoding.nbest cannot be set with interpolation=2",
+        ),
+        (
+            ["recipe=distill", "output=r", "interpolation=9", "translate.decoding.beam_size=3"],
+            "translate: decoding.nbest=9 is more than decoding.beam_size=3",
+        ),
+        (
+            ["recipe=distill", "output=r", "translate.decoding.beam_size=0"],
+            "translate: decoding.beam_size=0 must be at least 1",
+        ),
+        (["recipe=distill", "output=r", "translate.device=gpuu"], "translate: device=gpuu cannot"),
+        (["recipe=distill", "output=r", "evaluate.precision=int9"], "evaluate: precision='int9'"),
+        (["recipe=distill", "output=r", "translate.alignment=true"], "translate.alignment cannot"),
+        (
+            ["recipe=distill", "output=r", "student.loss=r_drop", "student.model.dropout=0"],
+            "loss.consistency=r_drop compares two passes",
+        ),
+        (
+            ["recipe=bidirectional", "output=r", "finetune.tokenizer.vocab_size=99"],
+            "03_finetune begins with the weights of 02_pretrain, and has another vocabulary",
+        ),
+        (["recipe=backtranslate", "output=r"], "monolingual= is missing"),
+        (
+            ["recipe=backtranslate", "output=r", "monolingual=a.tsv"],
+            "monolingual=a.tsv must be plain",
+        ),
+        (
+            ["recipe=backtranslate", "output=r", "monolingual=a", "bitext_share=1"],
+            "bitext_share=1.0 ",
+        ),
+        (
+            ["recipe=backtranslate", "output=r", "monolingual=nix"],
+            "nix: no such file",
+        ),
+        (
+            ["recipe=bidirectional", "output=r", "pretraining=1"],
+            "pretraining=1.0 must be in (0, 1)",
+        ),
+        (
+            ["recipe=bidirectional", "output=r", "trainer.max_steps=1"],
+            "pretraining=0.3333 of trainer",
+        ),
+        (
+            [
+                "recipe=bidirectional",
+                "output=r",
+                "tokenizer.joint=false",
+                "model.tie_embeddings=none",
+            ],
+            "tokenizer.joint=false: both directions need one vocabulary",
+        ),
+    ],
+)
+def test_refusals(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused(arguments, capsys).startswith(message)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".lock"]
