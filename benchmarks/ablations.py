@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.ablation_rows import ROWS, Change, chosen
 from benchmarks.calls import ROOT
-from benchmarks.page import alone, write_between
+from benchmarks.page import publish
 from benchmarks.records import Records, short
 from benchmarks.trained import Chained, Trained, Training, markdown, train_all
 from transformer.data.fetch import find
@@ -210,16 +210,6 @@ def table(records: Sequence[Measured]) -> list[str]:
     return [*markdown(COLUMNS, rows), "", *sorted({f"`{one.signature}`" for one in records})]
 
 
-def publish(*found: Measured) -> list[str]:
-    """Record what was found; write the table of all that is recorded, and return it."""
-    with alone(PAGE):
-        for one in found:
-            RECORDS.keep(one)
-        lines = table(RECORDS.read())
-        write_between(PAGE, "ablations", lines)
-    return lines
-
-
 def main() -> None:
     """Train what is missing; write the table of all that is there."""
     arguments = parse()
@@ -235,8 +225,9 @@ def main() -> None:
         raise SystemExit(str(error)) from None
     if runs:
         for rows in trained(runs, arguments.processes, arguments.threads):
-            publish(*measure(rows, _base(runs), updates))
-    print("\n".join(publish()))
+            found = measure(rows, _base(runs), updates)
+            publish(PAGE, "ablations", RECORDS, found, table)
+    print("\n".join(publish(PAGE, "ablations", RECORDS, [], table)))
 
 
 if __name__ == "__main__":

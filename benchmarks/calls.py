@@ -18,6 +18,8 @@ from transformer.recipes.processes import end_with_parent
 from transformer.recipes.version import code_version
 
 ROOT = Path(__file__).resolve().parents[1]
+UNKNOWN = "unknown"
+"""The commit of code that is no checkout."""
 NOTED_EVERY = 30.0
 """Seconds; a call that is killed has lost no more of its time than these."""
 
@@ -69,7 +71,7 @@ class Calls:
 
         It outlives neither a signal nor, on Linux, this process.
         """
-        commit = code_version()["commit"] or "no checkout"
+        commit = code_version()["commit"] or UNKNOWN
         call = Call(datetime.now(UTC).isoformat(), commit, machine(threads), 0.0)
         began = time.monotonic()
         with (

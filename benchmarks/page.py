@@ -1,19 +1,31 @@
 """A table that a benchmark keeps on a page, between two comments."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 
+from benchmarks.records import Record, Records
 from transformer.data.cache import written_whole
 
 
-@contextmanager
-def alone(page: Path) -> Iterator[None]:
-    """Let one process at a time read what a page is made of, and write it."""
+def publish(
+    page: Path,
+    name: str,
+    records: Records[Record],
+    found: Iterable[Record],
+    table: Callable[[list[Record]], list[str]],
+) -> list[str]:
+    """Record what was found, and write the table of all that is recorded, which is returned.
+
+    One process at a time does so for a page.
+    """
     with FileLock(page.with_name(f".{page.name}.lock")):
-        yield
+        for one in found:
+            records.keep(one)
+        lines = table(records.read())
+        write_between(page, name, lines)
+    return lines
 
 
 def write_between(page: Path, name: str, lines: Sequence[str]) -> None:

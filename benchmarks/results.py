@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.calls import ROOT
-from benchmarks.page import alone, write_between
+from benchmarks.page import publish
 from benchmarks.records import Records, short
 from benchmarks.trained import Trained, markdown, train_all
 from transformer.model.checkpoint import load_checkpoint
@@ -193,23 +193,13 @@ def table(records: Sequence[Measured]) -> list[str]:
     return [*lines, "", *sorted({f"`{one}`" for run in records for one in run.signatures})]
 
 
-def publish(*found: Measured) -> list[str]:
-    """Record what was found; write the table of all that is recorded, and return it."""
-    with alone(PAGE):
-        for one in found:
-            RECORDS.keep(one)
-        lines = table(RECORDS.read())
-        write_between(PAGE, "results", lines)
-    return lines
-
-
 def main() -> None:
     """Train what is missing; write the table of all that is there."""
     arguments = parse()
     runs = missing(arguments)
     for run in train_all(list(runs), processes=arguments.processes, threads=arguments.threads):
-        publish(measured(*runs[run], run))
-    print("\n".join(publish()))
+        publish(PAGE, "results", RECORDS, [measured(*runs[run], run)], table)
+    print("\n".join(publish(PAGE, "results", RECORDS, [], table)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
-from benchmarks.calls import Calls
+from benchmarks.calls import UNKNOWN, Calls
 from transformer.cli.compose import compose_config
 from transformer.recipes.manifest import MANIFEST
 from transformer.training.run_folder import is_finished
@@ -121,7 +121,8 @@ class Chained(Training):
     @property
     def commit(self) -> str:
         """Of the code of all stages."""
-        return " ".join(dict.fromkeys(stage["version"]["commit"] or "" for stage in self._stages))
+        commits = (stage["version"]["commit"] or UNKNOWN for stage in self._stages)
+        return " ".join(dict.fromkeys(commits))
 
     @property
     def _stages(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ back, when the gradient of the layers above has already been added.
 """
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -143,7 +143,8 @@ def test_two_passes_are_halved_together(tmp_path: Path) -> None:
             torch.testing.assert_close(poor[name], value, rtol=0, atol=1e-6)
 
 
-def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
+def room_for_four() -> tuple[list[int], Callable[..., tuple[int, dict[str, Tensor]]]]:
+    """A backward pass without memory for more rows, and the batch sizes that it was given."""
     tried: list[int] = []
 
     def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
@@ -152,6 +153,11 @@ def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
             raise torch.OutOfMemoryError
         return batch.target_tokens, {}
 
+    return tried, backward
+
+
+def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
+    tried, backward = room_for_four()
     accumulate = Accumulator(backward, lambda: None)
     assert accumulate(Update([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
     assert tried == [7, 4, 3]
@@ -161,14 +167,7 @@ def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
 
 
 def test_one_batch_too_large_tells_of_all_of_its_update() -> None:
-    tried: list[int] = []
-
-    def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
-        tried.append(batch.size)
-        if batch.size > 4:
-            raise torch.OutOfMemoryError
-        return batch.target_tokens, {}
-
+    tried, backward = room_for_four()
     alike = [BATCHES[0]] * 4
     totals = Accumulator(backward, lambda: None)(Update(alike, [0, 1, 2, 3]))
     assert totals.tokens == 4 * BATCHES[0].target_tokens
