@@ -77,7 +77,7 @@ def training(change: Change, folder: Path, updates: int, data: Path) -> Training
         *RECIPE,
         f"trainer.max_steps={updates}",
         # A third of them, which bidirectional begins with, is more.
-        f"schedule.warmup={min(2000, updates // 5)}",
+        f"schedule.warmup={min(1000, updates // 5)}",
         # Ten checkpoints to average lie as far apart as validations.
         f"trainer.val_check_interval={updates // VALIDATIONS}",
         "callbacks.keep_last=10",

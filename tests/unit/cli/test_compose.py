@@ -68,14 +68,14 @@ def test_a_right_call() -> None:
 def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
     assert compose_config("train", []).tokenizer.vocab_size == 4000
     multi30k = compose_config("train", ["experiment=multi30k_tiny"])
-    assert (multi30k.data.corpus, multi30k.tokenizer.vocab_size) == ("multi30k", 6000)
+    assert (multi30k.data.corpus, multi30k.tokenizer.vocab_size) == ("multi30k", 10000)
     # What the user says goes over both.
     chosen = compose_config("train", ["tokenizer.vocab_size=99", "experiment=multi30k_tiny"])
     assert chosen.tokenizer.vocab_size == 99
 
 
 def test_a_recipe_of_a_corpus_may_choose_from_other_groups() -> None:
-    for corpus, vocab_size in (("tanaka_enja", 8000), ("multi30k", 6000)):
+    for corpus, vocab_size in (("tanaka_enja", 8000), ("multi30k", 10000)):
         by_corpus = compose_config("train", [f"data={corpus}"])
         assert by_corpus == compose_config("train", [f"experiment={corpus}"])
         assert by_corpus.tokenizer.vocab_size == vocab_size
