@@ -52,7 +52,6 @@ CHANGES = [
     Change("model.dropout=0.1", "less dropout"),
     Change("model.dropout=0.3", "more dropout"),
     Change("tokenizer.vocab_size=4000", "Ding et al. 2019: small vocabularies for small text"),
-    Change("tokenizer.vocab_size=6000", "likewise"),
     Change("tokenizer.vocab_size=16000", "larger vocabulary"),
     Change("loss=r_drop", "Liang et al. 2021"),
     Change("loss=simcut", "Gao et al. 2022"),
@@ -62,7 +61,6 @@ CHANGES = [
     Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
     Change("tokenizer=unigram", "Kudo 2018, one segmentation"),
     Change("tokenizer=unigram tokenizer.sampling=0.1", "Kudo 2018, subword regularization"),
-    Change("model.norm_order=post", "Vaswani et al. 2017"),
 ]
 CHAINS = [
     Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),
