@@ -125,8 +125,9 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     if (folder / "test.json").exists():
         return folder
     print(f"{folder}: {steps} updates …", file=sys.stderr, flush=True)
+    given = ("experiment=multi30k_tiny", "tokenizer.vocab_size=6000", f"data.root={data_root}")
     arguments = [
-        *([] if data_root is None else ["experiment=multi30k_tiny", f"data.root={data_root}"]),
+        *(given if data_root is not None else ()),
         *("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3", "schedule.warmup=100"),
         *(f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"),
         f"hydra.run.dir={folder}",
