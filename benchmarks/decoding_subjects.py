@@ -120,14 +120,16 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     Raises:
         InputError: The training failed.
     """
-    corpus = "pocket" if data_root is None else "multi30k"
+    corpus, given = "pocket", list[str]()
+    if data_root is not None:
+        corpus = "multi30k"
+        given = ["experiment=multi30k_tiny", "tokenizer.vocab_size=6000", f"data.root={data_root}"]
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
     if (folder / "test.json").exists():
         return folder
     print(f"{folder}: {steps} updates …", file=sys.stderr, flush=True)
-    given = ("experiment=multi30k_tiny", "tokenizer.vocab_size=6000", f"data.root={data_root}")
     arguments = [
-        *(given if data_root is not None else ()),
+        *given,
         *("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3", "schedule.warmup=100"),
         *(f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"),
         f"hydra.run.dir={folder}",
