@@ -208,9 +208,10 @@ def run(arguments: argparse.Namespace) -> None:
         title = f"{subject.name}, {parameters / 1e6:.1f} M parameters, {sentences}"
         lines += show(subject, found, title)
         results[subject.name] = found
+    # What was measured is not lost where the page cannot be written.
+    print(json.dumps(summary(results["tiny"], results["base"], arguments.beam)), flush=True)
     if arguments.write:
         write_between(arguments.write, "decoding", lines)
-    print(json.dumps(summary(results["tiny"], results["base"], arguments.beam)))
 
 
 def main() -> int:

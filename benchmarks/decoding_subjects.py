@@ -20,6 +20,7 @@ from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
+from transformer.training.run_folder import is_finished
 from transformer.training.typed import typed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,14 +126,14 @@ def short_run(data_root: Path | None, steps: int) -> Path:
         corpus = "multi30k"
         given = ["experiment=multi30k_tiny", "tokenizer.vocab_size=6000", f"data.root={data_root}"]
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
-    if (folder / "test.json").exists():
+    if is_finished(folder):
         return folder
     print(f"{folder}: {steps} updates …", file=sys.stderr, flush=True)
     arguments = [
         *given,
         *("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3", "schedule.warmup=100"),
         *(f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"),
-        f"hydra.run.dir={folder}",
+        *(f"hydra.run.dir={folder}", "checkpoint=auto"),
     ]
     done = subprocess.run(
         [sys.executable, "train.py", *arguments], cwd=ROOT, capture_output=True, text=True

@@ -4,8 +4,8 @@
 
 Each option is one run of ``train.py`` on pocket: same seed, same batches, same number of updates.
 A run that is finished is not repeated, so that the command goes on where it was stopped. Further
-``KEY=VALUE`` go to every run; with them, or with ``--only``, the rows are printed and the table
-stays as it is.
+``KEY=VALUE`` go to every run; with them, with ``--only`` or with another number of updates, the
+rows are printed and the table stays as it is.
 """
 
 import argparse
@@ -17,9 +17,12 @@ from pathlib import Path
 
 from benchmarks.page import write_between
 from transformer.model.checkpoint import load_checkpoint
+from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "attention.md"
+STEPS = 300
+"""Updates of each run of the table."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +84,12 @@ OPTIONS = [
 
 def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     """Train, validate once and test, unless that is done."""
-    if (folder / "test.json").exists():
+    if is_finished(folder):
         return
     overrides = [*option.overrides.split(), *extra]
     bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
-    command = [sys.executable, "train.py", *bounds, *overrides, f"hydra.run.dir={folder}"]
+    where = (f"hydra.run.dir={folder}", "checkpoint=auto")
+    command = [sys.executable, "train.py", *bounds, *overrides, *where]
     print(f"{option.name} …", file=sys.stderr, flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -111,7 +115,7 @@ def row(option: Option, folder: Path) -> str:
 def main() -> None:
     """Train what is missing; write the table if it is the whole one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=STEPS)
     names = [option.name for option in OPTIONS]
     parser.add_argument("--only", nargs="*", choices=names, metavar="NAME", default=names)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "options")
@@ -127,7 +131,7 @@ def main() -> None:
             train(option, folder, arguments.steps, extra)
             lines.append(row(option, folder))
             print(lines[-1], flush=True)
-    if arguments.only == names and not extra:
+    if arguments.only == names and arguments.steps == STEPS and not extra:
         write_between(PAGE, "options", lines)
 
 

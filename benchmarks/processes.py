@@ -17,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from transformer.training.run_folder import is_finished
+
 ROOT = Path(__file__).resolve().parents[1]
 
 DDP = ("trainer=ddp", "trainer.accelerator=cpu")
@@ -62,11 +64,12 @@ def calls(machines: int, arguments: Sequence[str]) -> list[list[str]]:
 
 def run(name: str, folder: Path, steps: int) -> None:
     """Train, unless that has been done."""
-    if (folder / "test.json").exists():
+    if is_finished(folder):
         return
     machines, settings = RUNS[name]
     length = (f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps // 2}")
-    arguments = [*SETTINGS, *settings, *length, f"hydra.run.dir={folder}"]
+    where = (f"hydra.run.dir={folder}", "checkpoint=auto")
+    arguments = [*SETTINGS, *settings, *length, *where]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(call, cwd=ROOT, env=environment) for call in calls(machines, arguments)
@@ -110,7 +113,8 @@ def main() -> None:
     options = parser.parse_args()
     curves = {}
     for name in options.only:
-        folder = options.work.resolve() / name.replace(",", "").replace(" ", "-")
+        words = name.replace(",", "").replace(" ", "-")
+        folder = options.work.resolve() / f"{words}-{options.steps}"
         run(name, folder, options.steps)
         curves[name] = curve(folder)
     print("\n".join(table(curves)))

@@ -6,8 +6,8 @@ FOLDER holds ``multi30k`` and ``tanaka_enja``, as ``data.root`` wants them. Each
 as its file says, with seeds 1, 2 and so on; validation chooses the checkpoint, the test set is
 scored once, at the end of training. What a run has given goes into docs/results.jsonl, and a run
 that is there is not repeated: take its line out and its folder away to have it made again. So the
-command goes on where it was stopped, and the table grows. BLEU stands in the column of its text: A
-tokenised and lower-cased, B raw, C as the Tanaka corpus is segmented, its English lower-cased too.
+command goes on where it was stopped, and the tables grow: one for each kind of text, whose scores
+are not to be compared with those of another.
 """
 
 import argparse
@@ -23,11 +23,15 @@ from benchmarks.trained import Trained, markdown, train_all
 from transformer.model.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
-TEXTS = ("A", "B", "C")
+TEXTS = {
+    "B": "raw text",
+    "A": "tokenised and lower-cased, as papers on Multi30k report it",
+    "C": "as the Tanaka corpus is segmented, its English lower-cased",
+}
+"""What is scored."""
 COLUMNS = (
-    *("recipe", "direction", "model", "parameters"),
-    *(f"BLEU {text}" for text in TEXTS),
-    *("chrF2", "validation", "seeds", "updates", "hours", "machine", "commit", "command"),
+    *("recipe", "direction", "model", "parameters", "BLEU", "chrF2", "BLEU of validation"),
+    *("seeds", "updates", "hours", "machine", "commit", "command"),
 )
 
 
@@ -48,7 +52,7 @@ class Measured:
         validation: The best BLEU.
         bleu: Of the test set.
         chrf: Likewise.
-        signatures: Of the two.
+        signatures: Of BLEU and chrF.
     """
 
     name: str
@@ -133,13 +137,12 @@ def command(run: Trained) -> str:
 
 def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     """A line of the table: the seeds of a result."""
-    bleu = spread([run.bleu for run in runs])
+    scores = [(run.bleu, run.chrf, run.validation) for run in runs]
     hours = statistics.mean(run.hours for run in runs)
     return [
         *(result.experiment, result.direction, each(run.model for run in runs)),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
-        *(bleu if text == result.text else "" for text in TEXTS),
-        *(spread([run.chrf for run in runs]), spread([run.validation for run in runs])),
+        *(spread(list(values)) for values in zip(*scores, strict=True)),
         *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),
         each(run.machine for run in runs),
         each(short(run.commit) for run in runs),
@@ -187,10 +190,20 @@ def missing(arguments: argparse.Namespace) -> dict[Trained, tuple[Result, int]]:
 
 
 def table(records: Sequence[Measured]) -> list[str]:
-    """The results of which there is a record, and the signatures of their scores."""
-    found = {result: [one for one in records if one.name == result.name] for result in RESULTS}
-    lines = markdown(COLUMNS, [row(result, runs) for result, runs in found.items() if runs])
-    return [*lines, "", *sorted({f"`{one}`" for run in records for one in run.signatures})]
+    """The results of which there is a record; a part for each kind of text, with its signatures."""
+    lines: list[str] = []
+    for text, what in TEXTS.items():
+        found = {
+            result: [one for one in records if one.name == result.name]
+            for result in RESULTS
+            if result.text == text
+        }
+        rows = [row(result, runs) for result, runs in found.items() if runs]
+        signed = {tuple(run.signatures) for runs in found.values() for run in runs}
+        if rows:
+            lines += [f"**{text}**, {what}:", "", *markdown(COLUMNS, rows), ""]
+            lines += [f"BLEU `{bleu}`, chrF2 `{chrf}`" for bleu, chrf in sorted(signed)] + [""]
+    return lines[:-1]
 
 
 def main() -> None:

@@ -130,6 +130,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if "prepare" in arguments.only:
         shutil.rmtree(folder / "cache", ignore_errors=True)
+    if "train" in arguments.only:
+        shutil.rmtree(folder / "run", ignore_errors=True)
     print("| stage | seconds | CPU seconds | RSS, MiB | PSS, MiB | without files, MiB |")
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     found = {}

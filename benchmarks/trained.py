@@ -114,11 +114,6 @@ class Chained(Training):
         return self.folder / self.last
 
     @property
-    def hours(self) -> float:
-        """Of all stages; not of models that it was given."""
-        return sum(float(stage["seconds"]) for stage in self._stages) / 3600
-
-    @property
     def commit(self) -> str:
         """Of the code of all stages."""
         commits = (stage["version"]["commit"] or UNKNOWN for stage in self._stages)

@@ -54,7 +54,7 @@ def curve(norm_order: str) -> list[float]:
     for batch in batches():
         hidden = model(batch.source, batch.target_input)
         real = batch.target_output != 0
-        loss, _ = loss_function(
+        loss = loss_function(
             loss_config(chunk=32),
             hidden[real],
             model.projection.weight,

@@ -78,7 +78,7 @@ def test_it_goes_on_without_what_it_began_with(home: Path, tmp_path: Path) -> No
     there = [*command, "hydra.run.dir=run"]
     assert call(there, tmp_path, SignalAt("on_train_batch_end", 4, signal.SIGTERM)) == 143
     (tmp_path / "first").rename(tmp_path / "gone")
-    assert call([*there, "finetune_from=gone"], tmp_path) == 2
+    assert call([*there, "finetune_from=elsewhere"], tmp_path) == 2
     assert "run holds a run with another finetune_from; give another" in said(tmp_path)
     assert call(there, tmp_path) == 0, said(tmp_path)
     assert differences(outcome(tmp_path / "whole"), outcome(tmp_path / "run")) == []

@@ -152,9 +152,11 @@ def test_bidirectional_begins_again_with_the_weights_of_both_directions(
     fault = SignalAt("on_train_batch_end", 3, signal.SIGTERM)
     assert recipe(call, tmp_path, fault_in="03_finetune", fault=fault) == 143
     assert "03_finetune has ended with exit code 143; the same command goes on" in said(tmp_path)
-    folder = tmp_path / "x"
+    # The folder may be moved, and called by another name, at any time.
+    folder = (tmp_path / "x").rename(tmp_path / "y")
     both = folder / "02_pretrain" / "checkpoints" / "best.ckpt"
-    assert recipe(call, tmp_path) == 0, said(tmp_path)
+    assert recipe([*call, "output=./y"], tmp_path) == 0, said(tmp_path)
+    assert "03_finetune: goes on" in said(tmp_path)
     assert said(tmp_path).count("02_pretrain: done before") == 1
     assert said(tmp_path).count("beginning with the weights of") == 1
     assert_complete(folder)

@@ -10,7 +10,7 @@ from benchmarks import ablations, results
 from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.ablations import compared, system, training
 from benchmarks.records import Records, machine, short
-from benchmarks.results import COLUMNS, Measured, Result, measured, row, spread
+from benchmarks.results import COLUMNS, RESULTS, Measured, Result, measured, row, spread
 from benchmarks.trained import Trained
 from tests.system.test_experiments import write_corpus
 from transformer.cli import recipe
@@ -23,7 +23,7 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     found = measured(result, 1, trained)
     said = dict(zip(COLUMNS, row(result, [found]), strict=True))
     bleu, signature = trained.score("test", "BLEU")
-    assert (said["BLEU A"], said["BLEU B"], said["BLEU C"]) == (f"{bleu:.2f}", "", "")
+    assert said["BLEU"] == f"{bleu:.2f}"
     assert said["model"] == "2+2, 64, 128"
     assert (said["seeds"], said["updates"]) == ("1", "4")
     assert said["machine"] == machine(1)
@@ -36,7 +36,7 @@ def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> Non
     first = measured(result, 1, trained)
     second = replace(first, seed=2, bleu=first.bleu + 2, machine="another", hours=3.0)
     said = dict(zip(COLUMNS, row(result, [first, second]), strict=True))
-    assert said["BLEU B"] == f"{first.bleu + 1:.2f} ± 1.41"
+    assert said["BLEU"] == f"{first.bleu + 1:.2f} ± 1.41"
     assert (said["seeds"], said["machine"]) == ("2", f"{machine(1)}, another")
     assert said["model"] == "2+2, 64, 128"
 
@@ -53,6 +53,24 @@ def test_records_outlive_the_trainings(trained: Trained, tmp_path: Path) -> None
         file.write('{"name": "x"}\n')
     with pytest.raises(SystemExit, match=r"records\.jsonl, line 3: .*missing"):
         records.read()
+
+
+def test_scores_of_two_kinds_of_text_are_in_two_tables() -> None:
+    [raw, *_], [tokenised, *_] = (
+        [one for one in RESULTS if one.text == text] for text in ("B", "A")
+    )
+    scored = {raw: "case:mixed|tok:13a", tokenised: "case:lc|tok:none"}
+    records = [
+        Measured(
+            *(result.name, 1, "c" * 40, "m", "train", "2+2, 64, 128", 1, 4, 0.1, 3.0, 2.0, 1.0),
+            signatures=[signature, "chrF2"],
+        )
+        for result, signature in scored.items()
+    ]
+    parts = "\n".join(results.table(records)).split("\n**")
+    assert [part.count("\n| ") for part in parts] == [3, 3]
+    for part, signature in zip(parts, scored.values(), strict=True):
+        assert part.rstrip().endswith(f"BLEU `{signature}`, chrF2 `chrF2`")
 
 
 @pytest.mark.parametrize("module", [ablations, results])

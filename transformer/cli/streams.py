@@ -6,7 +6,7 @@ It does not know what is done to them.
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -28,9 +28,18 @@ def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None
     resolved = Path(output).resolve()
     if resolved.is_dir():
         raise InputError(f"output={output} is a folder; give a file in it")
-    if Path(source).resolve() == resolved:
-        raise InputError(f"output={output} is the input too; it would be lost: give another file")
+    refuse_overwriting(Path(output), [Path(source)])
     return Path(source), resolved
+
+
+def refuse_overwriting(output: Path, inputs: Iterable[Path]) -> None:
+    """Refuse to write a file that is read.
+
+    Raises:
+        InputError: The output is an input, by that name or another.
+    """
+    if output.resolve() in {path.resolve() for path in inputs}:
+        raise InputError(f"output={output} is an input too; it would be lost: give another one")
 
 
 def _is_special(path: Path) -> bool:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
+from transformer.cli.streams import refuse_overwriting
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,11 +36,17 @@ def _write(config: DictConfig) -> None:
         if name not in splits:
             raise InputError(f"splits: there is no {name}; the corpus has {', '.join(splits)}")
     folder = Path(str(config.output))
+    languages = (data.source, data.target)
+    files = {
+        name: [folder / f"{name}.{language}" for language in languages] for name in wanted or splits
+    }
+    read = [path for split in splits.values() for path in split.corpus.paths]
+    for file in chain.from_iterable(files.values()):
+        refuse_overwriting(file, read)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in wanted or splits:
-            files = [folder / f"{name}.{language}" for language in (data.source, data.target)]
-            print(f"{name}: {_write_split(splits[name], files):,} pairs", file=sys.stderr)
+        for name, sides in files.items():
+            print(f"{name}: {_write_split(splits[name], sides):,} pairs", file=sys.stderr)
     except OSError as error:
         raise InputError(f"output={folder} cannot be written: {error.strerror or error}") from error
 

@@ -180,17 +180,16 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     """A hash of the model, the search, the text and all settings: what the output depends on.
 
     Where it is computed, and in what batches, moves probabilities by rounding alone: a call that
-    found too little memory goes on with another device, or smaller batches.
+    found too little memory goes on with another device, or smaller batches. Nor does it matter
+    where the files lie, or by which of their names they are called.
     """
     from transformer.export.fingerprint import fingerprint_of
 
-    text = source.stat()
     models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
-    for key in ("device", "batch_tokens"):
+    for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
-    whole = [
-        *(settings, models, str(translator.search)),
-        *(str(source.resolve()), text.st_size, text.st_mtime_ns),
-    ]
+    with source.open("rb") as file:
+        text = hashlib.file_digest(file, "sha256").hexdigest()
+    whole = [settings, models, str(translator.search), text]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

@@ -31,7 +31,7 @@ FEW = 16
 """Queries up to which, and keys from which on, plain products are faster than the fused kernel."""
 
 SHORT = 64
-"""Positions up to which the formula is faster than the fused kernel, forward and backward."""
+"""Positions up to which the formula is not slower than the fused kernel, forward and backward."""
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
@@ -39,7 +39,11 @@ SPARSE_FROM = 1024
 
 @dataclass(frozen=True)
 class Sdpa:
-    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels."""
+    """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels.
+
+    With "any", plain products take its place where they are faster: few queries on a CPU, and
+    short sentences that are learnt from there.
+    """
 
     backend: str = "any"
 

@@ -22,6 +22,10 @@ _PART = re.compile(r".*\.\d+\.part")
 """What a killed process leaves that would have renamed its file when it was whole."""
 
 
+_WRITES_WHOLE = ("text", "translate", "select")
+"""Verbs whose outputs are there only when they are finished."""
+
+
 class StageFailed(Interrupted):
     """A stage has ended with an error, which it has said; the code is its exit code."""
 
@@ -114,7 +118,7 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
     _sweep(stage)
     begun, before = time.monotonic(), entry["seconds"]
     try:
-        code = call(stage)
+        code = 0 if _is_whole(stage) else call(stage)
     finally:
         entry["seconds"] = round(before + time.monotonic() - begun, 1)
         manifest.write()
@@ -131,6 +135,11 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
             code,
         )
     manifest.end(stage)
+
+
+def _is_whole(stage: Stage) -> bool:
+    """Whether the stage was killed after its last file had been renamed to its name."""
+    return stage.verb in _WRITES_WHOLE and all(file.exists() for file in stage.outputs)
 
 
 def _sweep(stage: Stage) -> None:

@@ -5,8 +5,12 @@ import logging
 import torch
 
 from transformer.training.config import RunConfig
+from transformer.training.schedule import noam
 
 logger = logging.getLogger(__name__)
+
+_LEAST_FACTOR = 0.05
+"""A factor of ``noam`` below is more likely a learning rate, meant for another schedule."""
 
 _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
@@ -20,6 +24,19 @@ def warn_of_warmup(config: RunConfig) -> None:
             "schedule.warmup=%d: the learning rate rises to the last update, %d, or beyond",
             warmup,
             updates,
+        )
+
+
+def warn_of_factor(config: RunConfig) -> None:
+    """Where the factor of ``noam`` looks like a learning rate."""
+    warmup, factor = config.schedule.warmup, config.optimizer.lr
+    if config.schedule.name == "noam" and factor < _LEAST_FACTOR:
+        peak = factor * noam(max(warmup, 1), warmup, config.model["d_model"])
+        logger.warning(
+            "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with this "
+            "one the learning rate never exceeds %.2g",
+            factor,
+            peak,
         )
 
 

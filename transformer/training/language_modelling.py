@@ -141,7 +141,7 @@ def summed_nll(model: SingleStack, rows: Sequence[Sequence[int]], batch_tokens: 
         real = batch.target_output != PAD
         hidden = model(batch.target_input)[real]
         right = batch.target_output[real]
-        total += cross_entropy(hidden, model.projection.weight, right, 0.0)[1].item()
+        total += cross_entropy(hidden, model.projection.weight, right, 0.0).item()
     return total
 
 

@@ -95,26 +95,22 @@ def _consistency_objections(config: LossConfig) -> Iterator[str]:
         )
 
 
-def cross_entropy(
-    hidden: Hidden, weight: Weight, target: Target, label_smoothing: float
-) -> tuple[Scalar, Scalar]:
+def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
     """Compute the loss by the formula.
 
     Args:
         hidden: What the decoder says of each target token.
         weight: The output projection.
         target: The right tokens, without padding.
-        label_smoothing: Probability mass spread evenly over the vocabulary.
+        label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
+            negative log-likelihood.
 
     Returns:
-        The smoothed loss, and the plain negative log-likelihood (no gradient), both as sums over
-        the tokens, in nats.
+        The sum over the tokens, in nats.
     """
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    nll = F.cross_entropy(logits.detach(), target, reduction="sum")
-    loss = F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
-    return loss, nll
+    return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
 
 
 class _FusedCrossEntropy(torch.autograd.Function):
@@ -128,13 +124,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
-        sums = torch.zeros(2, dtype=exact, device=hidden.device)
+        loss = torch.zeros((), dtype=exact, device=hidden.device)
         with torch.autocast(device, enabled=False):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
@@ -146,21 +142,19 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 for place in range(0, len(logits), size):
                     block = slice(place, place + size)
                     here = logits[block]
-                    grad, parts = _block(
+                    grad, part = _block(
                         here.to(exact), means[block, None], right[block], config.label_smoothing
                     )
-                    sums += parts
+                    loss += part
                     # The gradient takes the place of the logits.
                     here.copy_(grad)
                 grad_hidden[some] = logits @ matrix
                 grad_weight += logits.T @ rows
-        loss, nll = sums.unbind()
         ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.mark_non_differentiable(nll)
-        return loss, nll
+        return loss
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale_hidden = grad_loss.to(grad_hidden.dtype)
         return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
@@ -171,8 +165,8 @@ def _block(
     mean: Float[Tensor, "token 1"],
     right: Int[Tensor, "token 1"],
     smoothing: float,
-) -> tuple[Float[Tensor, "token vocab"], Float[Tensor, " 2"]]:
-    """Gradient of the loss by the logits; the sums of the loss and of its unsmoothed twin."""
+) -> tuple[Float[Tensor, "token vocab"], Scalar]:
+    """Gradient of the loss by the logits, and the loss, summed."""
     rightly = logits.gather(-1, right)
     grad = logits.softmax(-1)
     # The largest probability is exp(top - top) / Z.
@@ -180,7 +174,7 @@ def _block(
     grad.sub_(smoothing / logits.size(-1))
     grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
     surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
-    return grad, torch.stack([(1 - smoothing) * surprise + smoothing * spread, surprise])
+    return grad, (1 - smoothing) * surprise + smoothing * spread
 
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
@@ -193,18 +187,16 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
 
 def fused_cross_entropy(
     hidden: Hidden, weight: Weight, target: Target, config: LossConfig
-) -> tuple[Scalar, Scalar]:
+) -> Scalar:
     """Compute what ``cross_entropy`` computes without ever holding all logits.
 
     Under autocast the matrix products run in its dtype, the rest in float32.
     """
-    loss, nll = _FusedCrossEntropy.apply(hidden, weight, target, config)
-    return loss, nll
+    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config)
+    return loss
 
 
-def loss_function(
-    config: LossConfig, hidden: Hidden, weight: Weight, target: Target
-) -> tuple[Scalar, Scalar]:
+def loss_function(config: LossConfig, hidden: Hidden, weight: Weight, target: Target) -> Scalar:
     """The form that the config names; arguments and result as in ``cross_entropy``."""
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)

@@ -16,7 +16,7 @@ from transformer.data.batch_module import BatchModule
 from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, find_last
-from transformer.training.advice import warn_of_bfloat16, warn_of_warmup
+from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.checkpoint import set_aside_damaged
 from transformer.training.config import RunConfig
@@ -138,6 +138,7 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
         begin_with(task.module.model, beginning, config.finetune_from)
     _describe(task)
     warn_of_warmup(config)
+    warn_of_factor(config)
     warn_of_bfloat16(config)
     if payload is None:
         return config, task, Standing(resume, 0, None)

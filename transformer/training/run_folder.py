@@ -4,6 +4,7 @@ It knows files by their names alone and opens no checkpoint.
 """
 
 import fcntl
+import filecmp
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -195,12 +196,13 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     """A key that a run cannot change and that differs: it would have no effect, or a false one.
 
     The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
-    segmentations are sampled is free. What the run was fine-tuned from is not read again. The best
-    score so far is of the metrics that the run began with, and is not comparable with others.
+    segmentations are sampled is free. What the run was fine-tuned from is not read again, and may
+    have been moved. The best score so far is of the metrics that the run began with, and is not
+    comparable with others.
     """
     if before.get("task", now["task"]) != now["task"]:
         return "task"
-    if before.get("finetune_from") != now.get("finetune_from"):
+    if not _same_start(before.get("finetune_from"), now.get("finetune_from")):
         return "finetune_from"
     for group, free in (("tokenizer", "sampling"), ("metrics", None)):
         began = before.get(group)
@@ -210,6 +212,18 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
             if name != free and began.get(name, value) != value:
                 return f"{group}.{name}"
     return None
+
+
+def _same_start(before: str | None, now: str | None) -> bool:
+    """Whether both are one checkpoint or run directory, by another name, or moved since."""
+    if before is None or now is None or before == now:
+        return before == now
+    was, is_now = Path(before), Path(now)
+    if not is_now.exists() or not was.exists():
+        return is_now.exists()
+    return was.samefile(is_now) or (
+        was.is_file() and is_now.is_file() and filecmp.cmp(was, is_now, shallow=False)
+    )
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:

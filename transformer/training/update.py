@@ -85,7 +85,7 @@ class UpdateModule(LightningModule, ABC):
         What is logged holds ``loss``, which all normalise by that number.
         """
         hidden, right = self.predictions(batch)
-        loss, _ = loss_function(self.loss, hidden, self.model.projection.weight, right)
+        loss = loss_function(self.loss, hidden, self.model.projection.weight, right)
         return loss, len(right), {"loss": loss.detach()}
 
     @property
@@ -139,7 +139,7 @@ class UpdateModule(LightningModule, ABC):
 
     def validate(self, hidden: Tensor, right: Tensor) -> None:
         """Count for ``val/loss`` the negative log-likelihood of the predictions, in nats."""
-        _, nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
+        nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
         self.means.add("val/loss", nll, len(right))
 
     def on_validation_epoch_end(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.runs import composed
-from transformer.training.advice import warn_of_bfloat16, warn_of_warmup
+from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 
 LACKING = "float32 is probably faster here: try"
 
@@ -68,3 +68,20 @@ def test_a_warm_up_beyond_the_last_update_is_told_of(
         assert not caplog.text
         warn_of_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 50}))
     assert "schedule.warmup=50: the learning rate rises to the last update, 50" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        # The rate of the experiment that pocket brings goes before the factor of the schedule.
+        (["model.d_model=64", "schedule.warmup=100", "optimizer.lr=4e-3"], "never exceeds 5e-05"),
+        (["optimizer.lr=1.0"], ""),
+        (["optimizer.lr=4e-3", "schedule=cosine"], ""),
+    ],
+)
+def test_a_rate_that_is_taken_for_a_factor_is_told_of(
+    overrides: list[str], says: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn_of_factor(composed(["schedule=noam", *overrides], tmp_path))
+    assert says in caplog.text and bool(says) is bool(caplog.text)

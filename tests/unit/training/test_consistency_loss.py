@@ -51,7 +51,7 @@ def test_r_drop_by_hand() -> None:
     hidden, weight, target = inputs()
     p, q = predictions(hidden, weight)
     divergence = ((p.exp() * (p - q)).sum() + (q.exp() * (q - p)).sum()) / 2
-    entropies = [cross_entropy(each, weight, target, 0.1)[0] for each in hidden]
+    entropies = [cross_entropy(each, weight, target, 0.1) for each in hidden]
     found = consistency_loss(config(), hidden, weight, target)
     assert_close(found.loss, (sum(entropies) + 5.0 * divergence) / 2)
     assert_close(found.cross_entropy, sum(entropies) / 2)
@@ -64,7 +64,7 @@ def test_simcut_by_hand() -> None:
     hidden, weight, target = inputs()
     p, q = predictions(hidden, weight)
     divergence = (p.exp() * (p - q)).sum()
-    entropy, _ = cross_entropy(hidden[0], weight, target, 0.1)
+    entropy = cross_entropy(hidden[0], weight, target, 0.1)
     found = consistency_loss(config(**SIMCUT), hidden, weight, target)
     assert_close(found.loss, entropy + 3.0 * divergence)
     assert_close(found.cross_entropy, entropy)
@@ -141,7 +141,7 @@ def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
     """Then the loss and its gradient are those of one pass, whatever alpha is."""
     hidden, weight, target = inputs()
     once = hidden[0].detach().requires_grad_()
-    loss, _ = cross_entropy(once, weight, target, 0.1)
+    loss = cross_entropy(once, weight, target, 0.1)
     found = consistency_loss(config(chunk, **kind), torch.stack([once, once]), weight, target)
     assert_close(found.divergence, torch.zeros(()))
     assert_close(found.loss, loss)
@@ -153,7 +153,7 @@ def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
 @pytest.mark.parametrize("chunk", [0, 4])
 def test_no_weight_leaves_the_cross_entropy(chunk: int) -> None:
     hidden, weight, target = inputs()
-    expected, _ = cross_entropy(hidden.flatten(0, 1), weight, target.repeat(2), 0.1)
+    expected = cross_entropy(hidden.flatten(0, 1), weight, target.repeat(2), 0.1)
     alone = Terms((0.5, 0.5), (0.5, 0.5), 0.0)
     if chunk:
         found = fused_consistency_loss(hidden, weight, target, config(chunk), alone)

@@ -15,6 +15,7 @@ from transformer.training.run_folder import (
     LOCK,
     RunFolder,
     changes,
+    fixed_key_that_differs,
     has_checkpoint,
     is_finished,
     is_taken,
@@ -88,6 +89,26 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
 def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=f"run holds a run with another {key}; give another hydra"):
         chosen(folder("run", config=STARTED | config))
+
+
+def test_what_a_run_began_with_may_be_moved_or_have_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, weights in (("a.ckpt", "same"), ("copy.ckpt", "same"), ("b.ckpt", "other")):
+        Path(name).write_text(weights)
+    for name in ("one", "two"):
+        Path(name).mkdir()
+    Path("link").symlink_to("one")
+
+    def differs(before: str | None, now: str | None) -> bool:
+        starts = [STARTED | {"finetune_from": start} for start in (before, now)]
+        return fixed_key_that_differs(starts[0], starts[1]) == "finetune_from"
+
+    alike = [("a.ckpt", "./a.ckpt"), ("a.ckpt", "copy.ckpt"), ("one", "link"), ("moved", "a.ckpt")]
+    assert not any(differs(*starts) for starts in [*alike, ("moved", "moved"), (None, None)])
+    unlike = [("a.ckpt", "b.ckpt"), ("a.ckpt", "one"), ("one", "two"), ("one", "nix"), ("x", "nix")]
+    assert all(differs(*starts) for starts in [*unlike, (None, "a.ckpt"), ("a.ckpt", None)])
 
 
 def test_marks(tmp_path: Path) -> None:
