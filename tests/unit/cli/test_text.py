@@ -39,6 +39,29 @@ def test_every_format_becomes_plain_files(
     assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
 
 
+def test_text_that_is_read_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language in ("en", "de"):
+        lines = [f"{language} {number}\n" for number in range(20)]
+        (tmp_path / f"train.{language}").write_text("".join(lines))
+    (tmp_path / "link").symlink_to(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("train.*")}
+    call = [
+        *("data=files", "data.source=en", "data.target=de", f"data.cache={tmp_path}/cache"),
+        *(f"data.train=[{tmp_path}/train.en,{tmp_path}/train.de]", f"output={tmp_path}/link"),
+        *("data.validation_size=2", "data.test_size=2"),
+    ]
+    assert text.main(call) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"error: output={tmp_path}/link/train.en is an input too; it would be lost: give another "
+        "one\n"
+    )
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("[tv]*.*")} == before
+    assert text.main([*call, "splits=[test]"]) == 0
+
+
 def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("eins\n")
@@ -83,6 +106,20 @@ def test_of_each_list_the_nearest_to_the_reference(
         assert select.main([*call, f"output={tmp_path}/other"]) == 2
         assert capsys.readouterr().err.startswith(f"error: {message}")
     assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.parametrize("output", ["n.jsonl", "r"])
+def test_what_is_selected_from_is_not_written_over(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbest, reference = tmp_path / "n.jsonl", tmp_path / "r"
+    nbest.write_text('{"text": "a", "nbest": []}\n')
+    reference.write_text("a\n")
+    before = (tmp_path / output).read_bytes()
+    call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path / output}"]
+    assert select.main(call) == 2
+    assert "is an input too; it would be lost" in capsys.readouterr().err
+    assert (tmp_path / output).read_bytes() == before
 
 
 def test_of_equals_the_first_is_taken() -> None:

@@ -13,9 +13,12 @@ def test_where_and_in_what_batches_is_not_what(tmp_path: Path) -> None:
     source.write_text("alpha\n")
     translator: Any = SimpleNamespace(members=[], tokenizer=None, search="beam")
 
-    def job(*arguments: str) -> str:
+    def job(*arguments: str, text: Path = source) -> str:
         config = compose_config("translate", ["checkpoint=x", *arguments])
-        return _job(config, translator, source)
+        return _job(config, translator, text)
 
     assert job("device=cuda", "batch_tokens=17") == job()
+    moved = tmp_path / "moved"
+    moved.write_bytes(source.read_bytes())
+    assert job("checkpoint=./x", "input=moved", "output=o", text=moved) == job()
     assert len({job(), job("precision=int8"), job("to=de"), job("format=json")}) == 4

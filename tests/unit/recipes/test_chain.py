@@ -33,6 +33,20 @@ def test_what_is_done_is_not_done_again(copies: Copies) -> None:
     assert copies.run() == []
 
 
+def test_a_stage_that_was_killed_when_its_files_were_whole_is_not_done_again(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(manifest: Manifest, stage: Stage) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Manifest, "end", killed)
+        with pytest.raises(KeyboardInterrupt):
+            copies.run()
+    assert copies.done == ["01_copy"]
+    assert copies.run() == ["02_copy", "03_copy"]
+
+
 def test_a_killed_stage_ends_it_as_a_shell_says(copies: Copies) -> None:
     copies.fails_in, copies.code = "01_copy", -signal.SIGKILL
     with pytest.raises(StageFailed) as failed:
