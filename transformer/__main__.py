@@ -38,12 +38,9 @@ def main() -> int:
         print(f"error: unknown verb {verb}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if verb != "train" and {"-h", "--help"} & set(arguments):
-        from transformer.cli.compose import config_folder
+        from transformer.cli.help import help_of
 
-        print((config_folder() / f"{verb}.yaml").read_text(encoding="utf-8"), end="")
-        if verb == "recipe":
-            for file in sorted((config_folder() / verb).glob("*.yaml")):
-                print(f"\n# recipe={file.stem}", file.read_text(encoding="utf-8"), sep="\n", end="")
+        print(help_of(verb))
         return 0
     code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
     return code

@@ -26,6 +26,7 @@ from transformer.cli.compose import (
 )
 from transformer.cli.config_file import CONFIG, said
 from transformer.cli.exit import exit_code_of
+from transformer.cli.help import help_of
 from transformer.cli.resume import (
     AUTO,
     chosen_run,
@@ -49,6 +50,9 @@ LOG = "train.log"
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(help_of("train"))
+        return 0
     return exit_code_of(lambda: _launch(list(arguments)))
 
 
@@ -63,7 +67,7 @@ def _launch(arguments: list[str]) -> None:
     if checkpoint is not None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
-    # Hydra's flags (--multirun, --help, --cfg) start with a dash and are its own to check.
+    # Hydra's flags (--multirun, --cfg) start with a dash and are its own to check.
     if not any(argument.startswith("-") for argument in arguments):
         compose_config("train", arguments)
     elif place is not None:

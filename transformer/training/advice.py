@@ -33,8 +33,8 @@ def warn_of_factor(config: RunConfig) -> None:
     if config.schedule.name == "noam" and factor < _LEAST_FACTOR:
         peak = factor * noam(max(warmup, 1), warmup, config.model["d_model"])
         logger.warning(
-            "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with this "
-            "one the learning rate never exceeds %.2g",
+            "schedule=noam: optimizer.lr=%g is a factor on its formula, 1.0 in the paper; with it "
+            "the learning rate never exceeds %.2g",
             factor,
             peak,
         )

@@ -68,6 +68,19 @@ def test_a_verb_tells_its_keys(
     assert f"\n{key}: {value}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("verb", ["train", "translate", "evaluate", "doctor"])
+def test_a_verb_tells_the_keys_of_its_groups_and_their_choices(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, verb, "--help") == 0
+    titles = [line for line in capsys.readouterr().out.split("\n") if line.startswith("# ==== ")]
+    corpus = ["# ==== data: base", "# ==== data=pocket; or files, folder, multi30k, multi30k_tok"]
+    search = ["# ==== decoding=beam; or diverse, greedy, mbr, mbr_nbest, sampling"]
+    wanted = {"train": [*corpus, *search], "doctor": corpus}.get(verb, search)
+    assert all(any(line.startswith(title) for line in titles) for title in wanted)
+    assert len(titles) == {"train": 14}.get(verb, len(wanted))
+
+
 def test_a_recipe_tells_its_own_keys_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
