@@ -124,7 +124,8 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     corpus, given = "pocket", list[str]()
     if data_root is not None:
         corpus = "multi30k"
-        given = ["experiment=multi30k_tiny", "tokenizer.vocab_size=6000", f"data.root={data_root}"]
+        given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]
+        given.append(f"data.root={data_root}")
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
     if is_finished(folder):
         return folder
