@@ -3,15 +3,15 @@
     python benchmarks/ablations.py --data-root FOLDER [--updates 5000] [--only NAME…]
 
 Each row is the recipe without its R-Drop, which takes twice as long, with one thing changed, in
-fewer updates than it has of its own, with its whole schedule in them. Every training makes as many; a ``recipe=`` row is of several, but
-bidirectional, whose two share them. No test set is looked at. The p-values are of ``transformer
-compare`` against the recipe as it is: they tell whether another text of that kind would say the
-same, not whether another seed would, which the rows with other seeds show; of twenty such
-comparisons one comes out below 0.05 by chance.
+fewer updates than it has of its own, with its whole schedule in them. Every training makes as many;
+a ``recipe=`` row is of several, but bidirectional, whose two share them. No test set is looked at.
+The p-values are of ``transformer compare`` against the first row: they tell whether another text of
+that kind would say the same, not whether another seed would, which the rows with other seeds show;
+of twenty such comparisons one comes out below 0.05 by chance.
 
 What a row has given goes into docs/ablations.jsonl, and a row that is there is not trained again:
-take its line out and its folder away to have it made anew. The recipe itself is trained wherever it
-is not there yet, since rows are compared with it, and it must have the BLEU that it has in the
+take its line out and its folder away to have it made anew. The first row is trained wherever it is
+not there yet, since the others are compared with it, and it must have the BLEU that it has in the
 table. So the command goes on where it was stopped, and the table grows.
 """
 
