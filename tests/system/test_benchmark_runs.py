@@ -116,9 +116,11 @@ class Fakes:
         return list(self.begun)
 
     def lines(self) -> list[str]:
-        """The rows of the page."""
-        lines = self.page.read_text().splitlines()
-        return [line for line in lines if line.startswith("|")][2:]
+        """The rows of the page, without the two lines at the head of each table."""
+        lines = [line for line in self.page.read_text().splitlines() if line.startswith("|")]
+        rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
+        heads = {number - before for number in rules for before in (0, 1)}
+        return [line for number, line in enumerate(lines) if number not in heads]
 
 
 def test_results_grow_and_what_is_recorded_is_not_repeated(
