@@ -17,34 +17,43 @@ from torch import Tensor
 
 from benchmarks.trained import markdown
 from transformer.model.attention import attend, attend_fused
+from transformer.training.memory import keep_freed_memory
 
 TOKENS = 4096
 HEADS = ((4, 32), (8, 64))
 LENGTHS = (16, 32, 64, 128, 512)
 CASES = {
-    f"{name}, {precision}": (fused, precision)
-    for precision in ("float32", "bfloat16")
+    f"{name}, {precision}": (fused, dtype)
+    for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
     for name, fused in (("formula", False), ("fused", True))
 }
 
 
-def step(heads: tuple[Tensor, Tensor, Tensor], fused: bool, precision: str) -> float:
+def heads_of(shape: tuple[int, int, int, int], dtype: torch.dtype) -> list[Tensor]:
+    """Query, key and value as projections leave them, and the gradient of the result."""
+    rows, count, length, width = shape
+    made = [torch.randn(rows, length, count, width).to(dtype).transpose(1, 2) for _ in range(4)]
+    return [one.requires_grad_() for one in made[:3]] + made[3:]
+
+
+def step(heads: list[Tensor], fused: bool) -> float:
     """Milliseconds of one forward and backward pass."""
+    query, key, value, upstream = heads
     began = time.perf_counter()
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-        found = attend_fused(*heads) if fused else attend(*heads)[0]
-    found.sum().backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=query.dtype == torch.bfloat16):
+        found = attend_fused(query, key, value) if fused else attend(query, key, value)[0]
+    torch.autograd.grad(found, (query, key, value), upstream)
     return (time.perf_counter() - began) * 1000
 
 
 def measure(count: int, width: int, length: int, repeats: int) -> dict[str, float]:
     """Each case, in turn; the first turn is not counted."""
     shape = (TOKENS // length, count, length, width)
-    query, key, value = (torch.randn(shape).requires_grad_() for _ in range(3))
+    heads = {dtype: heads_of(shape, dtype) for _, dtype in CASES.values()}
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for turn in range(repeats + 1):
-        for name, (fused, precision) in CASES.items():
-            found = step((query, key, value), fused, precision)
+        for name, (fused, dtype) in CASES.items():
+            found = step(heads[dtype], fused)
             if turn:
                 taken[name].append(found)
     return {name: round(statistics.median(times), 1) for name, times in taken.items()}
@@ -56,6 +65,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     arguments = parser.parse_args()
+    keep_freed_memory()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     found = {

@@ -31,7 +31,7 @@ FEW = 16
 """Queries up to which, and keys from which on, plain products are faster than the fused kernel."""
 
 SHORT = 64
-"""Positions up to which the formula is not slower than the fused kernel, forward and backward."""
+"""Positions up to which the formula is faster than the fused kernel, forward and backward."""
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""

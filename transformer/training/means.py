@@ -25,7 +25,7 @@ class Means:
             number: Of them.
         """
         before = self._counted.get(name, (0.0, 0))
-        self._counted[name] = (before[0] + float(summed), before[1] + number)
+        self._counted[name] = (before[0] + float(summed.detach()), before[1] + number)
 
     def over_all_ranks(self) -> dict[str, float]:
         """The means, alike on all ranks, and none of what no rank has counted; begins anew."""
