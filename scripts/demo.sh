@@ -22,7 +22,7 @@ cat <<END
 
 Three commands to try next (after: . .venv/bin/activate):
 
-  echo 'Does the girl read a book?' | python -m transformer translate checkpoint=$run
-  python -m transformer evaluate checkpoint=$run split=test_novel
-  python train.py data=files data.source=en data.target=de data.train=[a.en,a.de]
+  echo 'Does the girl read a book?' | transformer translate checkpoint=$run
+  transformer evaluate checkpoint=$run split=test_novel
+  python train.py data=files data.source=en data.target=de 'data.train=[a.en,a.de]'
 END
