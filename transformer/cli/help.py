@@ -19,7 +19,7 @@ def help_of(verb: str) -> str:
     """The keys of a verb, with their defaults and comments."""
     folder = config_folder()
     root = folder / f"{verb}.yaml"
-    files = [*_chosen(root)]
+    files = list(_chosen(root))
     if verb == "recipe":
         files += sorted((folder / verb).glob("*.yaml"))
     parts = [_text(root)]

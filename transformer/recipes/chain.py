@@ -21,7 +21,6 @@ Call = Callable[[Stage], int]
 _PART = re.compile(r".*\.\d+\.part")
 """What a killed process leaves that would have renamed its file when it was whole."""
 
-
 _WRITES_WHOLE = ("text", "translate", "select")
 """Verbs whose outputs are there only when they are finished."""
 

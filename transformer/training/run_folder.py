@@ -1,6 +1,6 @@
 """Run directories: which are finished, and with which of them a call goes on by itself.
 
-It knows files by their names alone and opens no checkpoint.
+It tells files by their names, and whether two are the same; it does not know what is in them.
 """
 
 import fcntl
