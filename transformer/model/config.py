@@ -27,7 +27,7 @@ class ModelConfig:
     Attributes:
         source_vocab_size: Rows of the source embedding.
         target_vocab_size: Rows of the target embedding and width of the logits.
-        pad: Index of the padding symbol; its embedding is zero and its positions are masked.
+        pad: Index of the padding symbol; its embedding begins as zero, its positions are masked.
         d_model: Width of the residual stream.
         num_heads: Attention heads.
         num_kv_heads: Heads of keys and values, each shared by a group of query heads (Ainslie et

@@ -18,7 +18,7 @@ class Dropout(nn.Module):
     """Zeroes elements in training and scales the rest up; the identity in evaluation.
 
     On a CPU the probability is rounded to a multiple of 1/256 below 1, and the scale with it, so
-    that the expectation stays exact.
+    that the expectation stays the same (in bfloat16 but for the rounding of the scale).
     """
 
     def __init__(self, probability: float) -> None:
@@ -45,7 +45,7 @@ class TokenDropout(nn.Module):
     """Zeroes the embeddings of whole tokens in training and scales the others up.
 
     Each position is drawn by itself, whatever stands there: the end of a sentence may go too, as
-    in Nematus. Padding is zero before, and seen by nobody. Gal and Ghahramani 2016, "A
+    in Nematus. Padding is seen by nobody. Gal and Ghahramani 2016, "A
     Theoretically Grounded Application of Dropout in Recurrent Neural Networks", drop a word
     wherever it stands in the sentence; Sennrich et al. 2016, "Edinburgh Neural Machine Translation
     Systems for WMT 16", took it into translation.

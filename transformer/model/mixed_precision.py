@@ -1,6 +1,6 @@
-"""Attention where autocast makes its heads narrower than its weights.
+"""Attention in bfloat16: where autocast makes its heads narrower than its weights, and on a CPU.
 
-It does not know the formula; without autocast neither part changes anything.
+It does not know the formula; in float32 neither part changes anything.
 """
 
 from collections.abc import Iterator

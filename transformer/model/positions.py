@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from transformer.errors import InputError
 
 
-def sinusoids(length: int, d_model: int) -> Float[Tensor, "length width"]:
+def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length width"]:
     """``PE(pos, 2i) = sin(pos / 10000^(2i/d_model))``, the cosine at ``2i + 1``."""
-    position = torch.arange(length, dtype=torch.float64)[:, None]
+    position = torch.arange(start, start + length, dtype=torch.float64)[:, None]
     frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
     angle = position * frequency
     # length frequency, twice -> length (frequency sine_or_cosine)
@@ -20,7 +20,7 @@ def sinusoids(length: int, d_model: int) -> Float[Tensor, "length width"]:
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids; they exist for any length."""
+    """Fixed sinusoids; they exist for any length, and are kept in a table up to the expected."""
 
     table: Tensor
 
@@ -32,7 +32,7 @@ class SinusoidalPositions(nn.Module):
         """Vectors of positions ``start`` to ``start + length``."""
         end = start + length
         if end > len(self.table):
-            self.table = sinusoids(2 * end, self.table.size(-1)).to(self.table)
+            return sinusoids(length, self.table.size(-1), start).to(self.table)
         return self.table[start:end]
 
 

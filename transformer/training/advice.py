@@ -17,8 +17,16 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 
 def warn_of_warmup(config: RunConfig) -> None:
-    """Where the learning rate would not reach its peak."""
+    """Where the learning rate would not reach its peak, or fall from it at once."""
     warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
+    end = config.schedule.total
+    if config.schedule.name == "cosine" and end is not None and end <= warmup < updates:
+        logger.warning(
+            "schedule.warmup=%d: the cosine ends at schedule.total=%d, so that the learning rate "
+            "falls from its peak to schedule.floor at once",
+            warmup,
+            end,
+        )
     if 0 < updates <= warmup:
         logger.warning(
             "schedule.warmup=%d: the learning rate rises to the last update, %d, or beyond",

@@ -1,4 +1,4 @@
-"""What happens around the steps: translating during validation, measuring, averaging.
+"""What happens around the steps: measuring, averaging.
 
 No callback changes the weights, except Lightning's moving average of them.
 """

@@ -6,7 +6,6 @@ before in that sentence. It does not know how the stack is built. Sources: Radfo
 "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3 (a decoder alone).
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,7 @@ from transformer.evaluation.ngram import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
-from transformer.training.loss import cross_entropy
+from transformer.training.loss import negative_log_likelihood
 from transformer.training.task import (
     Evaluation,
     Task,
@@ -59,7 +58,7 @@ class LanguageModule(UpdateModule):
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:
         """Log ``val/perplexity`` too, a token."""
-        return means | {"val/perplexity": math.exp(means["val/loss"])}
+        return means | {"val/perplexity": perplexity(means["val/loss"])}
 
 
 class LanguageModelling(Task):
@@ -96,7 +95,7 @@ class LanguageModelling(Task):
         return []
 
     def evaluator(
-        self, checkpoint: Path, device: torch.device | str = "cpu"
+        self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Compute perplexities, also those of the baselines, on the same tokens."""
         model = load_single_stack(checkpoint, device, causal=True)
@@ -141,8 +140,14 @@ def summed_nll(model: SingleStack, rows: Sequence[Sequence[int]], batch_tokens: 
         real = batch.target_output != PAD
         hidden = model(batch.target_input)[real]
         right = batch.target_output[real]
-        total += cross_entropy(hidden, model.projection.weight, right, 0.0).item()
+        total += negative_log_likelihood(hidden, model.projection.weight, right).item()
     return total
+
+
+def perplexity(nats: float) -> float:
+    """Of a mean negative log-likelihood; infinite where the model has diverged."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(nats))
 
 
 def perplexities(
@@ -159,7 +164,7 @@ def perplexities(
         ("perplexity", "subwords", tokens),
         ("word_perplexity", "words", words + len(rows)),
     ):
-        value = math.exp(nll / count)
+        value = perplexity(nll / count)
         said = f"per:{unit}+ends|count:{count}{signature}"
         fields = {"name": prefix + name, "score": round(value, 4), "signature": said}
         scores.append(Score(prefix + name, value, said, fields, decimals=3))

@@ -26,6 +26,9 @@ Scalar = Float[Tensor, ""]
 BLOCK = 64
 """Tokens whose logits go through a CPU's cache at a time."""
 
+ROWS = 512
+"""Of logits that exist at a time where no gradient is wanted."""
+
 Consistency = Literal["none", "r_drop", "simcut"]
 
 
@@ -69,6 +72,11 @@ class LossConfig:
             raise InputError("loss.bfloat16=true needs the fused form; set loss.chunk=512")
         if self.alignment_weight < 0:
             raise InputError(f"loss.alignment_weight={self.alignment_weight} must be 0 or more")
+        if not self.alignment_weight and (self.alignment_head or self.alignment_layer is not None):
+            raise InputError(
+                "loss.alignment_layer and loss.alignment_head are of guided alignment; set "
+                "loss.alignment_weight=0.05, or leave them out"
+            )
         for objection in _consistency_objections(self):
             raise InputError(objection)
 
@@ -111,6 +119,16 @@ def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothin
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
+
+
+def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
+    """What ``cross_entropy`` computes without smoothing, where no gradient is wanted.
+
+    As in the fused form, not all logits exist at a time: validation needs no more memory than
+    training does.
+    """
+    chunks = zip(hidden.split(ROWS), target.split(ROWS), strict=True)
+    return sum((cross_entropy(rows, weight, right, 0.0) for rows, right in chunks), torch.zeros(()))
 
 
 class _FusedCrossEntropy(torch.autograd.Function):

@@ -1,7 +1,7 @@
 """The training step of a translator: teacher forcing; if wished guided alignment, or two passes.
 
-It knows neither text nor search; callbacks.py translates during validation. What other tasks do
-alike is in update.py.
+It knows neither text nor search; translated_validation.py translates during validation. What other
+tasks do alike is in update.py.
 """
 
 from dataclasses import asdict

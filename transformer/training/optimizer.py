@@ -28,7 +28,7 @@ class OptimizerConfig:
         weight_decay: Applied to matrices only, not to biases and norms.
 
     Raises:
-        InputError: The learning rate is not positive.
+        InputError: The learning rate is not positive, or another number is out of its range.
     """
 
     name: Literal["adam", "adamw"]
@@ -40,11 +40,15 @@ class OptimizerConfig:
     def __post_init__(self) -> None:
         if not 0 < self.lr < math.inf:
             raise InputError(f"optimizer.lr={self.lr} must be positive")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(f"optimizer.betas={list(self.betas)} must be in [0, 1)")
+        if not 0 <= self.eps < math.inf:
+            raise InputError(f"optimizer.eps={self.eps} must not be negative")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"optimizer.weight_decay={self.weight_decay} must not be negative")
 
 
-def build_optimizer(
-    config: OptimizerConfig, parameters: Iterable[nn.Parameter], *, fused: bool = True
-) -> Optimizer:
+def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
     """Build the optimiser over the parameters that learn."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     groups = [
@@ -52,5 +56,5 @@ def build_optimizer(
         {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
     ]
     return CLASSES[config.name](
-        groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused
+        groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True
     )

@@ -84,7 +84,7 @@ def train(
             return metrics
         consolidate(folder / "checkpoints")
         if to_test:
-            metrics |= test(folder, task)
+            metrics |= test(folder, task, trainer.strategy.root_device)
         mark_finished(folder)
         return metrics
 

@@ -25,7 +25,7 @@ class ScheduleConfig:
         floor: Lowest factor of the cosine.
 
     Raises:
-        InputError: The warm-up is negative, or a cosine has no end.
+        InputError: The warm-up is negative, or a cosine has no end or a floor out of its range.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
@@ -41,6 +41,8 @@ class ScheduleConfig:
                 f"schedule.total={self.total}: a cosine needs its last update; set "
                 "trainer.max_steps or schedule.total, or take schedule=inverse_sqrt"
             )
+        if not 0 <= self.floor <= 1:
+            raise InputError(f"schedule.floor={self.floor} must be in [0, 1]")
 
 
 def inverse_sqrt(update: int, warmup: int) -> float:

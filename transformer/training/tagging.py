@@ -36,9 +36,6 @@ from transformer.training.task import (
 )
 from transformer.training.update import UpdateModule
 
-NOTHING_ASKED = (0, 1000)
-"""As data.validation_size and data.test_size: what conf/ says, and to hold nothing out."""
-
 
 class TaggingModule(UpdateModule):
     """Trains an encoder to tag each word at its first subword."""
@@ -96,7 +93,7 @@ class Tagging(Task):
         return []
 
     def evaluator(
-        self, checkpoint: Path, device: torch.device | str = "cpu"
+        self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
         model = load_single_stack(checkpoint, device, causal=False)
@@ -115,10 +112,10 @@ class Tagging(Task):
 
 def _refuse_held_out(data: DataConfig) -> None:
     for key in ("validation_size", "test_size"):
-        if getattr(data, key) not in NOTHING_ASKED:
+        if getattr(data, key):
             raise InputError(
                 f"data.{key}={getattr(data, key)} has no meaning with task=tagging, which holds no "
-                "sentences out; leave it out, and give data.validation=FILE data.test=FILE"
+                f"sentences out; set data.{key}=0, and give data.validation=FILE data.test=FILE"
             )
 
 

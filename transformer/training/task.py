@@ -74,7 +74,7 @@ class Task(ABC):
 
     @abstractmethod
     def evaluator(
-        self, checkpoint: Path, device: torch.device | str = "cpu"
+        self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Load a model onto a device; return what scores it on a split by name.
 

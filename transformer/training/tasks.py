@@ -45,9 +45,9 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
-def test(folder: Path, task: Task) -> dict[str, float]:
-    """Score the test splits with the best checkpoint; write what came of it."""
-    evaluate = task.evaluator(folder)
+def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
+    """Score the test splits with the best checkpoint on a device; write what came of it."""
+    evaluate = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
     for split in _tests(task):
         scores = report(split, evaluate(split), folder)

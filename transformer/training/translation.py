@@ -70,7 +70,7 @@ class Translation(Task):
         ]
 
     def evaluator(
-        self, checkpoint: Path, device: torch.device | str = "cpu"
+        self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Translate and score."""
         config = self.config

@@ -20,7 +20,7 @@ from transformer.model.checkpoint import PORTABLE
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.gradients import Accumulator, Totals, sum_over_ranks
-from transformer.training.loss import LossConfig, cross_entropy, loss_function
+from transformer.training.loss import LossConfig, loss_function, negative_log_likelihood
 from transformer.training.means import Means
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.recomputation import recompute_layers
@@ -139,7 +139,7 @@ class UpdateModule(LightningModule, ABC):
 
     def validate(self, hidden: Tensor, right: Tensor) -> None:
         """Count for ``val/loss`` the negative log-likelihood of the predictions, in nats."""
-        nll = cross_entropy(hidden, self.model.projection.weight, right, 0.0)
+        nll = negative_log_likelihood(hidden, self.model.projection.weight, right)
         self.means.add("val/loss", nll, len(right))
 
     def on_validation_epoch_end(self) -> None:

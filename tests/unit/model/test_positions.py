@@ -33,17 +33,22 @@ def test_sinusoids_are_the_equation(length: int, d_model: int) -> None:
 @pytest.mark.parametrize(("length", "start"), [(4, 0), (5, 0), (1, 4), (3, 6), (2, 40)])
 def test_sinusoids_exist_for_any_length(length: int, start: int) -> None:
     positions = SinusoidalPositions(8, expected_length=4)
-    for _ in range(2):  # also once the table has grown
-        assert_close(positions(length, start), paper(start + length, 8)[start:])
-    assert_close(positions(4), paper(4, 8))
+    assert_close(positions(length, start), paper(start + length, 8)[start:])
 
 
-def test_growth_keeps_the_dtype() -> None:
+def test_beyond_the_table_they_have_its_dtype() -> None:
     positions = SinusoidalPositions(8, expected_length=4).double()
     assert positions(20).dtype == torch.float64
 
 
-def test_a_table_that_grew_in_inference_mode_serves_training() -> None:
+def test_sentences_beyond_the_table_leave_it_as_it_is() -> None:
+    # A moving average copies tables into one another.
+    positions = SinusoidalPositions(8, expected_length=4)
+    positions(20)
+    assert positions.table.shape == (4, 8)
+
+
+def test_inference_on_a_long_sentence_before_training_on_it() -> None:
     model = tiny_transformer(max_length=4)
     tokens = torch.full((1, 9), 5)
     with torch.inference_mode():

@@ -71,6 +71,18 @@ def test_a_warm_up_beyond_the_last_update_is_told_of(
 
 
 @pytest.mark.parametrize(
+    ("total", "says"), [(50, "the cosine ends at schedule.total=50"), (51, "")]
+)
+def test_a_cosine_that_ends_in_the_warm_up_is_told_of(
+    total: int, says: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    overrides = ["schedule=cosine", "schedule.warmup=50", f"schedule.total={total}"]
+    with caplog.at_level(logging.WARNING):
+        warn_of_warmup(composed([*overrides, "trainer.max_steps=100"], tmp_path))
+    assert says in caplog.text and bool(says) is bool(caplog.text)
+
+
+@pytest.mark.parametrize(
     ("overrides", "says"),
     [
         # The rate of the experiment that pocket brings goes before the factor of the schedule.

@@ -13,7 +13,12 @@ from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.data.tokenizer import BOS, EOS
 from transformer.errors import InputError
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.training.language_modelling import LanguageModelling, perplexities, summed_nll
+from transformer.training.language_modelling import (
+    LanguageModelling,
+    perplexities,
+    perplexity,
+    summed_nll,
+)
 
 ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
 
@@ -30,6 +35,12 @@ def surprise(model: SingleStack, row: list[int]) -> float:
         logits = model.logits(model(torch.tensor([[BOS, *row[:place]]])))[0, -1]
         total -= logits.log_softmax(-1)[right].item()
     return total
+
+
+def test_the_perplexity_of_a_model_that_has_diverged_is_a_number() -> None:
+    assert perplexity(math.log(7.0)) == pytest.approx(7.0)
+    assert perplexity(1000.0) == perplexity(math.inf) == math.inf
+    assert math.isnan(perplexity(math.nan))
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 8, 1000])

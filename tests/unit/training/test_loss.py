@@ -13,6 +13,7 @@ from transformer.training.loss import (
     cross_entropy,
     fused_cross_entropy,
     loss_function,
+    negative_log_likelihood,
 )
 
 ROWS, WIDTH, VOCAB = 23, 8, 31
@@ -51,6 +52,17 @@ def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) 
     actual = torch.autograd.grad(fused, (hidden, weight), torch.tensor(0.7))
     for mine, other in zip(actual, expected, strict=True):
         assert_close(mine, other)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 511, 512, 513, 1025])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtype) -> None:
+    hidden, weight, target = inputs(rows)
+    with torch.no_grad():
+        expected = cross_entropy(hidden.to(dtype), weight.to(dtype), target, 0.0)
+        actual = negative_log_likelihood(hidden.to(dtype), weight.to(dtype), target)
+    assert actual.dtype == dtype
+    assert_close(actual, expected)
 
 
 @pytest.mark.parametrize("chunk", [5, 512])

@@ -62,7 +62,16 @@ def test_every_parameter_that_learns_is_in_one_group_only() -> None:
     assert optimizer.defaults["eps"] == 1e-9
 
 
-@pytest.mark.parametrize("lr", [0.0, -1.0])
-def test_a_learning_rate_that_is_not_positive_is_refused(lr: float) -> None:
-    with pytest.raises(InputError, match=r"optimizer\.lr=.* must be positive"):
-        build_optimizer(config(lr=lr), [])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0.0}, r"optimizer\.lr=0\.0 must be positive"),
+        ({"lr": -1.0}, r"optimizer\.lr=-1\.0 must be positive"),
+        ({"betas": (0.9, 1.0)}, r"optimizer\.betas=\[0\.9, 1\.0\] must be in \[0, 1\)"),
+        ({"eps": -1.0}, r"optimizer\.eps=-1\.0 must not be negative"),
+        ({"weight_decay": -1.0}, r"optimizer\.weight_decay=-1\.0 must not be negative"),
+    ],
+)
+def test_numbers_out_of_their_range_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        config(**changes)

@@ -14,7 +14,13 @@ from transformer.errors import InputError
 from transformer.training import tagging as tagging_module
 from transformer.training.tagging import Tagging, tag
 
-ALONE = ["task=tagging", "model.decoder_layers=0", "model.tie_embeddings=none"]
+ALONE = [
+    "task=tagging",
+    "model.decoder_layers=0",
+    "model.tie_embeddings=none",
+    "data.validation_size=0",
+    "data.test_size=0",
+]
 
 
 def files(folder: Path, *overrides: str, sentences: list[TaggedSentence] = SENTENCES) -> Tagging:
@@ -42,7 +48,7 @@ def test_words_that_training_leaves_out_are_unknown(
     task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
     model = task.module.model.eval()
     monkeypatch.setattr(tagging_module, "load_single_stack", lambda *_, **__: model)
-    evaluate = task.evaluator(tmp_path)
+    evaluate = task.evaluator(tmp_path, "cpu")
     read: list[Path] = []
 
     def read_once(path: Path) -> Iterator[TaggedSentence]:
@@ -94,6 +100,5 @@ def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
     Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
 
 
-def test_sizes_left_alone_are_not_refused(tmp_path: Path) -> None:
-    Tagging(composed(ALONE, tmp_path))
-    Tagging(composed([*ALONE, "data.validation_size=0", "data.test_size=0"], tmp_path))
+def test_the_experiment_holds_nothing_out(tmp_path: Path) -> None:
+    Tagging(composed(["experiment=pocket_tagging"], tmp_path))
