@@ -80,7 +80,8 @@ class SignalAt:
     """Sends its own process signals when a callback's hook is called for the n-th time.
 
     Args:
-        hook: Such as ``on_train_batch_end``, or ``prepare`` and ``test`` for what is around it.
+        hook: Such as ``on_train_batch_end``, ``translate`` and ``end`` for the translating of a
+            validation and the last file, or ``prepare`` and ``test`` for what is around training.
         call: Which call, from 1.
         signals: Sent one after the other.
     """
@@ -92,10 +93,14 @@ class SignalAt:
         """Plant it."""
         from transformer.data.datamodule import DataModule
         from transformer.training.callbacks import Measure
+        from transformer.training.saving import LastCheckpoint
+        from transformer.training.translated_validation import TranslateValidation
         from transformer.training.translation import Translation
 
         around: dict[str, Any] = {
             "prepare": (DataModule, "prepare_data"),
+            "translate": (TranslateValidation, "on_validation_epoch_start"),
+            "end": (LastCheckpoint, "on_train_end"),
             "test": (Translation, "evaluator"),
         }
         owner, name = around.get(self.hook, (Measure, self.hook))

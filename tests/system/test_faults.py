@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.helpers.faults import DiskFull, KilledAt, SignalAt, random_fault
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
@@ -21,6 +22,10 @@ EVERYTHING = [
     "callbacks.patience=5",
 ]
 """Averaging, accumulation, subwords sampled by worker processes, and patience."""
+
+
+AT_ONCE = ("on_validation_batch_end", "translate", "prepare", "test")
+"""Where no update is under way."""
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +93,15 @@ def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> No
         (SignalAt("on_validation_end", 1, signal.SIGINT), 130),
         (SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
         (SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
+        (SignalAt("translate", 1, signal.SIGTERM), 143),
+        (SignalAt("end", 1, signal.SIGTERM), 143),
         (SignalAt("prepare", 1, signal.SIGTERM), 143),
         (SignalAt("test", 1, signal.SIGTERM), 143),
     ],
-    ids=["in training", "before a validation", "after one", "in one", "twice", "before", "in test"],
+    ids=[
+        *("in training", "before a validation", "after one", "in one", "twice"),
+        *("translating", "in the last file", "before", "in test"),
+    ],
 )
 def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: int) -> None:
     values, folder = tiny_config(home), tmp_path / "run"
@@ -100,6 +110,9 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     assert begun == (fault.hook != "prepare")
     how = f"go on with: python train.py checkpoint={folder}" if begun else "the same command again"
     assert how in said(folder)
+    if fault.hook == "end":
+        assert torch.load(folder / "checkpoints" / "last.ckpt")["global_step"] == 30
+    assert ("stopping after this update" in said(folder)) == (fault.hook not in AT_ONCE)
     finish(values, folder)
     assert_equals_whole(home, folder)
     assert (folder / "test.json").exists()
@@ -135,5 +148,6 @@ def test_a_damaged_last_checkpoint_gives_way_to_the_one_before(home: Path, tmp_p
     last.write_bytes(damaged)
     finish(values, folder)
     assert "going on from" in said(folder)
-    (folder / "checkpoints" / "unused-last.ckpt").unlink()
+    [unused] = (folder / "checkpoints").glob("unused-last-*.ckpt")
+    unused.unlink()
     assert_equals_whole(home, folder)

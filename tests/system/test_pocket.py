@@ -1,4 +1,4 @@
-"""The recipes reach what README.md and docs/ say of them: `pytest -m slow tests/system/test_pocket.py`.
+"""The recipes reach what README.md and docs/ say: `pytest -m slow tests/system/test_pocket.py`.
 
 Each trains for four to ten minutes.
 """

@@ -5,8 +5,8 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,26 +162,46 @@ def train_as_rank(
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    new = rank == 0 and not any(folder.iterdir())
-    _log_to(folder / LOG, rank)
-    try:
+    with ExitStack() as first:
+        if rank == 0:
+            first.enter_context(_begun_in(folder))
+        _log_to(folder / LOG, rank)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-        if rank == 0 and typed.objective and objective is None and typed.checkpoint is None:
-            raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
-        with ExitStack() as first:
-            if rank == 0:
-                first.enter_context(taken(folder))
-                if typed.checkpoint is None:
-                    refuse_another_run(folder)
-                first.enter_context(said(config, folder))
-                _tell_others(config, folder)
-            logging.getLogger(__name__).info("run directory %s", folder)
-            _run(typed, folder, objective)
-    except InputError:
-        if new and {path.name for path in folder.iterdir()} <= {LOG, CONFIG, LOCK}:
-            shutil.rmtree(folder)
-        raise
+        if rank == 0:
+            if typed.objective and objective is None and typed.checkpoint is None:
+                raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
+            if typed.checkpoint is None:
+                refuse_another_run(folder)
+            first.enter_context(said(config, folder))
+            _tell_others(config, folder)
+        logging.getLogger(__name__).info("run directory %s", folder)
+        _run(typed, folder, objective)
+
+
+@contextmanager
+def _begun_in(folder: Path) -> Iterator[None]:
+    """Make a run directory and keep others out; take it away if the run is refused at once.
+
+    Raises:
+        InputError: It cannot be written to, or another process trains there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LOG).touch()
+    except OSError as error:
+        raise InputError(
+            f"the run directory {folder} cannot be written to: {error.strerror}; give another "
+            "with hydra.run.dir=FOLDER"
+        ) from error
+    files = {LOG, CONFIG, LOCK}
+    with taken(folder):
+        new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
+        try:
+            yield
+        except InputError:
+            if new and {path.name for path in folder.iterdir()} <= files:
+                shutil.rmtree(folder)
+            raise
 
 
 def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> None:

@@ -136,6 +136,10 @@ class BatchModule(LightningDataModule, ABC):
         if self._loader is not None:
             self._loader.close()
 
+    def on_exception(self, exception: BaseException) -> None:
+        """End the worker processes; Lightning calls this when a run fails or is stopped."""
+        self.teardown("fit")
+
     def _place(self) -> tuple[int, int]:
         """Return the rank of this process, and the number of ranks."""
         return (

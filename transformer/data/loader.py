@@ -5,6 +5,7 @@ models.
 """
 
 import logging
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
@@ -120,6 +121,7 @@ class UpdateLoader(Generic[B]):
             num_workers=self._workers,
             prefetch_factor=4 if self._workers else None,
             pin_memory=self._pin_memory,
+            worker_init_fn=_leave_sigterm_to_the_parent,
         )
         self._batches = iter(loader)
         try:
@@ -208,6 +210,14 @@ class EpochLoader(Generic[B]):
 
     def __iter__(self) -> Iterator[B | None]:
         return iter(self._loader) if self._keys else iter([None])
+
+
+def _leave_sigterm_to_the_parent(worker: int) -> None:
+    """Let the training process finish its update, though a scheduler tells all processes to stop.
+
+    They end with their loader (`UpdateLoader.close`).
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _whole(batch: Any) -> Any:

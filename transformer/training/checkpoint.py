@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.errors import InputError
-from transformer.model.checkpoint import LAST, PREVIOUS, TUNED, read_payload, write_payload
+from transformer.model.checkpoint import LAST, TUNED, read_payload, write_payload
 
 logger = logging.getLogger(__name__)
 
@@ -74,18 +74,21 @@ def set_aside_tuned(folder: Path) -> None:
     """Rename ``tuned.ckpt``: where training goes on, it is no longer the best that the run has."""
     tuned = folder / f"{TUNED}.ckpt"
     if tuned.exists():
-        written = datetime.fromtimestamp(tuned.stat().st_mtime)
-        aside = folder / f"outdated-{TUNED}-{written:%Y-%m-%d_%H-%M-%S}.ckpt"
-        tuned.rename(aside)
-        logger.info("%s is of before this training; it is kept as %s", tuned, aside.name)
+        aside = _set_aside(tuned, "outdated")
+        logger.info("%s is of before this training; it is kept as %s", tuned, aside)
 
 
-def set_aside_damaged(folder: Path, resume: Path | None) -> None:
-    """Rename ``last.ckpt`` where training goes on from the one before, which it would replace."""
-    last, before = folder / f"{LAST}.ckpt", folder / f"{PREVIOUS}.ckpt"
-    if resume is not None and resume.resolve() == before.resolve() and last.exists():
-        last.rename(folder / f"unused-{LAST}.ckpt")
-        logger.warning(
-            "going on from %s: %s, damaged or not wanted, is kept as unused-%s",
-            *(before, last, last.name),
-        )
+def set_aside_unused(folder: Path, resume: Path | None) -> None:
+    """Rename ``last.ckpt`` where training goes on from another file, whose run would replace it."""
+    last = folder / f"{LAST}.ckpt"
+    if resume is not None and resume.resolve() != last.resolve() and last.exists():
+        aside = _set_aside(last, "unused")
+        logger.warning("going on from %s: %s is not used, and kept as %s", resume, last, aside)
+
+
+def _set_aside(file: Path, why: str) -> str:
+    """Rename a file after why it is no longer in use, and when it was written; returns its name."""
+    written = datetime.fromtimestamp(file.stat().st_mtime)
+    aside = file.with_name(f"{why}-{file.stem}-{written:%Y-%m-%d_%H-%M-%S}{file.suffix}")
+    file.rename(aside)
+    return aside.name

@@ -9,7 +9,8 @@ import io
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +100,17 @@ class ContinuedCSVLogger(Logger):
     def cut(self, rows: int, step: int) -> None:
         """Forget the rows after the first few: the run has gone back to before them."""
         self._open()
-        before = _read(self.file)[1]
-        if len(before) > rows:
-            _replace(self.file, _text(before[:rows], self._columns, header=True))
+        if self._written > rows:
+            header_and_rows = self.file.read_bytes().splitlines(keepends=True)[: rows + 1]
+            os.truncate(self.file, sum(map(len, header_and_rows)))
             self._written = rows
 
     def _open(self) -> None:
         if not self._opened:
             self._columns, rows = _read(self.file)
             self._written, self._opened = len(rows), True
-            if self.file.exists() and not self.file.read_bytes().endswith(b"\n"):
-                _replace(self.file, _text(rows, self._columns, header=True))
+            if self.file.exists():
+                os.truncate(self.file, self.file.read_bytes().rfind(b"\n") + 1)
 
 
 class ContinuedTensorBoard(TensorBoardLogger):
@@ -118,26 +119,43 @@ class ContinuedTensorBoard(TensorBoardLogger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to each curve."""
-        try:
+        with self._leaving_out():
             super().log_metrics(metrics, step)
-        except OSError as error:
-            log.warning("tensorboard: %s; some points are missing", error.strerror)
 
     @rank_zero_only
     def save(self) -> None:
         """Flush."""
-        try:
+        with self._leaving_out():
             super().save()
-        except OSError as error:
-            log.warning("tensorboard: %s; some points are missing", error.strerror)
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Flush and close."""
+        with self._leaving_out():
+            super().finalize(status)
 
     @rank_zero_only
     def cut(self, rows: int, step: int) -> None:
         """Let TensorBoard forget the points from an update on."""
-        writer = self.experiment
-        writer.close()
-        writer.purge_step = step
-        writer._get_file_writer()
+        with self._leaving_out():
+            writer = self.experiment
+            writer.close()
+            writer.purge_step = step
+            writer._get_file_writer()
+
+    @contextmanager
+    def _leaving_out(self) -> Iterator[None]:
+        """Go on without what cannot be written."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            # Lightning makes a ValueError of whatever a point raises.
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if not isinstance(cause, OSError):
+                raise
+            log.warning("tensorboard: %s; some points are missing", cause.strerror)
+            # A writer that has failed once fails for ever: the next point opens another file.
+            self._experiment = None
 
 
 class ContinuedLogs(Callback):

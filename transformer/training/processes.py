@@ -75,7 +75,7 @@ def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
         if devices not in (-1, "-1", "auto", here):
             raise InputError(
                 f"torchrun has started {here} processes on this machine, and trainer.devices="
-                f"{devices} says another number; set trainer=ddp, which takes what is there"
+                f"{devices} says another number; set trainer.devices={here}"
             )
         if nodes not in (1, machines):
             raise InputError(

@@ -78,9 +78,15 @@ def text_of(update: Update[Any], tokenizer: Tokenizer) -> str:
 
 
 def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
-    """Write what the batches of a rank said that training diverged with; returns where."""
+    """Write what the batches of a rank said that training diverged with; returns where.
+
+    Where that is not possible the log says so, and training goes on.
+    """
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
-    path.write_text(text_of(divergence.update, tokenizer), encoding="utf-8")
+    try:
+        path.write_text(text_of(divergence.update, tokenizer), encoding="utf-8")
+    except OSError as error:
+        logger.warning("%s cannot be written: %s", path, error.strerror)
     return path
 
 

@@ -18,7 +18,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, find_last
 from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.checkpoint import set_aside_damaged
+from transformer.training.checkpoint import set_aside_unused
 from transformer.training.config import RunConfig
 from transformer.training.finetuning import begin_with, initial_payload
 from transformer.training.launcher import Ranks
@@ -114,8 +114,11 @@ def fit(
         trainer = _fit(config, folder, task, standing, ranks, watching)
     trained = trainer.global_step - standing.done
     if not trained:
-        said = "all %d updates are done; a larger trainer.max_steps, or more patience, would go on"
-        logger.info(said, trainer.global_step)
+        logger.info(
+            "all %d updates are done; the run goes on where trainer.max_steps, trainer.max_epochs, "
+            "trainer.max_time or callbacks.patience, whichever has ended it, is set higher",
+            trainer.global_step,
+        )
     return trainer, task, trained
 
 
@@ -129,7 +132,9 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     if config.checkpoint is not None:
         resume, payload = find_last(config.checkpoint)
     beginning = payload or initial_payload(config)
-    if config.automatic_budget:
+    if config.automatic_budget and payload is not None:
+        config = with_budget(config, payload[PORTABLE]["config"]["data"]["batch_tokens"])
+    elif config.automatic_budget:
         # What it draws at random, weights among it, leaves those of the run as they would be.
         with isolate_rng():
             config = _with_measured_budget(config, beginning)
@@ -200,7 +205,7 @@ def _fit(
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
         bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
         if trainer.is_global_zero:
-            set_aside_damaged(folder / "checkpoints", resume)
+            set_aside_unused(folder / "checkpoints", resume)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
             raise_if_stopped(trainer)

@@ -80,7 +80,9 @@ def taken(folder: Path, does: str = "trains") -> Iterator[None]:
         until = time.monotonic() + _PATIENCE
         while not _locked(lock, fcntl.LOCK_EX):
             if time.monotonic() > until:
-                raise InputError(f"another process {does} in {folder}; wait, or stop it")
+                raise InputError(
+                    f"another process {does} in {folder}; wait, stop it, or take another folder"
+                )
             time.sleep(_PATIENCE / 20)
         yield
 

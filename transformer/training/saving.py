@@ -168,6 +168,8 @@ class BestCheckpoint(Checkpoint):
 class RecentCheckpoints(Checkpoint):
     """Keeps the weights of the last few validations for ``average``: ``step-00001000.ckpt``.
 
+    They are the weights themselves, not their moving average, which best.ckpt holds.
+
     Args:
         folder: Where.
         keep: How many; below 0 all.

@@ -90,8 +90,8 @@ class GracefulStop(Callback):
         """From now on finish the update."""
         self._at_once = False
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Hand the signals back."""
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Hand the signals back, now that the last checkpoint is written."""
         hand_back(self._previous)
 
     def on_exception(

@@ -88,7 +88,8 @@ def build_callbacks(
         criterion: What is better.
         folder: For the checkpoints.
     """
-    callbacks: list[Callback] = []
+    # First: a validation, most of which the task's callbacks are, can be broken off from its start.
+    callbacks: list[Callback] = [GracefulStop(folder.parent)]
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))
@@ -98,7 +99,6 @@ def build_callbacks(
     keep, interval = config.keep_last, config.save_interval
     return [
         *callbacks,
-        GracefulStop(folder.parent),
         *checkpoint_callbacks(folder, criterion, keep_last=keep, interval=interval),
     ]
 

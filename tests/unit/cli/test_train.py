@@ -1,6 +1,7 @@
 """What the verb asks of a run before anything is trained."""
 
 import logging
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from omegaconf import DictConfig
 from transformer.cli import train
 from transformer.cli.compose import compose_config
 from transformer.errors import InputError
+from transformer.training.run_folder import taken
 
 
 @pytest.fixture
@@ -59,3 +61,29 @@ def test_values_that_cannot_be_are_refused_before_anything_is_written(
         train.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
     assert not trained
     assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(trained: list[Any], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(InputError, match=r"file.* cannot be written to: .*hydra\.run\.dir="):
+            train.train_as_rank(0, compose_config("train", []), folder)
+    assert not trained
+
+
+def test_a_folder_where_another_process_trains_is_left_as_it_is(
+    trained: list[Any], tmp_path: Path
+) -> None:
+    with multiprocessing.get_context("fork").Pool(1, _take, (tmp_path,)) as other:
+        other.apply(int)
+        with pytest.raises(InputError, match=f"another process trains in {tmp_path}; wait, stop"):
+            train.train_as_rank(0, compose_config("train", []), tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {".lock", "train.log"}
+
+
+HELD: list[Any] = []
+
+
+def _take(folder: Path) -> None:
+    HELD.append(taken(folder))
+    HELD[0].__enter__()

@@ -1,6 +1,9 @@
 """A run stopped anywhere and resumed trains on exactly the batches that remain."""
 
 import logging
+import multiprocessing
+import os
+import signal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -101,6 +104,20 @@ def test_stopped_by_max_steps_and_resumed_equals_uninterrupted(folder: Path, wor
         run.save_checkpoint(folder / "stopped.ckpt")
         after, _ = train(folder, total, workers, folder / "stopped.ckpt")
         assert before + after == whole, f"stopped after step {stop} of {total}"
+
+
+def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> None:
+    module = sampling_module(folder, workers=2)
+    module.setup("fit")
+    updates = iter(module.train_dataloader())
+    next(updates)
+    workers = multiprocessing.active_children()
+    assert len(workers) == 2
+    for worker in workers:
+        os.kill(worker.pid, signal.SIGTERM)  # type: ignore[arg-type]
+    assert len(list(islice(updates, 20))) == 20
+    module.on_exception(KeyboardInterrupt())
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize(

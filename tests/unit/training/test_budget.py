@@ -178,3 +178,8 @@ def test_a_measured_run_is_the_run_with_the_number(
         examined.clear()
     assert begun["auto"].keys() == begun["1024"].keys()
     assert all(torch.equal(weight, begun["1024"][name]) for name, weight in begun["auto"].items())
+    # A run that goes on measures no more.
+    monkeypatch.setattr(run, "largest_fitting", lambda fits, least: pytest.fail("measured again"))
+    resumed = [*settings, "data.batch_tokens=auto", f"checkpoint={tmp_path / 'auto'}"]
+    _, task, _ = fit(composed(resumed, tmp_path / "cache"), tmp_path / "auto")
+    assert task.config.data.batch_tokens == 1024

@@ -4,8 +4,10 @@ import os
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from transformer.model.checkpoint import find_checkpoint
-from transformer.training.checkpoint import set_aside_tuned
+from transformer.training.checkpoint import set_aside_tuned, set_aside_unused
 
 
 def test_every_outdated_one_is_kept_by_when_it_was_written(tmp_path: Path) -> None:
@@ -22,3 +24,17 @@ def test_every_outdated_one_is_kept_by_when_it_was_written(tmp_path: Path) -> No
         set_aside_tuned(folder)
         assert find_checkpoint(tmp_path) == folder / "best.ckpt"
         assert (folder / f"outdated-tuned-2026-05-0{day}_12-00-00.ckpt").read_text() == str(day)
+
+
+@pytest.mark.parametrize("name", ["best.ckpt", "previous.ckpt"])
+def test_the_last_is_kept_where_training_goes_on_from_another(tmp_path: Path, name: str) -> None:
+    last = tmp_path / "last.ckpt"
+    last.write_text("newest")
+    os.utime(last, (datetime(2026, 5, 1, 12).timestamp(),) * 2)
+    for resume in (None, last, tmp_path / "." / "last.ckpt"):
+        set_aside_unused(tmp_path, resume)
+        assert last.exists()
+    set_aside_unused(tmp_path, tmp_path / name)
+    assert not last.exists()
+    assert (tmp_path / "unused-last-2026-05-01_12-00-00.ckpt").read_text() == "newest"
+    set_aside_unused(tmp_path, tmp_path / name)

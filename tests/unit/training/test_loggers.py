@@ -6,9 +6,11 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from transformer.training.config import LoggerConfig
 from transformer.training.loggers import ContinuedCSVLogger, ContinuedTensorBoard, build_loggers
@@ -100,6 +102,39 @@ def test_where_the_disk_is_full_rows_wait(
 
 def _no_space() -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_where_the_disk_is_full_tensorboard_leaves_points_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+    logger.log_metrics({"loss": 1.0}, 1)
+    logger.save()
+    with monkeypatch.context() as full:
+        full.setattr(RecordWriter, "write", lambda writer, data: _no_space())
+        for attempt in (
+            lambda: logger.log_metrics({"loss": 2.0}, 2),
+            logger.save,
+            lambda: logger.log_metrics({"loss": 3.0}, 3),
+            lambda: logger.cut(0, 3),
+            lambda: logger.finalize("success"),
+        ):
+            attempt()
+    assert "No space left on device; some points are missing" in caplog.text
+    logger.log_metrics({"loss": 4.0}, 4)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(1, 1.0), (4, 4.0)]
+
+
+def test_another_error_is_not_taken_for_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+    monkeypatch.setattr(logger.experiment, "add_scalar", Mock(side_effect=RuntimeError("a bug")))
+    with pytest.raises(ValueError, match="tried to log"):
+        logger.log_metrics({"loss": 1.0}, 1)
 
 
 def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> None:

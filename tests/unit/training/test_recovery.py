@@ -10,7 +10,7 @@ from transformer.data.batch import collate
 from transformer.data.loader import Update
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
-from transformer.training.recovery import Diverged, Judge, text_of
+from transformer.training.recovery import Diverged, Judge, save_text, text_of
 
 NOTHING = Update([], [])
 
@@ -105,6 +105,14 @@ def test_the_batch_is_shown_as_text(tokenizer: Tokenizer) -> None:
     sources, targets = ["a b c", "e"], ["c b a", "e d"]
     batch = collate(tokenizer.encode_source(sources), tokenizer.encode_target(targets))
     assert text_of(Update([batch, batch], [0, 1]), tokenizer) == 2 * "a b c\tc b a\ne\te d\n"
+
+
+def test_where_it_cannot_be_written_the_log_says_so(
+    tokenizer: Tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = save_text(Diverged("why", NOTHING, 7), tmp_path / "nowhere", 0, tokenizer)
+    assert file.name == "diverged-at-7-rank-0.txt"
+    assert f"{file} cannot be written: No such file or directory" in caplog.text
 
 
 @pytest.fixture(scope="module")

@@ -67,10 +67,11 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
     # The average must be in place before validation translates, the patience counted and the best
     # known before the last checkpoint says so.
     assert [type(callback).__name__ for callback in callbacks] == [
+        "GracefulStop",
         *(["MovingAverage"] if ema_decay else []),
         *["Callback", "Measure", "ProgressBar", "ContinuedLogs"],
         *(["Patience"] if patience else []),
-        *["GracefulStop", "BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
+        *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
     ]
     for callback in callbacks:
         assert getattr(callback, "criterion", Criterion("val/x", "min")).mode == "min"

@@ -53,7 +53,7 @@ def test_a_signal_waits_for_the_update(
     assert not trainer.should_stop
     stop.on_train_batch_start(trainer, module(), None, 0)
     assert trainer.should_stop
-    stop.on_train_end(trainer, module())
+    stop.on_fit_end(trainer, module())
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
     for written, says in (
         (False, "there is no checkpoint yet: give the same command again"),
