@@ -10,6 +10,7 @@ from pathlib import Path
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
+from transformer.data.idle_keys import refuse_keys_of_none, without_idle_keys
 from transformer.data.links import WordLinks
 from transformer.data.split import Split
 from transformer.data.tags import Tags
@@ -89,10 +90,13 @@ def mixed_splits(
         splits_of_one: finds the splits of a config of one corpus.
 
     Raises:
-        InputError: as ``splits_of_one`` does; the message begins with the name of the corpus.
+        InputError: as ``splits_of_one`` does, the message begins with the name of the corpus; or
+            a text is named for all that none reads.
     """
     found: dict[str, dict[str, Split]] = {}
-    for name, one in configs_of(config).items():
+    ones = configs_of(config)
+    refuse_keys_of_none(config, ones.values())
+    for name, one in ones.items():
         try:
             splits = splits_of_one(one)
         except InputError as error:
@@ -119,7 +123,8 @@ def configs_of(config: DataConfig) -> dict[str, DataConfig]:
             for key, value in values.items()
             if value is not None and key not in _OF_A_MIXTURE
         }
-        found[name] = replace(config, corpora=None, temperature=None, **given)
+        one = replace(config, corpora=None, temperature=None, **given)
+        found[name] = without_idle_keys(one, given)
     return found
 
 

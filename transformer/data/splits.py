@@ -17,6 +17,7 @@ from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus
 from transformer.data.fetch import fetch, find
 from transformer.data.folder import as_files
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import format_links
 from transformer.data.mixture import AnySplit, mixed_splits
 from transformer.data.published import PUBLISHED
@@ -59,7 +60,7 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     There need be no validation text.
 
     Raises:
-        InputError: the corpus is unknown, or lacks what the config asks of it.
+        InputError: the corpus is unknown, lacks what the config asks of it, or would not read it.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": _pocket,
@@ -69,6 +70,7 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     }
     if config.corpus not in makers:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
+    refuse_idle_keys(config)
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(config.target if config.target_tag else None)

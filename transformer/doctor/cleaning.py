@@ -16,6 +16,7 @@ from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.folder import as_files
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import read_links
 from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
@@ -68,8 +69,10 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     """Return the texts of a corpus as their files hold them: nothing is drawn to be held out.
 
     Raises:
-        InputError: there is no training text, or the corpus cannot be found.
+        InputError: there is no training text, or one that would not be read, or the corpus cannot
+            be found.
     """
+    refuse_idle_keys(data)
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus != "files":

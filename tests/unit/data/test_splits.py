@@ -59,6 +59,15 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
     ("changes", "message"),
     [
         (
+            {"corpus": "pocket", "source": "en", "target": "de"},
+            r"data\.train is not read with data\.corpus=pocket; set data=files, or leave data\.tr",
+        ),
+        ({"root": "here"}, r"data\.root is not read with data\.corpus=files; set data=folder"),
+        (
+            {"corpus": "multi30k", "train": None, "test": "a.tsv"},
+            r"data\.test is not read with data\.corpus=multi30k",
+        ),
+        (
             {"corpus": "wmt"},
             r"data\.corpus=wmt is unknown; set pocket, multi30k, multi30k_tok, tan",
         ),
@@ -66,10 +75,13 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
         ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),
         ({"validation_size": 0}, r"needs a validation text; .*data\.validation_size=N"),
         ({"validation_size": 81}, r"has 81 pairs, too few to hold out data\.validation_size=81;"),
-        ({"corpus": "pocket"}, "the pocket corpus is English and German"),
-        ({"corpus": "multi30k"}, "multi30k has no language 'x'"),
+        ({"corpus": "pocket", "train": None}, "the pocket corpus is English and German"),
+        ({"corpus": "multi30k", "train": None}, "multi30k has no language 'x'"),
         (
-            {"corpus": "pocket", "source": "en", "target": "de", "alignment": "links"},
+            {
+                **{"corpus": "pocket", "train": None, "source": "en", "target": "de"},
+                "alignment": "links",
+            },
             r"pocket corpus has links of its own; leave data\.alignment out",
         ),
     ],

@@ -188,3 +188,6 @@ def test_files_are_taken_whole_with_nothing_held_out(tmp_path: Path) -> None:
     assert splits["train"].links == Path("links")
     with pytest.raises(InputError, match=r"data=files needs a text; set data\.train="):
         given_texts(data_config(tmp_path, train=None))
+    for changes in ({"corpus": "pocket"}, {"root": "here"}):
+        with pytest.raises(InputError, match="is not read with data"):
+            given_texts(data_config(tmp_path, **changes))
