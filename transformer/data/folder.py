@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformer.data.config import DataConfig
 from transformer.errors import InputError
+from transformer.files import given_path
 
 NAMES = {
     "train": ("train",),
@@ -26,7 +27,7 @@ def as_files(config: DataConfig) -> DataConfig:
     """
     if config.root is None:
         raise InputError("data=folder needs a folder; set data.root=FOLDER")
-    root = Path(config.root).expanduser()
+    root = given_path(config.root)
     if not root.is_dir():
         raise InputError(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
     found: dict[str, tuple[str, str] | None] = {}
