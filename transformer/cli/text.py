@@ -29,7 +29,7 @@ def _write(config: DictConfig) -> None:
     from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
-    data = data_config(config)
+    data = data_config(config, "written")
     wanted = typed_value(values["splits"], Sequence[str] | None, "splits")
     splits = splits_of_one(data)
     for name in wanted or splits:
