@@ -23,6 +23,7 @@ from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
 from transformer.errors import InputError
+from transformer.files import given_path
 
 REJECTED = "rejected.jsonl"
 
@@ -81,12 +82,13 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     if data.train is None:
         raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")
     texts = {
-        name: Split(Corpus.of(paths, data.source, data.target))
+        # No blank pairs are put between documents of JSONL: lines go out as they came in.
+        name: Split(Corpus.of(paths, data.source, data.target), sentences=data.documents or 1)
         for name, paths in given.items()
         if paths is not None
     }
     if data.alignment is not None:
-        texts["train"] = replace(texts["train"], links=Path(data.alignment).expanduser())
+        texts["train"] = replace(texts["train"], links=given_path(data.alignment))
     return texts
 
 
@@ -137,7 +139,10 @@ def clean(
 def _clean_split(
     name: str, split: Split, pairs: Iterator[NumberedPair], verdict: Verdict, folder: Path
 ) -> Cleaned:
-    """Write the kept and the rejected lines of a split, which is a whole text."""
+    """Write the kept and the rejected lines of a split, which is a whole text.
+
+    Lines that part documents are no pairs, and are all kept.
+    """
     paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
     names = [path.name for path in paths]
     if split.links is not None:
@@ -148,15 +153,17 @@ def _clean_split(
     with ExitStack() as stack:
         outputs = [_opened(folder / path, stack) for path in names]
         refused = _opened(folder / f"{name}.{REJECTED}", stack)
-        for pair, lines in zip(pairs, zip(*map(read_lines, paths), strict=True), strict=True):
-            faults = verdict.faults(pair)
-            if faults:
-                rejected += 1
-                reasons.update(faults)
-                refused.write(_rejected(pair, faults))
-                continue
-            verdict.keep(pair)
-            kept += 1
+        pair = next(pairs, None)
+        for number, lines in enumerate(zip(*map(read_lines, paths), strict=True), start=1):
+            if pair is not None and pair.line == number:
+                judged, pair = pair, next(pairs, None)
+                if faults := verdict.faults(judged):
+                    rejected += 1
+                    reasons.update(faults)
+                    refused.write(_rejected(judged, faults))
+                    continue
+                verdict.keep(judged)
+                kept += 1
             for output, line in zip(outputs, lines, strict=True):
                 output.write(f"{line}\n".encode())
     return Cleaned(kept, rejected, reasons, (*names, f"{name}.{REJECTED}"))
