@@ -21,6 +21,7 @@ from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
@@ -97,6 +98,7 @@ class TaggingData(BatchModule):
     @cached_property
     def _files(self) -> dict[str, Path]:
         data = self._data
+        refuse_idle_keys(data)
         if data.corpus == "pocket":
             if data.source not in ("en", "de"):
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")

@@ -42,14 +42,15 @@ def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
         return "data.held_out_by"
     began = dict(_corpora(before))
     for where, data in _corpora(now):
-        if where not in began or data.get("corpus") not in _HOLDING:
+        holds = data.get("corpus") in _HOLDING and not data.get("streaming")
+        if where not in began or not holds:
             continue
         for split in ("validation", "test"):
-            given, size = began[where].get(split), began[where].get(f"{split}_size")
-            if data.get(split) is None and given is not None:
+            size = data.get(key := f"{split}_size")
+            if data.get(split) is None and began[where].get(key, size) != size:
+                return f"{where}.{key}"
+            if data.get(split) is None and began[where].get(split) is not None and size:
                 return f"{where}.{split}"
-            if data.get(split) is None and data.get(f"{split}_size") != size:
-                return f"{where}.{split}_size"
     return None
 
 

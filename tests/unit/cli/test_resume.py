@@ -103,6 +103,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
         ("data.held_out_by=content", None),
         ("data.test_size=7", None),
         ("data.validation=c.tsv", None),
+        ("data.streaming=true", None),
     ):
         if key is None:
             resumed_config(run, [argument])
