@@ -53,7 +53,7 @@ def _write(config: DictConfig) -> None:
 
 def _write_split(split: "Split", files: Sequence[Path]) -> int:
     """Write both sides, each whole or not at all; returns the number of pairs."""
-    from transformer.data.cache import written_whole
+    from transformer.files import written_whole
 
     count = 0
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from transformer.data.cache import locked, written_whole
+from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus
@@ -23,7 +23,7 @@ from transformer.data.published import PUBLISHED
 from transformer.data.split import Split as Split
 from transformer.data.tags import SourceTags
 from transformer.errors import InputError
-from transformer.files import given_path
+from transformer.files import given_path, written_whole
 
 POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 # The corpus is one and the same for every run; data.seed only orders its batches.

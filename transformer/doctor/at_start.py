@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from transformer.data.cache import locked, written_whole
+from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.mixture import configs_of
 from transformer.data.splits import Split, splits_of_one
@@ -21,7 +21,7 @@ from transformer.doctor.config import ExaminationConfig
 from transformer.doctor.examination import examine
 from transformer.doctor.leaks import HeldOutText, Leaks
 from transformer.doctor.pair import NumberedPair, numbered, place_of
-from transformer.files import given_path
+from transformer.files import given_path, written_whole
 
 CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
 """What is looked for."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from io import BufferedWriter
 from pathlib import Path
 
-from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.folder import as_files
@@ -23,7 +22,7 @@ from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
 from transformer.errors import InputError
-from transformer.files import given_path
+from transformer.files import given_path, written_whole
 
 REJECTED = "rejected.jsonl"
 
