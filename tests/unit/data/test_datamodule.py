@@ -153,7 +153,8 @@ def test_splits_and_their_texts(folder: Path) -> None:
 def test_a_given_tokenizer_is_used(folder: Path) -> None:
     given = data_module(folder).tokenizer
     (folder / "text.tsv").write_text("x y z\tz y x\n" * 10 + "x z\tz x\n" * 10)
-    module = data_module(folder, sampling=0.4, initial_tokenizer=given)
+    text = str(folder / "text.tsv")
+    module = data_module(folder, sampling=0.4, initial_tokenizer=given, validation=text)
     assert module.tokenizer.fingerprint == given.fingerprint
     assert module.tokenizer.config.sampling == 0.4
     assert sum(batch.size for batch in batches(module)) == 2
