@@ -183,8 +183,7 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
 def _state(url: str) -> str:
     """Return what tells a file from another of its name.
 
-    Of a local one fsspec would take all that the system says, where it lies on the disk included: a
-    copy that kept its times would be another text.
+    Of a local one fsspec would also take where it lies on the disk, which a copy changes.
     """
     system, path = fsspec.url_to_fs(url)
     if isinstance(system, LocalFileSystem):
