@@ -68,8 +68,8 @@ def _folder(config: DictConfig) -> Path:
 
 def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:
     """The files, each whole or not at all."""
-    from transformer.data.cache import written_whole
     from transformer.evaluation.attention_page import attention_page
+    from transformer.files import written_whole
 
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
     files = {

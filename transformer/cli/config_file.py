@@ -3,7 +3,6 @@
 It does not know what the config says.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.errors import InputError
+from transformer.files import written_whole
 
 CONFIG = "config.yaml"
 
@@ -71,16 +71,10 @@ def _write(content: bytes, file: Path) -> None:
     Raises:
         InputError: It cannot be written.
     """
-    temporary = file.with_name(f".{file.name}")
     try:
-        with open(temporary, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        os.replace(temporary, file)
+        with written_whole(file) as part:
+            part.write_bytes(content)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise InputError(
             f"{file} cannot be written: {error.strerror or error}; free some space, or mend the "
             "folder"

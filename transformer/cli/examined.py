@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.errors import InputError
+from transformer.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.config import DataConfig
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from transformer.data.tokenizer import Tokenizer
 
 
-def data_config(config: DictConfig) -> "DataConfig":
+def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
     """The corpus.
+
+    Args:
+        config: Of the call.
+        done: What the verb does to it.
 
     Raises:
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
@@ -30,11 +35,11 @@ def data_config(config: DictConfig) -> "DataConfig":
     data = typed(DataConfig, values, "data")
     if data.corpora:
         raise InputError(
-            "one corpus at a time is examined; in place of data.corpora give each as "
+            f"one corpus at a time is {done}; in place of data.corpora give each as "
             "data=files data.train=… data.source=… data.target=…"
         )
     if data.streaming:
-        raise InputError("a stream is not examined; set data.streaming=false, and data.train=FILE")
+        raise InputError(f"a stream is not {done}; set data.streaming=false, and data.train=FILE")
     return data
 
 
@@ -46,6 +51,7 @@ def tokenizer_of(
     Raises:
         InputError: Both are given, or it cannot be read or learnt.
     """
+    from transformer.data.tags import Tags
     from transformer.data.tokenizer import Tokenizer, TokenizerConfig
     from transformer.training.typed import typed
 
@@ -56,13 +62,14 @@ def tokenizer_of(
         from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
 
         payload = read_payload(find_checkpoint(Path(config.checkpoint)))
-        return Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
+        # The text has no tags, as a model may need: they are no tokens of it.
+        return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
         return None
     from transformer.data.cache import locked
 
     values: Any = OmegaConf.to_container(chosen)
     wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
-    folder = Path(cache).expanduser()
+    folder = given_path(cache)
     with locked(folder):
         return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint(folder))

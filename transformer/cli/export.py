@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
-    from transformer.data.cache import written_whole
+    from transformer.files import written_whole
 
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)

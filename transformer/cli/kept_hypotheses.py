@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from transformer.cli.compose import PACKAGE
-from transformer.data.cache import written_whole
 from transformer.data.tags import tags_of
 from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.fingerprint import fingerprint_of
+from transformer.files import written_whole
 
 FOLDER = "hypotheses"
 """In the run directory."""

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+from transformer.files import given_path
 
 if TYPE_CHECKING:
     from transformer.recipes.arguments import Given
@@ -70,7 +71,6 @@ def _plan(recipe: "Recipe", given: "Given", values: dict[str, Any]) -> "tuple[Pl
     """The stages, and the checkpoint that the last one leaves."""
     from transformer.recipes.overrides import merged
     from transformer.recipes.plan import Plan
-    from transformer.recipes.refusals import given_path
 
     if values["output"] in (None, ""):
         raise InputError("output= names no folder; give one")
@@ -94,7 +94,7 @@ def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path, call
     redo = typed_value(values["redo_from"], str | None, "redo_from")
     if external_place() is not None:
         raise InputError("a recipe starts its own processes; call it without torchrun or srun")
-    digests = Digests(Path(plan.data.cache).expanduser(), _say)
+    digests = Digests(given_path(plan.data.cache), _say)
     if dry:
         if redo is not None:
             raise InputError(f"redo_from={redo} does nothing in a dry run; leave one out")

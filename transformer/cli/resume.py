@@ -18,9 +18,9 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import nearest_key
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.errors import InputError
+from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
     RunFolder,
-    fixed_key_that_differs,
     has_checkpoint,
     is_finished,
     is_taken,

@@ -19,10 +19,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _select(config: DictConfig) -> None:
     from transformer.cli.scoring import scoring_of
-    from transformer.data.cache import written_whole
     from transformer.data.corpus import plain_pairs
     from transformer.data.lines import read_lines
     from transformer.evaluation.nearest import nearest
+    from transformer.files import written_whole
 
     nbest, reference, output = (Path(str(config[key])) for key in ("nbest", "reference", "output"))
     refuse_overwriting(output, [nbest, reference])

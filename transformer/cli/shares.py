@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer.data.cache import written_whole
 from transformer.errors import InputError
+from transformer.files import written_whole
 
 BLOCK = 64
 """Lines that a process takes in a row, before those of the others."""

@@ -29,7 +29,7 @@ def _write(config: DictConfig) -> None:
     from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
-    data = data_config(config)
+    data = data_config(config, "written")
     wanted = typed_value(values["splits"], Sequence[str] | None, "splits")
     splits = splits_of_one(data)
     for name in wanted or splits:
@@ -53,7 +53,7 @@ def _write(config: DictConfig) -> None:
 
 def _write_split(split: "Split", files: Sequence[Path]) -> int:
     """Write both sides, each whole or not at all; returns the number of pairs."""
-    from transformer.data.cache import written_whole
+    from transformer.files import written_whole
 
     count = 0
     with ExitStack() as stack:

@@ -4,11 +4,8 @@ Does not know what is in the files. A process killed while it writes leaves a `.
 own name, which nobody may read; who fills the folder next, under its lock, can delete it.
 """
 
-import errno
 import hashlib
 import logging
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,42 +13,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from transformer.errors import InputError
+from transformer.files import written_whole
 
 logger = logging.getLogger(__name__)
-
-
-class NoSpaceLeft(InputError):
-    """The disk, or the user's share of it, is full."""
-
-
-@contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path to write to (a file or a folder), which becomes ``path`` when all went well.
-
-    It is on the disk then: a power failure leaves nothing of it, or all.
-
-    Raises:
-        NoSpaceLeft: there is no room for it; nothing of it stays.
-    """
-    part = path.with_name(path.name + f".{os.getpid()}.part")
-    try:
-        yield part
-        for file in [*part.rglob("*"), part]:
-            _sync(file)
-        os.replace(part, path)
-        _sync(path.parent)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        reason = os.strerror(error.errno)
-        raise NoSpaceLeft(
-            f"{path}: cannot be written ({reason}); free some space, or write elsewhere"
-        ) from error
-    finally:
-        if part.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -102,15 +66,6 @@ def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
     except OSError as error:
         raise _unwritable(folder, error) from error
     return found
-
-
-def _sync(path: Path) -> None:
-    """Let a file, or the names in a folder, survive a power failure."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError:

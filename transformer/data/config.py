@@ -60,9 +60,13 @@ class DataConfig:
     test: str | Sequence[str] | None
     """files: as ``train``; None holds ``test_size`` pairs of the training text out."""
     validation_size: int
-    """Pairs held out, drawn with ``seed``, where there is no validation file."""
+    """Pairs held out where there is no validation file: the same whatever ``seed`` says, and in
+    both directions; a pair that equals one of them is in no split."""
     test_size: int
-    """Pairs held out, drawn with ``seed``, where there is no test file; 0 goes without."""
+    """Pairs held out likewise, where there is no test file; 0 goes without."""
+    held_out_by: str
+    """What tells which pairs those are: "content". "seed" stands in checkpoints of format 6 and
+    older, whose held-out pairs cannot be told any more."""
     batch_tokens: int
     """Budget of a batch on one device: rows times the longest side, padding and eos included;
     "auto" in conf/ stands for the largest that the memory of a GPU allows."""
@@ -84,7 +88,7 @@ class DataConfig:
     """Processes that make batches beside the training process; 0 makes them in it. With
     ``streaming``, any but 0 also let a process more read the next buffer meanwhile."""
     seed: int
-    """Of the order of the batches, the drawn segmentations and the held-out pairs."""
+    """Of the order of the batches and the drawn segmentations."""
     cache: str
     """Folder of everything derived: fetched files, vocabularies, encoded text."""
     alignment: str | None
@@ -115,10 +119,24 @@ class DataConfig:
             raise InputError(objection)
 
 
+def _out_of_range(config: DataConfig) -> Iterator[str]:
+    for name, least in (
+        *(("batch_tokens", 1), ("max_length", 1), ("workers", 0)),
+        *(("validation_size", 0), ("test_size", 0)),
+    ):
+        if getattr(config, name) < least:
+            yield f"data.{name}={getattr(config, name)} must be at least {least}"
+    if config.max_ratio is not None and config.max_ratio < 1:
+        yield (
+            f"data.max_ratio={config.max_ratio} leaves out every pair; set 1 (sides of equal "
+            "length alone) or more, or null to leave out none"
+        )
+    if config.held_out_by not in ("content", "seed"):
+        yield f"data.held_out_by={config.held_out_by} is unknown; leave it out"
+
+
 def _objections(config: DataConfig) -> Iterator[str]:
-    for name in ("batch_tokens", "max_length"):
-        if getattr(config, name) < 1:
-            yield f"data.{name}={getattr(config, name)} must be at least 1"
+    yield from _out_of_range(config)
     if config.target_tag and not _NAME.fullmatch(config.target):
         yield f"data.target={config.target!r} cannot be a tag; use letters, digits and ._+-"
     if config.documents is not None and config.documents < 1:
@@ -168,8 +186,9 @@ def _objections_to(name: str, corpus: CorpusConfig) -> Iterator[str]:
             yield f"{where}.{key}={value!r} cannot be a tag; use letters, digits and ._+-"
     if corpus.weight is not None and corpus.weight <= 0:
         yield f"{where}.weight={corpus.weight} must be above 0"
-    if corpus.documents is not None and corpus.documents < 1:
-        yield f"{where}.documents={corpus.documents} must be at least 1"
+    for key, least in (("documents", 1), ("validation_size", 0), ("test_size", 0)):
+        if (number := getattr(corpus, key)) is not None and number < least:
+            yield f"{where}.{key}={number} must be at least {least}"
 
 
 @dataclass(frozen=True)
@@ -191,11 +210,19 @@ class TokenizerConfig:
     """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
 
     def __post_init__(self) -> None:
-        """Refuse a sampling that is none.
+        """Refuse what is out of range.
 
         Raises:
-            InputError: it is out of range.
+            InputError: something is.
         """
+        for name in ("vocab_size", "max_sentences"):
+            if getattr(self, name) < 1:
+                raise InputError(f"tokenizer.{name}={getattr(self, name)} must be at least 1")
+        # SentencePiece takes no other.
+        if not 0.98 <= self.character_coverage <= 1:
+            raise InputError(
+                f"tokenizer.character_coverage={self.character_coverage} must be from 0.98 to 1"
+            )
         if not 0 <= self.sampling <= 1:
             raise InputError(f"tokenizer.sampling={self.sampling} must be from 0 to 1; 0 is off")
 

@@ -13,8 +13,12 @@ from pathlib import Path
 from transformer.data.cache import remembered
 from transformer.data.lines import file_digest, is_large, read_lines
 from transformer.errors import InputError
+from transformer.files import given_path
 
 Pair = tuple[str, str]
+
+SEPARATOR: Pair = ("", "")
+"""Parts documents where no line does; it is this very object, and equals a line that is blank."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -47,7 +51,7 @@ class Corpus:
                 document key for a file that has none.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
-        found = tuple(Path(name).expanduser() for name in names)
+        found = tuple(given_path(name) for name in names)
         if len(found) not in (1, 2):
             listed = ", ".join(map(str, names))
             raise InputError(
@@ -195,7 +199,7 @@ def jsonl_pairs(
             if document_key not in row:
                 raise InputError(f"{where}: no key {document_key!r}; set data.document_key to one")
             if number > start and row[document_key] != document:
-                yield "", ""
+                yield SEPARATOR
             document = row[document_key]
         yield jsonl_field(row, source, where, "source"), jsonl_field(row, target, where, "target")
 
@@ -216,6 +220,9 @@ def jsonl_field(row: dict[str, object], key: str, where: str, side: str) -> str:
         raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
     if "\n" in text:
         raise InputError(f"{where}: {key!r} holds a line break; a text is one line: use a space")
+    if text.endswith("\r"):
+        # In a plain file it would be half of the end of the line.
+        raise InputError(f"{where}: {key!r} ends in a carriage return; take it away")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

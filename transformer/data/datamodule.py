@@ -27,6 +27,7 @@ from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.texts import Texts, read_texts
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
+from transformer.files import given_path
 
 __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 
@@ -60,7 +61,7 @@ class DataModule(BatchModule):
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
         self._links = links
-        self._cache = Path(data.cache).expanduser()
+        self._cache = given_path(data.cache)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

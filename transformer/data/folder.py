@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformer.data.config import DataConfig
 from transformer.errors import InputError
+from transformer.files import given_path
 
 NAMES = {
     "train": ("train",),
@@ -22,20 +23,15 @@ def as_files(config: DataConfig) -> DataConfig:
 
     Raises:
         InputError: there is no folder, no training text in it, a text in one language alone, or
-            two that could be meant; or paths are given besides.
+            two that could be meant.
     """
     if config.root is None:
         raise InputError("data=folder needs a folder; set data.root=FOLDER")
-    root = Path(config.root).expanduser()
+    root = given_path(config.root)
     if not root.is_dir():
         raise InputError(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
     found: dict[str, tuple[str, str] | None] = {}
     for split, names in NAMES.items():
-        if getattr(config, split) is not None:
-            raise InputError(
-                f"data=folder takes its texts from data.root; leave data.{split} out, "
-                "or set data=files"
-            )
         sides = [_find(root, names, code) for code in (config.source, config.target)]
         found[split] = _both(sides, root, split, config)
     if found["train"] is None:

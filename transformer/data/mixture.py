@@ -10,10 +10,12 @@ from pathlib import Path
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
+from transformer.data.idle_keys import refuse_keys_of_none, without_idle_keys
 from transformer.data.links import WordLinks
 from transformer.data.split import Split
 from transformer.data.tags import Tags
 from transformer.errors import InputError
+from transformer.files import given_path
 
 _OF_A_MIXTURE = ("weight", "tag")
 _BLANK = ("", "")
@@ -89,10 +91,13 @@ def mixed_splits(
         splits_of_one: finds the splits of a config of one corpus.
 
     Raises:
-        InputError: as ``splits_of_one`` does; the message begins with the name of the corpus.
+        InputError: as ``splits_of_one`` does, the message begins with the name of the corpus; or
+            a text is named for all that none reads.
     """
     found: dict[str, dict[str, Split]] = {}
-    for name, one in configs_of(config).items():
+    ones = configs_of(config)
+    refuse_keys_of_none(config, ones.values())
+    for name, one in ones.items():
         try:
             splits = splits_of_one(one)
         except InputError as error:
@@ -104,8 +109,8 @@ def mixed_splits(
     every: dict[str, AnySplit] = {
         split: JoinedSplit(found[split]) for split in ("train", "validation") if split in found
     }
-    for split, ones in found.items():
-        every |= {f"{split}_{name}": one for name, one in ones.items()}
+    for split, texts in found.items():
+        every |= {f"{split}_{name}": text for name, text in texts.items()}
     return every
 
 
@@ -119,7 +124,8 @@ def configs_of(config: DataConfig) -> dict[str, DataConfig]:
             for key, value in values.items()
             if value is not None and key not in _OF_A_MIXTURE
         }
-        found[name] = replace(config, corpora=None, temperature=None, **given)
+        one = replace(config, corpora=None, temperature=None, **given)
+        found[name] = without_idle_keys(one, given)
     return found
 
 
@@ -158,10 +164,11 @@ def format_shares(shares: Mapping[str, float]) -> str:
 
 
 class BalancedText:
-    """The training text of several corpora, in the shares that they have in training.
+    """The training text of several corpora, each with its share of the pairs.
 
-    As many pairs as there are, so that a small corpus is read more than once, or a part of a large
-    one is passed over: a vocabulary learnt from it does not forget the small.
+    Training shares out batches by the same rule, which are more where sentences are longer. As many
+    pairs as there are, so that a small corpus is read more than once, or a part of a large one is
+    passed over: a vocabulary learnt from it does not forget the small.
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:
@@ -170,7 +177,7 @@ class BalancedText:
         Raises:
             InputError: as `Split` does.
         """
-        cache = Path(config.cache).expanduser()
+        cache = given_path(config.cache)
         self._parts = parts
         self._sizes = {name: part.count(cache) for name, part in parts.items()}
         self._shares = shares_of(config, list(self._sizes.values()))

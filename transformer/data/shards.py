@@ -8,6 +8,7 @@ mark, a lone \\r or U+2028 would be more than text.
 
 import hashlib
 import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
 
 from transformer.data.corpus import (
     Pair,
@@ -164,7 +166,8 @@ def find_shards(given: str | Sequence[str] | None, sides: tuple[str, str]) -> li
 def shards_fingerprint(shards: Iterable[Shard]) -> str:
     """Return a hash of the names of the files, and of what their file system tells of each.
 
-    Of a local file these are size and time; a web server's files are taken not to change.
+    Of a local file these are its size and when it was modified; a web server's files are taken not
+    to change.
 
     Raises:
         InputError: a file is missing.
@@ -173,9 +176,20 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
     for shard in shards:
         for url in shard.urls:
             with _explained(url):
-                system, path = fsspec.url_to_fs(url)
-                digest.update(f"{url} {shard.sides} {system.ukey(path)} ".encode())
+                digest.update(f"{url} {shard.sides} {_state(url)} ".encode())
     return digest.hexdigest()
+
+
+def _state(url: str) -> str:
+    """Return what tells a file from another of its name.
+
+    Of a local one fsspec would also take where it lies on the disk, which a copy changes.
+    """
+    system, path = fsspec.url_to_fs(url)
+    if isinstance(system, LocalFileSystem):
+        status = os.stat(path)
+        return f"{status.st_size} {status.st_mtime_ns}"
+    return str(system.ukey(path))
 
 
 def _expanded(name: str) -> list[str]:

@@ -9,20 +9,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from transformer.data.cache import locked, written_whole
+from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus
 from transformer.data.fetch import fetch, find
 from transformer.data.folder import as_files
+from transformer.data.held_out import hold_out
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import format_links
 from transformer.data.mixture import AnySplit, mixed_splits
 from transformer.data.published import PUBLISHED
 from transformer.data.split import Split as Split
 from transformer.data.tags import SourceTags
 from transformer.errors import InputError
+from transformer.files import given_path, written_whole
 
 POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 # The corpus is one and the same for every run; data.seed only orders its batches.
@@ -59,7 +60,7 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     There need be no validation text.
 
     Raises:
-        InputError: the corpus is unknown, or lacks what the config asks of it.
+        InputError: the corpus is unknown, lacks what the config asks of it, or would not read it.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": _pocket,
@@ -69,6 +70,7 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     }
     if config.corpus not in makers:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
+    refuse_idle_keys(config)
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(config.target if config.target_tag else None)
@@ -89,7 +91,7 @@ def _pocket(config: DataConfig) -> dict[str, Split]:
             "the pocket corpus has links of its own; leave data.alignment out, or give your text "
             "with data=files"
         )
-    folder = pocket_folder(Path(config.cache).expanduser())
+    folder = pocket_folder(given_path(config.cache))
     source, target = config.source, config.target
     return {
         split: Split(
@@ -154,8 +156,8 @@ def _published(config: DataConfig) -> dict[str, Split]:
 
     def path(language: str, split: str) -> Path:
         if config.root is not None:
-            return find(published, language, split, Path(config.root).expanduser())
-        cache = Path(config.cache).expanduser()
+            return find(published, language, split, given_path(config.root))
+        cache = given_path(config.cache)
         with locked(cache):
             return fetch(published, language, split, cache / published.name)
 
@@ -198,28 +200,16 @@ def _files(config: DataConfig) -> dict[str, Split]:
             "single pairs held out would tear documents apart; give whole ones as data.validation "
             "and data.test, or set data.validation_size=0 or data.test_size=0"
         )
-    return _held_out(splits, missing, config) if missing else splits
+    if not missing:
+        return splits
+    if config.held_out_by != "content":
+        raise InputError(
+            "an older version drew the pairs that this run held out, which cannot be told from its "
+            "training text any more; score it with source=FILE reference=FILE, and train in a new "
+            "run"
+        )
+    return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
 def _links_of_training(config: DataConfig) -> Path | None:
-    return None if config.alignment is None else Path(config.alignment).expanduser()
-
-
-def _held_out(
-    splits: dict[str, Split], sizes: dict[str, int], config: DataConfig
-) -> dict[str, Split]:
-    """Take the missing splits out of the training text, by line numbers drawn with the seed."""
-    corpus, links = splits["train"].corpus, splits["train"].links
-    total, wanted = corpus.count(Path(config.cache).expanduser()), sum(sizes.values())
-    if wanted >= total:
-        asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
-        raise InputError(
-            f"{corpus.paths[0]} has {total:,} pairs, too few to hold out {asked}; "
-            "set them lower, or give data.validation and data.test"
-        )
-    drawn = np.random.default_rng(config.seed).permutation(total)[:wanted].tolist()
-    splits = splits | {"train": Split(corpus, frozenset(drawn), links=links)}
-    for name, size in sizes.items():
-        splits[name] = Split(corpus, frozenset(drawn[:size]), inverted=False, links=links)
-        drawn = drawn[size:]
-    return splits
+    return None if config.alignment is None else given_path(config.alignment)

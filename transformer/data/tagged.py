@@ -21,11 +21,13 @@ from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
 from transformer.data.tokenizer import UNK, Tokenizer, TokenizerConfig
 from transformer.errors import InputError
+from transformer.files import given_path
 
 logger = logging.getLogger(__name__)
 
@@ -96,10 +98,11 @@ class TaggingData(BatchModule):
     @cached_property
     def _files(self) -> dict[str, Path]:
         data = self._data
+        refuse_idle_keys(data)
         if data.corpus == "pocket":
             if data.source not in ("en", "de"):
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
-            folder = pocket_folder(Path(data.cache).expanduser())
+            folder = pocket_folder(given_path(data.cache))
             return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
         if data.corpus != "files" or data.train is None:
             raise InputError(
@@ -140,7 +143,7 @@ class TaggingData(BatchModule):
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
-        cache = Path(self._data.cache).expanduser()
+        cache = given_path(self._data.cache)
         with locked(cache):
             return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
 
@@ -203,7 +206,7 @@ def _one_path(key: str, given: str | Sequence[str]) -> Path:
             f"data.{key}=[{','.join(given)}] is not one path; task=tagging reads words and tags "
             f"from one file: set data.{key}=FILE.conllu"
         )
-    return Path(given).expanduser()
+    return given_path(given)
 
 
 def _line(path: Path, place: int) -> str:

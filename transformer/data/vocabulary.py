@@ -101,6 +101,11 @@ def _explained(error: Exception, vocab_size: int) -> Exception:
     message = str(error)
     if "sentences_.empty" in message:
         return InputError("the training text is empty; a vocabulary cannot be learnt from it")
+    if "insert_id" in message:
+        return InputError(
+            f"vocabulary size {vocab_size} does not hold the control symbols; set "
+            "tokenizer.vocab_size=8000, or what your text needs"
+        )
     if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
         return InputError(
             f"vocabulary size {vocab_size} is too large for this corpus: at most {found[1]}; "

@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from io import BufferedWriter
 from pathlib import Path
 
-from transformer.data.cache import written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.folder import as_files
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import read_links
 from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
 from transformer.errors import InputError
+from transformer.files import given_path, written_whole
 
 REJECTED = "rejected.jsonl"
 
@@ -68,8 +69,10 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     """Return the texts of a corpus as their files hold them: nothing is drawn to be held out.
 
     Raises:
-        InputError: there is no training text, or the corpus cannot be found.
+        InputError: there is no training text, or one that would not be read, or the corpus cannot
+            be found.
     """
+    refuse_idle_keys(data)
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus != "files":
@@ -78,12 +81,13 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     if data.train is None:
         raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")
     texts = {
-        name: Split(Corpus.of(paths, data.source, data.target))
+        # No blank pairs are put between documents of JSONL: lines go out as they came in.
+        name: Split(Corpus.of(paths, data.source, data.target), sentences=data.documents or 1)
         for name, paths in given.items()
         if paths is not None
     }
     if data.alignment is not None:
-        texts["train"] = replace(texts["train"], links=Path(data.alignment).expanduser())
+        texts["train"] = replace(texts["train"], links=given_path(data.alignment))
     return texts
 
 
@@ -134,7 +138,10 @@ def clean(
 def _clean_split(
     name: str, split: Split, pairs: Iterator[NumberedPair], verdict: Verdict, folder: Path
 ) -> Cleaned:
-    """Write the kept and the rejected lines of a split, which is a whole text."""
+    """Write the kept and the rejected lines of a split, which is a whole text.
+
+    Lines that part documents are no pairs, and are all kept.
+    """
     paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
     names = [path.name for path in paths]
     if split.links is not None:
@@ -145,15 +152,17 @@ def _clean_split(
     with ExitStack() as stack:
         outputs = [_opened(folder / path, stack) for path in names]
         refused = _opened(folder / f"{name}.{REJECTED}", stack)
-        for pair, lines in zip(pairs, zip(*map(read_lines, paths), strict=True), strict=True):
-            faults = verdict.faults(pair)
-            if faults:
-                rejected += 1
-                reasons.update(faults)
-                refused.write(_rejected(pair, faults))
-                continue
-            verdict.keep(pair)
-            kept += 1
+        pair = next(pairs, None)
+        for number, lines in enumerate(zip(*map(read_lines, paths), strict=True), start=1):
+            if pair is not None and pair.line == number:
+                judged, pair = pair, next(pairs, None)
+                if faults := verdict.faults(judged):
+                    rejected += 1
+                    reasons.update(faults)
+                    refused.write(_rejected(judged, faults))
+                    continue
+                verdict.keep(judged)
+                kept += 1
             for output, line in zip(outputs, lines, strict=True):
                 output.write(f"{line}\n".encode())
     return Cleaned(kept, rejected, reasons, (*names, f"{name}.{REJECTED}"))

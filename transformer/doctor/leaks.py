@@ -18,9 +18,14 @@ _LEAKS: tuple[tuple[str, Side | None], ...] = (
 
 
 def _hashes(pair: NumberedPair) -> tuple[int, int, int] | None:
-    """Return hashes of pair, source and target; None where a side has no letter or digit."""
+    """Return hashes of pair, source and target; None where a side has no letter or digit.
+
+    A pair is the same with its sides swapped, as another direction has them.
+    """
     source, target = bare(pair.source), bare(pair.target)
-    return (hash((source, target)), hash(source), hash(target)) if source and target else None
+    if not source or not target:
+        return None
+    return hash(tuple(sorted((source, target)))), hash(source), hash(target)
 
 
 class HeldOutText:
@@ -46,12 +51,15 @@ class HeldOutText:
                 if value in known:
                     yield name, value
 
-    def findings(self, found: Mapping[str, Mapping[int, int]], most: int) -> Iterator[Finding]:
+    def findings(
+        self, found: Mapping[str, Mapping[int, int]], most: int, where: str
+    ) -> Iterator[Finding]:
         """Return what of each split was found.
 
         Args:
             found: by the name of the leak, from hashes to lines of the training text.
             most: examples to keep.
+            where: the training text, in words.
         """
         for split, lines in self._lines.items():
             for place, (name, side) in enumerate(_LEAKS):
@@ -61,7 +69,7 @@ class HeldOutText:
                     if hashes is not None and hashes[place] in found[name]
                 ]
                 examples = tuple(
-                    Example(line, side, f"stands in the training text, line {there}")
+                    Example(line, side, f"stands in {where}, line {there}")
                     for line, there in leaked[:most]
                 )
                 yield Finding(name, split, len(leaked), len(lines), examples)
@@ -73,14 +81,15 @@ class Leaks(Check):
     names: ClassVar[tuple[str, ...]] = tuple(name for name, _ in _LEAKS)
     whole: ClassVar[bool] = False
 
-    def __init__(self, held_out: HeldOutText, most: int) -> None:
+    def __init__(self, held_out: HeldOutText, most: int, where: str = "the training text") -> None:
         """Begin to look.
 
         Args:
             held_out: the text to look for.
             most: examples to keep.
+            where: in what, in words.
         """
-        self._held_out, self._most = held_out, most
+        self._held_out, self._most, self._where = held_out, most, where
         self._found: dict[str, dict[int, int]] = {name: {} for name in self.names}
 
     def see(self, pair: NumberedPair) -> None:
@@ -90,7 +99,7 @@ class Leaks(Check):
 
     def findings(self) -> Iterable[Finding]:
         """Return pairs, sources and targets that leaked, for each held-out split."""
-        yield from self._held_out.findings(self._found, self._most)
+        yield from self._held_out.findings(self._found, self._most, self._where)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return what of the pair is held out: "leak" (both sides) and the single sides."""

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from transformer.data.corpus import Pair
+from transformer.data.corpus import SEPARATOR, Pair
 from transformer.data.splits import Split
 from transformer.errors import InputError
 
@@ -70,12 +70,14 @@ def _visible(character: str) -> str:
 def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
     """Yield (line, pair) of a split, in the order of its corpus, lines counted from 1.
 
-    The blank pairs that part documents are none.
+    The blank pairs that part documents are none; some stand in no line.
     """
-    for line, pair in enumerate(split.corpus, start=1):
-        if (line - 1 in split.lines) is not split.inverted:
-            if split.sentences > 1 and not any(pair):
-                continue
+    line = 0
+    for place, pair in enumerate(split.corpus):
+        if pair is SEPARATOR:
+            continue
+        line += 1
+        if (place in split.lines) is not split.inverted and (split.sentences == 1 or any(pair)):
             yield line, pair
 
 

@@ -4,7 +4,6 @@ It knows scores and hypotheses, and neither how they were made nor where they sh
 """
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from rich.table import Table
 
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
+from transformer.files import written_whole
 
 
 def format_json(scores: Sequence[Score]) -> str:
@@ -85,14 +85,6 @@ def require_writable(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under a temporary name, and rename it; raises OSError as writing does."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        # mkstemp gives a file to its owner alone.
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Write a file whole or not at all; raises as `written_whole` does."""
+    with written_whole(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")

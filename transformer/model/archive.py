@@ -14,6 +14,7 @@ from typing import IO, Any
 import torch
 
 from transformer.errors import InputError
+from transformer.files import sync
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
@@ -49,7 +50,7 @@ def _replace(values: Any, path: Path, previous: Path | None) -> None:
         if previous is not None and path.exists():
             os.replace(path, previous)
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -63,15 +64,6 @@ def _save(values: Any, file: IO[bytes]) -> None:
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Let the new name survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from transformer.files import given_path
 from transformer.model.formats import ADDED, ADDED_AT_ROOT
 from transformer.recipes.digests import Digests
 from transformer.recipes.stage import Stage
@@ -19,12 +20,13 @@ FREE = frozenset(
         *("data.cache", "data.workers", "data.prepare_workers", "keep_memory", "device"),
         *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
         *("logger.csv", "logger.tensorboard", "callbacks.samples"),
-        *("gradient_checkpointing", "batch_tokens"),
+        *("gradient_checkpointing", "batch_tokens", "data.held_out_by"),
     }
 )
 """Keys that say where and how a stage computes, and not what: they may change between two calls.
 
 ``batch_tokens`` is that of ``translate`` and ``evaluate``; ``data.batch_tokens`` is none of them.
+``data.held_out_by`` matters to the text that the first stage writes, and what it wrote stays.
 """
 
 _SHARES = ("trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
@@ -46,7 +48,7 @@ _ABSENT = object()
 
 def placed(file: Path, home: Path) -> str:
     """The name of a file wherever the call is made: inside a folder relative to it, else whole."""
-    whole = Path(os.path.abspath(file.expanduser()))
+    whole = Path(os.path.abspath(given_path(file)))
     real = whole.parent.resolve() / whole.name
     home = home.resolve()
     return str(real.relative_to(home)) if real.is_relative_to(home) else str(whole)

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.errors import InputError
+from transformer.files import given_path
 from transformer.model.checkpoint import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
-from transformer.recipes.refusals import given_path, refuse_fixed, refuse_other_direction
+from transformer.recipes.refusals import refuse_fixed, refuse_other_direction
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 

@@ -4,7 +4,6 @@ It runs nothing.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.errors import InputError
+from transformer.files import written_whole
 from transformer.recipes.comparison import difference, placed, recorded
 from transformer.recipes.digests import Digests
 from transformer.recipes.entries import folder_name, read_entries
@@ -208,7 +208,6 @@ class Manifest:
         Raises:
             InputError: It cannot be written; what was there is whole.
         """
-        temporary = self.file.with_name(f".{MANIFEST}")
         values = {
             "recipe": self.recipe,
             "redo_from": self.redo_from,
@@ -216,15 +215,9 @@ class Manifest:
             "stages": self.stages,
         }
         try:
-            with open(temporary, "w", encoding="utf-8") as opened:
-                json.dump(values, opened, indent=1, ensure_ascii=False)
-                opened.write("\n")
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(temporary, self.file)
+            with written_whole(self.file) as part:
+                part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", "utf-8")
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise InputError(f"{self.file} cannot be written: {error.strerror or error}") from error
 
     def _digests(self, files: Sequence[Path]) -> dict[str, str]:

@@ -17,6 +17,7 @@ OWNED = (
     *("hydra.", "checkpoint", "finetune_from", "input", "output", "source", "reference", "format"),
     *("data.corpus", "data.corpora", "data.train", "data.validation", "data.test"),
     *("data.source", "data.target", "data.root", "data.alignment", "data.streaming"),
+    *("data.validation_size", "data.test_size"),
 )
 """What the recipe says itself to a stage; a user says it to the recipe, or not at all."""
 
@@ -121,15 +122,3 @@ def refuse_what_no_recipe_can(config: Mapping[str, Any]) -> None:
                 f"{said} does not go with a recipe, which begins with one corpus of "
                 f"sentence pairs, and makes its own of it; leave {key} out"
             )
-
-
-def given_path(name: str) -> Path:
-    """A path that the user names, with ``~`` as a shell reads it.
-
-    Raises:
-        InputError: There is no such user.
-    """
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        raise InputError(f"{name}: there is no such home folder; write the whole path") from error

@@ -12,13 +12,15 @@ from transformer.data.config import DataConfig
 from transformer.data.fetch import find
 from transformer.data.folder import as_files
 from transformer.data.published import PUBLISHED
+from transformer.files import given_path
 from transformer.recipes.overrides import override
 
 _OF_TEXT = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
     *("test_size", "seed", "cache"),
 )
-"""Keys of ``data.`` that decide what the text is, and where derived files are kept."""
+"""Keys of ``data.`` that decide what the text is, or did in older versions (``seed``), and where
+derived files are kept."""
 
 
 class Sides(NamedTuple):
@@ -141,11 +143,11 @@ def files_of_corpus(data: Mapping[str, Any]) -> list[Path]:
     if data["corpus"] == "files":
         named = [data[key] for key in ("train", "validation", "test")]
         paths = [[one] if isinstance(one, str) else one for one in named if one is not None]
-        return [Path(path).expanduser() for pair in paths for path in pair]
+        return [given_path(path) for pair in paths for path in pair]
     published = PUBLISHED.get(data["corpus"])
     if published is None or data["root"] is None:
         return []
-    root = Path(data["root"]).expanduser()
+    root = given_path(data["root"])
     sides = (data["source"], data["target"])
     return [find(published, code, split, root) for split in published.splits for code in sides]
 

@@ -4,7 +4,6 @@ It tells files by their names, and whether two are the same; it does not know wh
 """
 
 import fcntl
-import filecmp
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from transformer.errors import InputError
+from transformer.training.fixed_keys import fixed_key_that_differs
 
 LOCK = ".lock"
 """Name of the file that a process holds while it trains."""
@@ -192,40 +192,6 @@ def _refuse_another_run(config: Mapping[str, Any], given: RunFolder) -> None:
             f"{given.path} holds a run with another {key}; give another hydra.run.dir, or the "
             f"same {key}"
         )
-
-
-def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """A key that a run cannot change and that differs: it would have no effect, or a false one.
-
-    The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
-    segmentations are sampled is free. What the run was fine-tuned from is not read again, and may
-    have been moved. The best score so far is of the metrics that the run began with, and is not
-    comparable with others.
-    """
-    if before.get("task", now["task"]) != now["task"]:
-        return "task"
-    if not _same_start(before.get("finetune_from"), now.get("finetune_from")):
-        return "finetune_from"
-    for group, free in (("tokenizer", "sampling"), ("metrics", None)):
-        began = before.get(group)
-        if not isinstance(began, Mapping):
-            continue
-        for name, value in now[group].items():
-            if name != free and began.get(name, value) != value:
-                return f"{group}.{name}"
-    return None
-
-
-def _same_start(before: str | None, now: str | None) -> bool:
-    """Whether both are one checkpoint or run directory, by another name, or moved since."""
-    if before is None or now is None or before == now:
-        return before == now
-    was, is_now = Path(before), Path(now)
-    if not is_now.exists() or not was.exists():
-        return is_now.exists()
-    return was.samefile(is_now) or (
-        was.is_file() and is_now.is_file() and filecmp.cmp(was, is_now, shallow=False)
-    )
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:

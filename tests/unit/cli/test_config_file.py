@@ -50,7 +50,7 @@ def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "fsync", full)
     with (
-        pytest.raises(InputError, match=r"config\.yaml cannot be written: No space left on device"),
+        pytest.raises(InputError, match=r"config\.yaml: cannot be written \(No space left on dev"),
         said(NOW, run),
     ):
         pass

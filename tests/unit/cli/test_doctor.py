@@ -9,6 +9,9 @@ import pytest
 from tests.unit.cli.test_load import RUN
 from tests.unit.cli.test_load import written as write_checkpoint
 from tests.unit.doctor.texts import call_of, clean_texts, written
+from transformer.data.tags import Tags
+from transformer.data.tokenizer import Tokenizer
+from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +87,23 @@ def test_a_run_lends_its_tokenizer(home: Path, capsys: pytest.CaptureFixture[str
     report = json.loads(capsys.readouterr().out)
     assert report["splits"]["train"]["lengths"]["unit"] == "tokens"
     assert "train: unknown_characters" in report["exceeded"]
+
+
+def test_a_run_of_many_directions_lends_its_tokenizer_too(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    payload = read_payload(write_checkpoint(home / "x.ckpt", RUN))
+    plain = Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
+    payload[PORTABLE]["tokenizer"] = plain.with_tags(Tags(targets=("de", "en"))).to_state()
+    write_payload(payload, home / "tagged.ckpt")
+    reports = []
+    for name in ("x", "tagged"):
+        assert call("doctor", *call_of("in"), f"checkpoint={home}/{name}.ckpt") == 2
+        report = json.loads(capsys.readouterr().out)
+        reports.append({key: report[key] for key in ("splits", "findings")})
+    assert reports[0] == reports[1]
+    asked = [f"checkpoint={home}/tagged.ckpt", "filters.unknown_characters=true", "output=out"]
+    assert call("clean", *call_of("in"), *asked) == 0
 
 
 def test_what_is_null_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,6 +91,42 @@ def test_the_vocabulary_stays(run: Path, key: str) -> None:
     assert resumed_config(run, ["tokenizer.sampling=0.3"]).tokenizer.sampling == 0.3
 
 
+def test_what_is_held_out_stays(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    own = {"corpus": "files", "root": None, "train": "a.tsv", "test": "b.tsv"}
+    payload[PORTABLE]["config"]["data"] |= own
+    write_payload(payload, file)
+    for argument, key in (
+        ("data.validation_size=7", "validation_size"),
+        ("data.test=null", "test"),
+        ("data.held_out_by=content", None),
+        ("data.test_size=7", None),
+        ("data.validation=c.tsv", None),
+        ("data.streaming=true", None),
+    ):
+        if key is None:
+            resumed_config(run, [argument])
+            continue
+        with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run goes on with"):
+            resumed_config(run, [argument])
+    payload[PORTABLE]["config"]["data"] |= {"corpora": {"web": {"validation_size": 3}}}
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"^data\.corpora\.web\.validation_size cannot change"):
+        resumed_config(run, ["data.corpora.web.validation_size=4"])
+
+
+def test_a_run_of_an_older_version_keeps_what_it_held_out(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    payload[PORTABLE] |= {"format": 6, "model": {}}
+    del payload[PORTABLE]["config"]["data"]["held_out_by"]
+    write_payload(payload, file)
+    assert resumed_config(run, []).data.held_out_by == "seed"
+    with pytest.raises(InputError, match=r"data\.held_out_by cannot change"):
+        resumed_config(run, ["data.held_out_by=content"])
+
+
 @pytest.mark.parametrize("change", ["tokenize=none", "lowercase=true"])
 def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
     with pytest.raises(InputError, match=r"metrics\.\w+ cannot change: .* it began with"):

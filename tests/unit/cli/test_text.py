@@ -39,6 +39,14 @@ def test_every_format_becomes_plain_files(
     assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
 
 
+def test_what_is_not_written_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["data=files", "data.train=[a.tsv]", "output=o"]
+    assert text.main([*call, "data.streaming=true"]) == 2
+    assert "a stream is not written; set data.streaming=false" in capsys.readouterr().err
+    assert text.main(["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"]) == 2
+    assert "one corpus at a time is written; in place of" in capsys.readouterr().err
+
+
 def test_text_that_is_read_is_not_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,10 +6,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from transformer.data.config import DataConfig
+from tests.unit.data.corpora import data_config, tokenizer_config
+from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
 from transformer.data.published import PUBLISHED
 from transformer.data.tokenizer import TokenizerConfig
+from transformer.errors import InputError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
@@ -37,3 +39,39 @@ def test_paths_are_given_as_a_pair_or_as_one_file() -> None:
     assert isinstance(keys, dict)
     data = DataConfig(**keys["data"])
     assert (data.train, data.validation, data.test) == (["a.en", "a.de"], None, "c.jsonl.gz")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("workers", -1, r"data\.workers=-1 must be at least 0"),
+        ("validation_size", -1, r"data\.validation_size=-1 must be at least 0"),
+        ("test_size", -5, r"data\.test_size=-5 must be at least 0"),
+        ("max_length", 0, r"data\.max_length=0 must be at least 1"),
+        ("max_ratio", 0.5, r"data\.max_ratio=0\.5 leaves out every pair; set 1 "),
+        ("held_out_by", "chance", r"data\.held_out_by=chance is unknown; leave it out"),
+        (
+            "corpora",
+            {"web": CorpusConfig(test_size=-1)},
+            r"data\.corpora\.web\.test_size=-1 must be at least 0",
+        ),
+    ],
+)
+def test_a_number_out_of_range_is_named(tmp_path: Path, key: str, value: object, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        data_config(tmp_path, **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("vocab_size", 0, r"tokenizer\.vocab_size=0 must be at least 1"),
+        ("max_sentences", 0, r"tokenizer\.max_sentences=0 must be at least 1"),
+        ("character_coverage", 0.5, r"character_coverage=0\.5 must be from 0\.98 to 1"),
+        ("character_coverage", 1.01, r"character_coverage=1\.01 must be from 0\.98 to 1"),
+        ("sampling", 2.0, r"tokenizer\.sampling=2\.0 must be from 0 to 1"),
+    ],
+)
+def test_a_vocabulary_out_of_range_is_named(key: str, value: float, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        tokenizer_config(**{key: value})

@@ -67,6 +67,7 @@ WRONG_FILES = [
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r"key\.jsonl:1: no key 'de' \(keys: 'en', 'ger'\)"),
     ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' is not a string"),
     ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: 'en' holds a line break"),
+    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: 'de' ends in a carriage return"),
     ("half.jsonl", '{"en": "\\ud83d", "de": "c"}\n', r"half\.jsonl:1: 'en' holds half a surrogate"),
 ]
 

@@ -17,9 +17,10 @@ from tests.unit.data.corpora import (
     write_corpus,
 )
 from transformer.data.batch import Batch
-from transformer.data.cache import locked, written_whole
+from transformer.data.cache import locked
 from transformer.data.datamodule import DataModule
 from transformer.errors import InputError
+from transformer.files import written_whole
 
 
 @pytest.fixture
@@ -152,7 +153,8 @@ def test_splits_and_their_texts(folder: Path) -> None:
 def test_a_given_tokenizer_is_used(folder: Path) -> None:
     given = data_module(folder).tokenizer
     (folder / "text.tsv").write_text("x y z\tz y x\n" * 10 + "x z\tz x\n" * 10)
-    module = data_module(folder, sampling=0.4, initial_tokenizer=given)
+    text = str(folder / "text.tsv")
+    module = data_module(folder, sampling=0.4, initial_tokenizer=given, validation=text)
     assert module.tokenizer.fingerprint == given.fingerprint
     assert module.tokenizer.config.sampling == 0.4
     assert sum(batch.size for batch in batches(module)) == 2
@@ -177,7 +179,8 @@ def test_processes_share_one_preparation(folder: Path) -> None:
 
 def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from transformer.data.cache import locked, written_whole\n"
+        "from pathlib import Path; from transformer.data.cache import locked\n"
+        "from transformer.files import written_whole\n"
         "import os, time\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "with locked(folder), written_whole(folder / 'file') as part:\n"

@@ -15,6 +15,8 @@ from transformer.data.corpus import Corpus
 from transformer.data.datamodule import DataModule
 from transformer.data.dataset import EncodedCorpus
 from transformer.data.documents import begins_window
+from transformer.data.split import Split
+from transformer.doctor.pair import numbered
 from transformer.errors import InputError
 
 LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
@@ -108,6 +110,10 @@ def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
     path.write_text("".join(lines))
     pairs = list(Corpus.of(str(path), "x", "y", "id"))
     assert [source for source, _ in pairs] == ["a", "b", "", "c", "", "d"]
+    # Blank pairs that were put between documents are no lines of the file.
+    assert [line for line, _ in numbered(Split(Corpus.of(str(path), "x", "y", "id")))] == [
+        *(1, 2, 3, 4)
+    ]
     with pytest.raises(InputError, match=r"text.jsonl:1: no key 'part'"):
         list(Corpus.of(str(path), "x", "y", "part"))
     with pytest.raises(InputError, match=r"a.tsv: data.document_key=id is of JSONL"):

@@ -120,7 +120,7 @@ def test_a_disk_that_takes_no_whole_is_an_input_error(
     def fail(handle: int) -> None:
         raise OSError(reason, os.strerror(reason))
 
-    monkeypatch.setattr("transformer.data.cache.os.fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
     with pytest.raises(InputError, match=r"train\.en:? cannot be written \("):
         fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)

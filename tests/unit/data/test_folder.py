@@ -67,7 +67,7 @@ def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
         (
             ["train.de", "train.en"],
             {"validation": ["a", "b"]},
-            r"takes its texts from data\.root; leave data\.validation out, or set data=files",
+            r"data\.validation is not read with data\.corpus=folder; set data=files, or leave",
         ),
     ],
 )

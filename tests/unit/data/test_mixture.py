@@ -29,7 +29,7 @@ def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:
         name: CorpusConfig(**{"train": str(folder / f"{name}.tsv"), **entry})
         for name, entry in (entries or {"big": {}, "small": {}}).items()
     }
-    return data_config(folder, corpora=given, validation_size=3)
+    return data_config(folder, corpora=given, train=None, validation_size=3)
 
 
 def test_what_a_corpus_does_not_say_is_said_for_all(tmp_path: Path) -> None:
@@ -186,6 +186,26 @@ def test_an_error_names_the_corpus(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={"train": str(tmp_path / "smal.tsv")})
     with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file; is"):
         find_splits(config)
+
+
+def test_a_text_that_no_corpus_reads_is_refused(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={})
+    with pytest.raises(InputError, match=r"^data\.train is read by no corpus of data\.corpora"):
+        find_splits(replace(config, train=str(tmp_path / "text.tsv")))
+    entry = CorpusConfig(corpus="pocket", source="en", target="de", train="a.tsv")
+    with pytest.raises(InputError, match=r"^data\.corpora\.own: data\.train is not read with data"):
+        find_splits(replace(config, corpora={"own": entry}))
+
+
+def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("fr", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
+    captions = {"corpus": "multi30k", "source": "fr", "target": "de"}
+    config = corpora(tmp_path, big={}, captions={"train": None, **captions})
+    found = find_splits(replace(config, root=str(tmp_path)))
+    assert list(found["train_captions"]) == [("train fr", "train de")]
+    assert len(list(found["train_big"])) == 57
 
 
 @pytest.mark.parametrize("sampling", [0.0, 0.1])

@@ -1,5 +1,6 @@
 """Shards are read from anywhere and from any place on, and a bad one is named."""
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,7 @@ import pytest
 
 from tests.unit.data.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
 from transformer.data import shards
-from transformer.data.shards import Place, find_shards
+from transformer.data.shards import Place, find_shards, shards_fingerprint
 from transformer.errors import InputError
 
 
@@ -102,6 +103,21 @@ def test_shards_come_from_any_file_system(folder: Path) -> None:
     module = stream(folder, "memory://s/*.tsv")
     assert [shard.urls for shard in module._shards] == [(f"memory:///s/{n}.tsv",) for n in range(3)]
     assert sorted(texts(module, epoch_of(module, 0))) == sorted(target for _, target in PAIRS)
+
+
+def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
+    path = folder / "part-0.tsv"
+    (shard,) = find_shards([str(path)], ("x", "y"))
+    before, status = shards_fingerprint([shard]), path.stat()
+    copy = path.with_name("copy")
+    copy.write_bytes(path.read_bytes())
+    copy.chmod(0o600)
+    os.utime(copy, ns=(0, status.st_mtime_ns))
+    copy.replace(path)
+    assert path.stat().st_ino != status.st_ino
+    assert shards_fingerprint([shard]) == before
+    os.utime(path, ns=(0, status.st_mtime_ns + 1))
+    assert shards_fingerprint([shard]) != before
 
 
 @pytest.mark.parametrize(

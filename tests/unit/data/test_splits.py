@@ -33,10 +33,67 @@ def test_held_out_pairs_leave_the_training_text_in_order(folder: Path) -> None:
         assert pairs == [pair for pair in whole if pair in pairs]
 
 
-def test_the_seed_decides_what_is_held_out(folder: Path) -> None:
-    first, same, other = (pairs_of(folder, seed=seed)["validation"] for seed in (1, 1, 2))
-    assert first == same
-    assert first != other
+def test_neither_seed_nor_direction_nor_order_decides_what_is_held_out(folder: Path) -> None:
+    names = ("validation", "test")
+    held = pairs_of(folder, test_size=5)
+    assert pairs_of(folder, test_size=5, seed=99) == held
+    lines = (folder / "text.tsv").read_text().splitlines()
+    pairs = [line.split("\t") for line in reversed(lines)]
+    for side, language in enumerate("yx"):
+        text = "".join(f"{pair[1 - side]}\n" for pair in pairs)
+        (folder / f"text.{language}").write_text(text)
+    train = [str(folder / "text.y"), str(folder / "text.x")]
+    swapped = pairs_of(folder, test_size=5, train=train, source="y", target="x")
+    for name in names:
+        assert [(y, x) for x, y in reversed(held[name])] == swapped[name]
+
+
+def test_what_was_trained_on_is_never_held_out_of_a_text_that_grew(folder: Path) -> None:
+    before = pairs_of(folder, validation_size=9, test_size=5)
+    more = "".join(f"x{number}\ty{number}\n" for number in range(200))
+    with (folder / "text.tsv").open("a") as file:
+        file.write(more)
+    now = pairs_of(folder, validation_size=9, test_size=5)
+    moved = [pair for pair in (*before["validation"], *before["test"]) if pair in now["train"]]
+    assert moved
+    assert set(before["train"]) <= set(now["train"])
+    # What no longer validates may test, but not the other way either.
+    assert not set(before["test"]) & set(now["validation"])
+
+
+def test_pairs_that_equal_a_held_out_one_are_not_trained_on(folder: Path) -> None:
+    before = pairs_of(folder, validation_size=9, test_size=5)
+    held = [*before["validation"], *before["test"]]
+    trained = before["train"][0]
+    again = [*held, *((target, source) for source, target in held), trained]
+    with (folder / "text.tsv").open("a") as file:
+        file.write("".join(f"{source}\t{target}\n" for source, target in again))
+    after = pairs_of(folder, validation_size=9, test_size=5)
+    assert after == before | {"train": [*before["train"], trained]}
+
+
+def test_what_is_held_out_of_a_large_text_is_found_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer.data.held_out.is_large", lambda path: True)
+    before = pairs_of(folder, test_size=5)
+
+    def fail(*arguments: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr("transformer.data.held_out._smallest", fail)
+    assert pairs_of(folder, test_size=5) == before
+    for changes in ({"test_size": 4}, {"validation_size": 4, "test_size": 5}):
+        with pytest.raises(AssertionError, match="read again"):
+            pairs_of(folder, **changes)
+
+
+def test_what_an_older_version_held_out_cannot_be_found(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"any more; score it with source=FILE reference=FILE"):
+        pairs_of(folder, held_out_by="seed")
+    # Nothing is held out of a text that has others beside it.
+    text = str(folder / "text.tsv")
+    assert pairs_of(folder, held_out_by="seed", validation=text, test=text)
 
 
 def test_given_files_are_used_whole(folder: Path) -> None:
@@ -59,17 +116,33 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
     ("changes", "message"),
     [
         (
+            {"corpus": "pocket", "source": "en", "target": "de"},
+            r"data\.train is not read with data\.corpus=pocket; set data=files, or leave data\.tr",
+        ),
+        ({"root": "here"}, r"data\.root is not read with data\.corpus=files; set data=folder"),
+        (
+            {"corpus": "multi30k", "train": None, "test": "a.tsv"},
+            r"data\.test is not read with data\.corpus=multi30k",
+        ),
+        ({"train": "~nosuchuser/a.tsv"}, r"~nosuchuser/a\.tsv: there is no such home folder; wr"),
+        (
             {"corpus": "wmt"},
             r"data\.corpus=wmt is unknown; set pocket, multi30k, multi30k_tok, tan",
         ),
         ({"source": "y"}, "data.source and data.target are both 'y'"),
         ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),
         ({"validation_size": 0}, r"needs a validation text; .*data\.validation_size=N"),
-        ({"validation_size": 81}, r"has 81 pairs, too few to hold out data\.validation_size=81;"),
-        ({"corpus": "pocket"}, "the pocket corpus is English and German"),
-        ({"corpus": "multi30k"}, "multi30k has no language 'x'"),
         (
-            {"corpus": "pocket", "source": "en", "target": "de", "alignment": "links"},
+            {"validation_size": 81},
+            r"has 81 different pairs, too few to hold out data\.validation_size=81;",
+        ),
+        ({"corpus": "pocket", "train": None}, "the pocket corpus is English and German"),
+        ({"corpus": "multi30k", "train": None}, "multi30k has no language 'x'"),
+        (
+            {
+                **{"corpus": "pocket", "train": None, "source": "en", "target": "de"},
+                "alignment": "links",
+            },
             r"pocket corpus has links of its own; leave data\.alignment out",
         ),
     ],

@@ -105,7 +105,7 @@ def test_pocket_is_a_treebank_in_two_languages(
     for split in POCKET_SPLITS:
         write(tmp_path / f"{split}.de.conllu", SENTENCES)
     monkeypatch.setattr(tagged_module, "pocket_folder", lambda cache: tmp_path)
-    config = data_config(tmp_path, corpus="pocket", source="de", target="en")
+    config = data_config(tmp_path, corpus="pocket", source="de", target="en", train=None)
     data = TaggingData(config, tokenizer_config())
     assert data.splits == ("validation", "test", "test_novel")
     assert data.sentences("test_novel") == SENTENCES
@@ -122,6 +122,7 @@ def test_pocket_is_a_treebank_in_two_languages(
         ({"train": "a", "validation": "b", "test": ["c", "d"]}, r"data\.test=\[c,d\] is not"),
         ({"train": "gone", "validation": "gone"}, "gone: no such file"),
         ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
+        ({"corpus": "pocket", "source": "de", "train": "a"}, r"data\.train is not read with data"),
         ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.data.corpora import data_config
 from tests.unit.doctor.texts import clean_texts, planted_texts, written
-from transformer.data.config import DataConfig
+from transformer.data.config import CorpusConfig, DataConfig
 from transformer.doctor import at_start
 from transformer.doctor.at_start import log_faults
 
@@ -49,11 +49,45 @@ def test_clean_text_is_quiet(tmp_path: Path) -> None:
 
 def test_held_out_pairs_are_examined_too(tmp_path: Path) -> None:
     texts = clean_texts()
-    # As good as every held-out pair then stands in the training text as well.
-    written({"train": texts["train"][:200] * 3}, tmp_path)
+    # As good as every held-out pair then stands in the training text as well, but for case.
+    once = texts["train"][:200]
+    written({"train": [*once, *((en.upper(), de.upper()) for en, de in once)]}, tmp_path)
     held_out = {"validation": None, "test": None, "validation_size": 20, "test_size": 20}
     lines = log_faults(config(tmp_path, **held_out))
     assert {line.split(":")[0] for line in lines} == {"validation", "test"}
+
+
+def test_blank_lines_are_faults_where_they_part_no_documents(tmp_path: Path) -> None:
+    texts = clean_texts()
+    texts["train"][9] = ("", "")
+    written(texts, tmp_path)
+    assert log_faults(config(tmp_path, documents=3)) == []
+    (line,) = log_faults(config(tmp_path))
+    assert line.startswith("train: 1 of 1,000 pairs: empty")
+
+
+def test_what_one_corpus_holds_out_is_looked_for_in_all(tmp_path: Path) -> None:
+    train = clean_texts()["train"]
+    written({"train": train[:400], "test": train[400:500]}, tmp_path / "one")
+    # Of the test text of the first, some are trained on in the other direction.
+    other = [(german, english) for english, german in train[490:800]]
+    written({"train": other, "test": train[800:900]}, tmp_path / "two")
+
+    def files(folder: str, name: str) -> list[str]:
+        return [str(tmp_path / folder / f"{name}.{side}") for side in ("en", "de")]
+
+    entries = {
+        folder: CorpusConfig(train=files(folder, "train"), test=files(folder, "test"))
+        for folder in ("one", "two")
+    }
+    alone = {"train": None, "validation": None, "validation_size": 0}
+    both = data_config(tmp_path, source="en", target="de", corpora=entries, **alone)
+    (line,) = log_faults(both)
+    assert line == (
+        f"test_one: 10 of 100 pairs: leak ({tmp_path}/one/test.en:91: stands in the training text "
+        f"of two, line 1; {tmp_path}/one/test.en:92: stands in the training text of two, line 2); "
+        "transformer doctor tells more"
+    )
 
 
 def test_a_second_start_reads_what_the_first_found(

@@ -149,6 +149,25 @@ def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
     assert where["duplicate"][1] in refused
 
 
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
+def test_what_parts_documents_is_kept(tmp_path: Path, suffix: str) -> None:
+    pairs = [("a", "b"), ("", ""), ("copy", "copy"), ("", ""), ("", "c"), ("d", "e"), ("", "")]
+    if suffix == "tsv":
+        lines = ["\t".join(pair) for pair in pairs]
+    else:
+        lines = [json.dumps({"x": x, "y": y, "id": number}) for number, (x, y) in enumerate(pairs)]
+    path = tmp_path / f"text.{suffix}"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    texts = given_texts(data_config(tmp_path, train=str(path), documents=3))
+    done = cleaned(texts, tmp_path / "out", frozenset({"copy", "empty"}))["train"]
+    assert (done.kept, done.rejected) == (2, 2)
+    assert list(read_lines(tmp_path / "out" / path.name)) == [lines[n] for n in (0, 1, 3, 5, 6)]
+    assert {line: row["faults"] for line, row in rejected(tmp_path / "out").items()} == {
+        3: ["copy"],
+        5: ["empty"],
+    }
+
+
 def test_ends_of_lines_become_line_feeds(tmp_path: Path) -> None:
     (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\tc\r\nd\te\r\n")
     splits = {"train": Split(Corpus((tmp_path / "text.tsv",), "x", "y"))}
@@ -188,3 +207,6 @@ def test_files_are_taken_whole_with_nothing_held_out(tmp_path: Path) -> None:
     assert splits["train"].links == Path("links")
     with pytest.raises(InputError, match=r"data=files needs a text; set data\.train="):
         given_texts(data_config(tmp_path, train=None))
+    for changes in ({"corpus": "pocket"}, {"root": "here"}):
+        with pytest.raises(InputError, match="is not read with data"):
+            given_texts(data_config(tmp_path, **changes))

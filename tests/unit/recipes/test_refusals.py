@@ -78,6 +78,10 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=distill", "output=r", "student.data.train=x"],
             "student.data.train cannot be set",
         ),
+        (
+            ["recipe=distill", "output=r", "student.data.test_size=100"],
+            "student.data.test_size cannot be set",
+        ),
         (["recipe=distill", "output=r", "model.d_model=-3"], "model.d_model=-3 must be at least 1"),
         (["recipe=distill", "output=r", "hydra.run.dir=x"], "hydra.run.dir=x is not for a recipe"),
         (["recipe=distill", "output=r", "data.documents=3"], "data.documents=3 does not go with a"),

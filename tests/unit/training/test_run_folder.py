@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from transformer.errors import InputError
+from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
     LOCK,
     RunFolder,
     changes,
-    fixed_key_that_differs,
     has_checkpoint,
     is_finished,
     is_taken,
