@@ -7,9 +7,10 @@ from unittest import mock
 # Before torch is imported: tests run side by side, and each is small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
+
+from tests.helpers.checks import no_checks
 
 install_import_hook("transformer", "beartype.beartype")
 
@@ -24,6 +25,5 @@ def environment() -> Iterator[None]:
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """No shapes are checked: what torch traces, it traces checks included."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    with no_checks():
+        yield

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,8 +21,18 @@ from transformer.cli.compose import compose_config
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["tests.helpers.processes", "transformer.training.run", "datasets", "torch._dynamo"]
+    [
+        "tests.helpers.processes",
+        "transformer.training.run",
+        "transformer.cli.evaluate",
+        "transformer.cli.translate",
+        "datasets",
+        "sacrebleu",
+        "torch._dynamo",
+    ]
 )
+_MOST = 240
+"""Seconds until a process counts as hung."""
 
 TINY = [
     "tokenizer=bpe",
@@ -78,9 +89,7 @@ def finish(
 ) -> float:
     """Begin or go on, to the end or the fault; returns the seconds it took."""
     begun = time.monotonic()
-    process = start(values, folder, fault)
-    process.join(120)
-    assert process.exitcode == code, (folder / "said").read_text()
+    assert exit_code(start(values, folder, fault)) == code, (folder / "said").read_text()
     return time.monotonic() - begun
 
 
@@ -115,7 +124,27 @@ def call(arguments: Sequence[str], home: Path, fault: Callable[[], None] | None 
     """Run ``python train.py …`` in a folder; what it says is added to the file ``said`` there."""
     process = _FORKS.Process(target=_call, args=(list(arguments), home, fault), daemon=False)
     process.start()
-    process.join(120)
+    return exit_code(process)
+
+
+def call_verb(arguments: Sequence[str], home: Path, stdin: bytes) -> tuple[int, str, str]:
+    """Run ``transformer VERB …`` in a folder; returns exit code, stdout and stderr."""
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+        files[0].write_bytes(stdin)
+        what = (list(arguments), home, files, dict(os.environ))
+        process = _FORKS.Process(target=_call_verb, args=what, daemon=False)
+        process.start()
+        code = exit_code(process)
+        return code, files[1].read_bytes().decode(), files[2].read_bytes().decode()
+
+
+def exit_code(process: BaseProcess) -> int:
+    """Wait for a process to end; one that hangs is killed, and its code is that of SIGKILL."""
+    process.join(_MOST)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
     assert process.exitcode is not None
     return process.exitcode
 
@@ -129,3 +158,21 @@ def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) ->
     if fault is not None:
         fault()
     sys.exit(main(arguments))
+
+
+def _call_verb(
+    arguments: list[str], home: Path, streams: Sequence[Path], environment: Mapping[str, str]
+) -> None:
+    from transformer.__main__ import main
+
+    multiprocessing.set_start_method("fork", force=True)
+    torch.set_num_threads(1)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(home)
+    for handle, file in enumerate(streams):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT, 0o644), handle)
+    # What multiprocessing has put there reads another stream.
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.argv = ["transformer", *arguments]
+    sys.exit(main())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.helpers.processes import _FORKS, _prepare
+from tests.helpers.processes import _FORKS, _prepare, exit_code
 from transformer.recipes.stage import Stage
 
 
@@ -25,9 +25,7 @@ def recipe(
         target=_recipe, args=(list(arguments), home, fault_in, fault), daemon=False
     )
     process.start()
-    process.join(240)
-    assert process.exitcode is not None
-    return process.exitcode
+    return exit_code(process)
 
 
 def _recipe(arguments: list[str], home: Path, fault_in: str, fault: Callable[[], None]) -> None:

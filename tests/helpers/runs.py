@@ -8,6 +8,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from tests.helpers.processes import call_verb
 from tests.helpers.text import write_parallel
 from transformer.cli.compose import compose_config
 from transformer.training.config import RunConfig, run_config
@@ -64,5 +65,4 @@ def run(
 
 def verb(name: str, *arguments: str, home: Path, stdin: bytes = b"") -> tuple[int, str, str]:
     """Call a verb in ``home``: exit code, stdout, stderr."""
-    done = run("-m", "transformer", name, *arguments, folder=home, stdin=stdin)
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    return call_verb([name, *arguments], home, stdin)

@@ -6,7 +6,8 @@ from itertools import islice, pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.data.pocket import pocket_grammar, unchecked
+from tests.helpers.checks import no_checks
+from tests.unit.data.pocket import pocket_grammar
 from transformer.data.grammar import Derivation, SentencePair
 
 SUBORDINATING = {"weil", "dass", "ob", "obwohl", "wenn", "bevor", "während", "als"}
@@ -25,7 +26,7 @@ seeds = st.integers(0, 2**32)
 
 
 def derivations(seed: int) -> list[Derivation]:
-    with unchecked():
+    with no_checks():
         return list(islice(pocket_grammar().derivations(seed), 60))
 
 

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.trained import Trained
-from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
+from tests.helpers.outcomes import said
+from tests.helpers.processes import call
+from tests.helpers.runs import SMALL, corpus_overrides
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +24,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "callbacks.ema_decay=0.9",
         "decoding.beam_size=2",
     ]
-    done = run(str(PROJECT / "train.py"), *arguments, folder=folder)
-    assert done.returncode == 0, done.stderr.decode()
+    assert call(arguments, folder) == 0, said(folder)
     return folder
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.runs import PROJECT, SMALL, composed, corpus_overrides, run
+from tests.helpers.runs import SMALL, composed, corpus_overrides, verb
 from transformer.cli.evaluate import main as evaluate
 from transformer.cli.translate import main as translate
 from transformer.training.run import train
@@ -100,8 +100,8 @@ def test_what_evaluate_refuses(
 
 def test_guiding_without_links_is_refused_before_training(home: Path) -> None:
     arguments = [*corpus_overrides(home), *SMALL, "loss.alignment_weight=0.1", "data.cache=other"]
-    done = run(str(PROJECT / "train.py"), *arguments, "hydra.run.dir=refused", folder=home)
-    assert done.returncode == 2
-    assert b"set data.alignment=FILE" in done.stderr
-    assert b"Traceback" not in done.stderr
+    code, _, stderr = verb("train", *arguments, "hydra.run.dir=refused", home=home)
+    assert code == 2
+    assert "set data.alignment=FILE" in stderr
+    assert "Traceback" not in stderr
     assert not list((home / "other").glob("*.arrow"))

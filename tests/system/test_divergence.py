@@ -21,6 +21,7 @@ RUN = [
     "trainer.val_check_interval=4",
     "trainer.log_every_n_steps=1",
     "callbacks.samples=0",
+    "decoding=greedy",
     "schedule=constant",
     "optimizer.lr=1e-3",
     "schedule.warmup=0",

@@ -14,6 +14,7 @@ RUN = [
     "schedule=constant",
     "schedule.warmup=0",
     "callbacks.samples=0",
+    "decoding=greedy",
     "data.batch_tokens=2048",
 ]
 

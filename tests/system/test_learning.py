@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.training.run import train
 
@@ -18,7 +19,8 @@ def test_it_learns_to(turn: Callable[[list[str]], list[str]], tmp_path: Path) ->
         "trainer.val_check_interval=400",
         "trainer.log_every_n_steps=100",
     ]
-    metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")
+    with no_checks():  # updates are alike; shorter runs check theirs
+        metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")
     assert metrics["test/bleu"] > 95
     assert metrics["val/loss"] < 0.1
     assert metrics["train/padding"] < 0.1

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.helpers.ranks import curve
-from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
+from tests.helpers.runs import SMALL, corpus_overrides, verb
 
 pytest.importorskip("hydra_plugins.hydra_optuna_sweeper")
 
@@ -21,9 +21,8 @@ def sweep(home: Path, *more: str) -> tuple[int, str]:
     small = [each for each in SMALL if not each.startswith(("optimizer.lr", "model.dropout"))]
     settings = [*corpus_overrides(home), *small, "decoding=greedy", "callbacks.samples=0"]
     length = ("trainer.max_steps=2", "trainer.val_check_interval=1")
-    call = (str(PROJECT / "train.py"), "--multirun", *settings, *length, *more)
-    done = run(*call, folder=home)
-    return done.returncode, done.stderr.decode()
+    code, _, stderr = verb("train", "--multirun", *settings, *length, *more, home=home)
+    return code, stderr
 
 
 def test_optuna_finds_the_best_validation(home: Path) -> None:
@@ -54,7 +53,7 @@ def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
 
 def test_an_objective_is_for_sweeps_and_a_refused_run_leaves_no_folder(home: Path) -> None:
     call = ("objective=val/loss", "hydra.run.dir=refused", *corpus_overrides(home), *SMALL)
-    done = run(str(PROJECT / "train.py"), *call, folder=home)
-    assert done.returncode == 2
-    assert done.stderr.decode() == "error: objective=val/loss is for a sweep; add --multirun\n"
+    code, _, stderr = verb("train", *call, home=home)
+    assert code == 2
+    assert stderr == "error: objective=val/loss is for a sweep; add --multirun\n"
     assert not (home / "refused").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.runs import PROJECT, run, verb
+from tests.helpers.runs import verb
 
 GRID = ("beam_sizes=[1,2]", "length_penalties=[0.0,1.0]")
 TEXT = b"alpha beta gamma\ndelta alpha\n"
@@ -35,8 +35,8 @@ def tuned(home: Path) -> tuple[Path, dict[str, str], dict[str, Any], str]:
 
 
 def train(home: Path, *arguments: str) -> None:
-    done = run(str(PROJECT / "train.py"), *arguments, folder=home)
-    assert done.returncode == 0, done.stderr.decode()
+    code, _, stderr = verb("train", *arguments, home=home)
+    assert code == 0, stderr
 
 
 def digests(folder: Path) -> dict[str, str]:

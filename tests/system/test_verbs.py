@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.runs import PROJECT, run, verb
+from tests.helpers.runs import run, verb
 
 
 def test_a_run_leaves_what_it_promises(home: Path) -> None:
@@ -168,23 +168,20 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(
 
 def test_a_wrong_corpus_is_one_line_and_exit_code_2(home: Path) -> None:
     (home / "short.tgt").write_text("alpha\n")
-    done = run(
-        *(str(PROJECT / "train.py"), "data=files", "data.train=[train.src,short.tgt]"),
-        "hydra.run.dir=broken",
-        folder=home,
-    )
-    assert done.returncode == 2
-    line = done.stderr.decode().strip().split("\n")[-1]
+    arguments = ("data=files", "data.train=[train.src,short.tgt]", "hydra.run.dir=broken")
+    code, _, stderr = verb("train", *arguments, home=home)
+    assert code == 2
+    line = stderr.strip().split("\n")[-1]
     assert "train.src" in line
     assert "short.tgt" in line
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_run_goes_on_where_it_stopped(home: Path) -> None:
     shutil.copytree(home / "run", home / "more")
     before = (home / "more" / "metrics.csv").read_text().strip().split("\n")
-    done = run(str(PROJECT / "train.py"), "checkpoint=more", "trainer.max_steps=40", folder=home)
-    assert done.returncode == 0, done.stderr.decode()
+    code, _, stderr = verb("train", "checkpoint=more", "trainer.max_steps=40", home=home)
+    assert code == 0, stderr
     after = (home / "more" / "metrics.csv").read_text().strip().split("\n")
     step = after[0].split(",").index("step")
     steps = [int(row.split(",")[step]) for row in after[1:]]

@@ -6,6 +6,7 @@ It does not know what the keys mean.
 import difflib
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,12 @@ def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
                 raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
 
 
-def _optional_groups(verb: str) -> set[str]:
+@cache
+def _optional_groups(verb: str) -> frozenset[str]:
     """Those that ``conf/VERB.yaml`` marks so in its defaults list."""
     file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
     keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
-    return {key.removeprefix("optional ") for key in keys if key.startswith("optional ")}
+    return frozenset(key.removeprefix("optional ") for key in keys if key.startswith("optional "))
 
 
 def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:

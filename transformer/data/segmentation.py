@@ -93,15 +93,8 @@ class SegmentationSampler:
         symbols = list(word)
         before, after = list(range(-1, len(word) - 1)), list(range(1, len(word) + 1))
         merges: list[tuple[float, int, int, str]] = []
-
-        def offer(left: int, right: int) -> None:
-            if left >= 0 and right < len(symbols):
-                merged = symbols[left] + symbols[right]
-                if merged in self._pieces:
-                    heapq.heappush(merges, (-self._pieces[merged][1], left, right, merged))
-
         for left in range(len(symbols) - 1):
-            offer(left, left + 1)
+            self._offer(merges, symbols, left, left + 1)
         while merges:
             _, left, right, merged = heapq.heappop(merges)
             stale = not symbols[right] or symbols[left] + symbols[right] != merged
@@ -111,9 +104,18 @@ class SegmentationSampler:
             after[left] = after[right]
             if after[left] < len(symbols):
                 before[after[left]] = left
-            offer(before[left], left)
-            offer(left, after[left])
+            self._offer(merges, symbols, before[left], left)
+            self._offer(merges, symbols, left, after[left])
         return [piece for symbol in symbols if symbol for piece in self._ids(symbol)]
+
+    def _offer(
+        self, merges: list[tuple[float, int, int, str]], symbols: list[str], left: int, right: int
+    ) -> None:
+        """Add the merge of two neighbours, if there is such a piece."""
+        if left >= 0 and right < len(symbols):
+            merged = symbols[left] + symbols[right]
+            if merged in self._pieces:
+                heapq.heappush(merges, (-self._pieces[merged][1], left, right, merged))
 
     def _ids(self, symbol: str) -> tuple[int, ...]:
         piece = self._pieces.get(symbol)

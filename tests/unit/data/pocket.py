@@ -1,11 +1,8 @@
 """The pocket grammar, and derivations of it that a test spells out choice by choice."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-
-from jaxtyping import config
 
 from transformer.data.grammar import Grammar
 from transformer.data.grammar_rule import Option, Rule
@@ -17,17 +14,6 @@ FOLDER = Path(__file__).parents[3] / "data" / "pocket"
 @cache
 def pocket_grammar() -> Grammar:
     return Grammar.load(FOLDER)
-
-
-@contextmanager
-def unchecked() -> Iterator[None]:
-    """Thousands of derivations without type checks; the scripted ones are checked."""
-    before = config.jaxtyping_disable
-    config.update("jaxtyping_disable", True)
-    try:
-        yield
-    finally:
-        config.update("jaxtyping_disable", before)
 
 
 def entry(lemma: str) -> Entry:

@@ -8,7 +8,8 @@ from shutil import copytree
 import pytest
 import yaml
 
-from tests.unit.data.pocket import FOLDER, ScriptedChoice, entry, pocket_grammar, unchecked
+from tests.helpers.checks import no_checks
+from tests.unit.data.pocket import FOLDER, ScriptedChoice, entry, pocket_grammar
 from transformer.data.grammar import (
     DEFAULT_SIZES,
     Derivation,
@@ -66,13 +67,13 @@ def test_an_english_lemma_has_one_german_lemma() -> None:
 
 @pytest.fixture(scope="module")
 def splits() -> dict[str, list[Derivation]]:
-    with unchecked():
+    with no_checks():
         return derive_splits(pocket_grammar(), seed=1, sizes=SIZES)
 
 
 def test_an_english_sentence_has_one_german_sentence() -> None:
     german: dict[str, str] = {}
-    with unchecked():
+    with no_checks():
         for item in islice(pocket_grammar().derivations(seed=11), 8000):
             english = item.pair.english.text
             assert german.setdefault(english, item.pair.german.text) == item.pair.german.text
@@ -80,7 +81,7 @@ def test_an_english_sentence_has_one_german_sentence() -> None:
 
 def test_the_same_seed_makes_the_same_splits_and_another_makes_others() -> None:
     sizes = {"train": 1000, "validation": 20, "test": 20, "test_novel": 5}
-    with unchecked():
+    with no_checks():
         first, again, other = (generate_splits(pocket_grammar(), n, sizes) for n in (3, 3, 4))
     assert first == again
     assert first["train"] != other["train"]
@@ -89,7 +90,7 @@ def test_the_same_seed_makes_the_same_splits_and_another_makes_others() -> None:
 
 def test_the_first_sentences_of_a_seed_never_change() -> None:
     """The default corpus is a matter of record; regenerate the value with the grammar."""
-    with unchecked():
+    with no_checks():
         texts = [
             f"{item.pair.english.text} {item.pair.german.text}"
             for item in islice(pocket_grammar().derivations(seed=1), 200)
@@ -128,13 +129,13 @@ def test_test_novel_has_only_words_and_entries_of_train(
 
 def test_a_train_split_that_knows_no_words_is_refused() -> None:
     sizes = {"train": 1, "validation": 0, "test": 0, "test_novel": 5}
-    with unchecked(), pytest.raises(ValueError, match="too few words"):
+    with no_checks(), pytest.raises(ValueError, match="too few words"):
         derive_splits(pocket_grammar(), 1, sizes)
 
 
 @pytest.mark.slow
 def test_training_sees_every_entry_of_the_lexicon_twenty_times() -> None:
-    with unchecked():
+    with no_checks():
         train = derive_splits(pocket_grammar(), seed=1, sizes=DEFAULT_SIZES)["train"]
     counts = dict.fromkeys(
         (e.lemma for entries in pocket_grammar().lexicon.entries.values() for e in entries), 0

@@ -3,7 +3,8 @@
 from functools import cache
 from pathlib import Path
 
-from tests.unit.data.pocket import pocket_grammar, unchecked
+from tests.helpers.checks import no_checks
+from tests.unit.data.pocket import pocket_grammar
 from transformer.data.corpus import Corpus
 from transformer.data.grammar import generate_splits
 from transformer.data.splits import Split
@@ -16,7 +17,7 @@ SIZES = {"train": 1000, "validation": 80, "test": 80, "test_novel": 0}
 
 @cache
 def _generated() -> dict[str, tuple[tuple[str, str], ...]]:
-    with unchecked():
+    with no_checks():
         splits = generate_splits(pocket_grammar(), 1, SIZES)
     return {
         name: tuple((pair.english.text, pair.german.text) for pair in pairs)
