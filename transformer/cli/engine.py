@@ -6,6 +6,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
+from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
 from transformer.decoding.translator import Translator
@@ -51,11 +52,11 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
 def _export_of(config: DictConfig) -> Path:
     """The folder that the user names, else the only one of the run."""
     if config.engine_folder is not None:
-        folder = Path(config.engine_folder)
+        folder = path_of(config, "engine_folder")
         if not (folder / "model.bin").is_file():
             raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
         return folder
-    exports = run_folder_of(Path(config.checkpoint)) / "export"
+    exports = run_folder_of(path_of(config, "checkpoint")) / "export"
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if not found:
         raise InputError(

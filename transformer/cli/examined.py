@@ -4,11 +4,11 @@ It does not know what is looked for in the text.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.compose import path_of
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def tokenizer_of(
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
         from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
 
-        payload = read_payload(find_checkpoint(Path(config.checkpoint)))
+        payload = read_payload(find_checkpoint(path_of(config, "checkpoint")))
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"])
     if chosen is None:
         return None

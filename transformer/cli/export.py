@@ -4,11 +4,10 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.export_formats import FORMATS, Format
 from transformer.cli.resume import run_folder_of
@@ -26,7 +25,10 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
 
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)
-    folder = Path(config.output or run_folder_of(Path(config.checkpoint)) / "export" / name)
+    if config.output is None:
+        folder = run_folder_of(path_of(config, "checkpoint")) / "export" / name
+    else:
+        folder = path_of(config, "output")
     if folder.exists():
         raise InputError(f"{folder} is there already; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
