@@ -19,6 +19,7 @@ from transformer.decoding.documents import (
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
+from transformer.errors import InputError
 
 from .steps import search_config
 from .translators import tiny_tokenizer
@@ -132,6 +133,18 @@ def test_a_document_that_has_ended_is_answered_before_the_next_line() -> None:
     stream = translator().translate_stream(lines(), ready=lambda: False)
     assert [next(stream).text for _ in range(3)] == ["a", "b", ""]
     assert came == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_lines_before_an_error_are_translated(waits: bool) -> None:
+    def lines() -> Iterator[str]:
+        yield from ("a", "", "b")
+        raise InputError("stdin:4: not UTF-8")
+
+    stream = translator().translate_stream(lines(), ready=(lambda: False) if waits else None)
+    assert [next(stream).text for _ in range(3)] == ["a", "", "b"]
+    with pytest.raises(InputError, match="stdin:4"):
+        next(stream)
 
 
 def test_processes_share_windows() -> None:
