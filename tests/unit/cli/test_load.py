@@ -87,6 +87,13 @@ def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> Non
         search_of(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
 
 
+def test_the_beam_that_a_run_stored_with_sampling_is_none(tmp_path: Path) -> None:
+    drawn = TRAINED | {"algorithm": "sampling", "beam_size": 5, "temperature": 0.5}
+    path = written(tmp_path / "drawn.ckpt", RUN | {"decoding": drawn})
+    assert search_of(path) == drawn | {"beam_size": 1}
+    assert Translator.load(path).search.beam_size == 1
+
+
 def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
     greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
     assert isinstance(greedy, dict)
