@@ -34,13 +34,6 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
         )
     if find_spec("ctranslate2") is None:
         raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
-    if isinstance(config.checkpoint, ListConfig):
-        raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
-    if config.precision != "float32":
-        raise InputError(
-            f"precision={config.precision} is of engine=torch; an export has its own: transformer "
-            f"export quantization={config.precision}"
-        )
     folder = _export_of(config)
     translator, _ = load_translator(config, arguments)
     from transformer.export.engine import CTranslate2Searcher
