@@ -10,7 +10,7 @@ from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
@@ -33,7 +33,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
             "export quantization=int8"
         )
     if find_spec("ctranslate2") is None:
-        raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
+        raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
     folder = _export_of(config)
     translator, _ = load_translator(config, arguments)
     from transformer.export.engine import CTranslate2Searcher

@@ -11,7 +11,7 @@ from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.export_formats import FORMATS, Format
 from transformer.cli.resume import run_folder_of
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,6 +50,6 @@ def _format(config: DictConfig, arguments: Sequence[str]) -> Format:
             raise InputError(f"{argument} does nothing here; it is of format={' or '.join(owners)}")
     if find_spec(chosen.package) is None:
         raise InputError(
-            f"format={config.format} needs {chosen.package}: pip install 'transformer[export]'"
+            f"format={config.format} needs {chosen.package}: {how_to_install('export')}"
         )
     return chosen
