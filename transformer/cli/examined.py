@@ -4,6 +4,7 @@ It does not know what is looked for in the text.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
