@@ -3,6 +3,8 @@
 import importlib
 import sys
 
+from transformer.cli.exit import exit_code_of
+
 VERBS = {
     "train": "train a model",
     "doctor": "find what is wrong with a corpus",
@@ -29,21 +31,23 @@ def main() -> int:
     if verb.startswith("recipe="):
         verb, arguments = "recipe", sys.argv[1:]
     if verb in ("-h", "--help"):
-        print("usage: transformer VERB KEY=VALUE…\n")
-        for name, what in VERBS.items():
-            print(f"  {name:11} {what}")
-        print("\ntransformer VERB --help lists the keys of a verb.")
-        return 0
+        return exit_code_of(_usage)
     if verb not in VERBS:
         print(f"error: unknown verb {verb}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if verb != "train" and {"-h", "--help"} & set(arguments):
         from transformer.cli.help import help_of
 
-        print(help_of(verb))
-        return 0
+        return exit_code_of(lambda: print(help_of(verb)))
     code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
     return code
+
+
+def _usage() -> None:
+    print("usage: transformer VERB KEY=VALUE…\n")
+    for name, what in VERBS.items():
+        print(f"  {name:11} {what}")
+    print("\ntransformer VERB --help lists the keys of a verb.")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,11 @@ class InputError(Exception):
     """
 
 
+def how_to_install(extra: str) -> str:
+    """What to do where a package of an extra is missing; the project is not on PyPI."""
+    return f"pip install -e '.[{extra}]' in the checkout"
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory did not suffice: torch, CUDA and the libraries under them say so variously."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":

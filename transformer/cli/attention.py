@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.resume import run_folder_of
 from transformer.errors import InputError
@@ -63,7 +63,9 @@ def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str],
 
 
 def _folder(config: DictConfig) -> Path:
-    return Path(config.output or run_folder_of(Path(config.checkpoint)) / "attention")
+    if config.output is None:
+        return run_folder_of(path_of(config, "checkpoint")) / "attention"
+    return path_of(config, "output")
 
 
 def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:

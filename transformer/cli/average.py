@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -20,11 +19,13 @@ def _average(config: DictConfig) -> None:
     from transformer.model.checkpoint import write_payload
     from transformer.training.averaging import average_checkpoints, recent_checkpoints
 
-    folder = Path(config.checkpoint)
+    folder = path_of(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory")
     paths = recent_checkpoints(folder, config.last)
-    output = Path(config.output or folder / "checkpoints" / "average.ckpt")
+    output = folder / "checkpoints" / "average.ckpt"
+    if config.output is not None:
+        output = path_of(config, "output")
     write_payload(average_checkpoints(paths), output)
     for path in paths:
         print(f"averaged {path}", file=sys.stderr)

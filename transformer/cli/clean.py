@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -48,7 +48,7 @@ def _clean(config: DictConfig) -> None:
     if tokenizer is None and "unknown_characters" in wanted:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    folder = Path(str(config.output))
+    folder = path_of(config, "output")
     done = clean(texts, names, checks, frozenset(wanted), folder)
     _show(done, checks.skipped)
     print(json.dumps(_report(folder, done, checks.skipped), indent=1, ensure_ascii=False))

@@ -2,12 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -72,16 +71,17 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
     # What is wrong in the call should not show after minutes of translation.
     _measured(config, None)
     training = own_training_text(config)
-    if config.output is not None:
-        require_writable(Path(config.output))
+    output = None if config.output is None else path_of(config, "output")
+    if output is not None:
+        require_writable(output)
     found = find_compared(config, arguments, lambda run: _measured(config, run))
     if config.training is True:
         training = training_text_of(found.run)
     comparison = compare(found.text, found.systems, found.measured, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
-    if config.output is not None:
-        save_comparison(Path(config.output), comparison)
+    if output is not None:
+        save_comparison(output, comparison)
 
 
 def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":

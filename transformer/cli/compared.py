@@ -67,7 +67,7 @@ def find_compared(
     """
     paths, runs = _paths(config)
     _refuse_idle(config, arguments, runs)
-    text = own = None if (files := own_text(config)) is None else list(files)
+    text = own = None if (files := own_text(config, arguments)) is None else list(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
     systems = {} if text is None else _of_files(hypotheses, text)
     first, wanted = None, measured(None)
@@ -143,8 +143,6 @@ def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Pa
             )
     for argument in arguments:
         key = argument.partition("=")[0]
-        if key == "split" and config.source is not None:
-            raise InputError(f"{argument} does nothing beside source=FILE; leave one out")
         if key == "frequencies" and config.training is False:
             raise InputError(f"{argument} does nothing beside training=false; leave one out")
         if key.split(".")[0] in _OF_RUNS and not runs:

@@ -58,6 +58,11 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     return config
 
 
+def path_of(config: DictConfig, key: str) -> Path:
+    """The path that a key holds; a name such as 2014 is a number to Hydra."""
+    return Path(str(config[key]))
+
+
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """The arguments of ``train``, and the experiment that is named as the corpus in them, if any.
 

@@ -1,11 +1,10 @@
 """``consolidate``: one file of a checkpoint whose weights lie in several."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 
 
@@ -18,7 +17,7 @@ def _consolidate(config: DictConfig) -> None:
     from transformer.model.archive import write_archive
     from transformer.model.checkpoint import find_checkpoint, read_payload
 
-    output = Path(config.output)
+    output = path_of(config, "output")
     # Not newer than what it was read from: a last.ckpt does not become the one before.
-    write_archive(read_payload(find_checkpoint(Path(config.checkpoint))), output)
+    write_archive(read_payload(find_checkpoint(path_of(config, "checkpoint"))), output)
     print(output)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
+from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
@@ -32,14 +33,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
             "export quantization=int8"
         )
     if find_spec("ctranslate2") is None:
-        raise InputError("engine=ctranslate2 needs it: pip install 'transformer[export]'")
-    if isinstance(config.checkpoint, ListConfig):
-        raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
-    if config.precision != "float32":
-        raise InputError(
-            f"precision={config.precision} is of engine=torch; an export has its own: transformer "
-            f"export quantization={config.precision}"
-        )
+        raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
     folder = _export_of(config)
     translator, _ = load_translator(config, arguments)
     from transformer.export.engine import CTranslate2Searcher
@@ -51,11 +45,11 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
 def _export_of(config: DictConfig) -> Path:
     """The folder that the user names, else the only one of the run."""
     if config.engine_folder is not None:
-        folder = Path(config.engine_folder)
+        folder = path_of(config, "engine_folder")
         if not (folder / "model.bin").is_file():
             raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
         return folder
-    exports = run_folder_of(Path(config.checkpoint)) / "export"
+    exports = run_folder_of(path_of(config, "checkpoint")) / "export"
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if not found:
         raise InputError(

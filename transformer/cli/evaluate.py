@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
     # An ensemble can only be of translators.
     several = isinstance(config.checkpoint, ListConfig)
-    task = "translation" if several else _task(Path(config.checkpoint))
+    task = "translation" if several else _task(path_of(config, "checkpoint"))
     if task == "translation":
         _evaluate_translations(config, arguments)
     else:
@@ -48,6 +48,17 @@ def _task(path: Path) -> str:
     if is_exported(path):
         return "translation"
     return task_of(read_payload(find_checkpoint(path)))
+
+
+def _writable(config: DictConfig) -> Path | None:
+    """The folder of ``output=``, tried before what shall lie there is computed."""
+    from transformer.evaluation.report import require_writable
+
+    if config.output is None:
+        return None
+    folder = path_of(config, "output")
+    require_writable(folder)
+    return folder
 
 
 def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> None:
@@ -69,9 +80,9 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
             "scored on a split of its own corpus; give split=test or split=validation"
         )
     scores = evaluate_again(
-        Path(config.checkpoint),
+        path_of(config, "checkpoint"),
         config.split,
-        output=None if config.output is None else Path(config.output),
+        output=_writable(config),
         device=device_of(config.device),
         batch_tokens=batch_tokens_of(config),
     )
@@ -89,10 +100,11 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
     translator, run = load_translator(config, arguments)
     metrics = scoring_of(config, run)
-    split = _split(config, run)
+    split = _split(config, arguments, run)
     pairs = list(split)
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
+    output = _writable(config)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
@@ -102,18 +114,18 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     if gold is not None:
         scores += _alignment_scores(translator, pairs, gold)
     name = name_of_text(config)
-    if config.output is not None:
-        save_report(Path(config.output), name, scores, hypotheses)
     print_table(name, scores)
     print(format_json(scores))
+    if output is not None:
+        save_report(output, name, scores, hypotheses)
 
 
-def _split(config: DictConfig, run: dict[str, Any]) -> "AnySplit":
+def _split(config: DictConfig, arguments: Sequence[str], run: dict[str, Any]) -> "AnySplit":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
     from transformer.cli.load import refuse_idle
     from transformer.cli.scoring import own_text, scored_split
 
-    if (own := own_text(config)) is not None:
+    if (own := own_text(config, arguments)) is not None:
         return own
     refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
     return scored_split(config, run)
@@ -132,7 +144,7 @@ def _terms(
         if constrain:
             raise InputError("constrain=true does nothing alone; set terms=FILE too")
         return None, None
-    terms = list(read_phrases(Path(config.terms)))
+    terms = list(read_phrases(path_of(config, "terms")))
     if len(terms) != pairs:
         raise InputError(
             f"{config.terms} has {len(terms)} lines for {pairs} pairs; give one line for each, "

@@ -4,11 +4,11 @@ It does not know what is looked for in the text.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.compose import path_of
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -61,7 +61,7 @@ def tokenizer_of(
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
         from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload
 
-        payload = read_payload(find_checkpoint(Path(config.checkpoint)))
+        payload = read_payload(find_checkpoint(path_of(config, "checkpoint")))
         # The text has no tags, as a model may need: they are no tokens of it.
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:

@@ -4,15 +4,14 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.export_formats import FORMATS, Format
 from transformer.cli.resume import run_folder_of
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,7 +25,10 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
 
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)
-    folder = Path(config.output or run_folder_of(Path(config.checkpoint)) / "export" / name)
+    if config.output is None:
+        folder = run_folder_of(path_of(config, "checkpoint")) / "export" / name
+    else:
+        folder = path_of(config, "output")
     if folder.exists():
         raise InputError(f"{folder} is there already; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
@@ -48,6 +50,6 @@ def _format(config: DictConfig, arguments: Sequence[str]) -> Format:
             raise InputError(f"{argument} does nothing here; it is of format={' or '.join(owners)}")
     if find_spec(chosen.package) is None:
         raise InputError(
-            f"format={config.format} needs {chosen.package}: pip install 'transformer[export]'"
+            f"format={config.format} needs {chosen.package}: {how_to_install('export')}"
         )
     return chosen

@@ -63,7 +63,7 @@ def _write_ctranslate2(
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     metrics = typed(MetricsConfig, run["metrics"], "metrics")
-    verified = verify_ctranslate2(translator, folder, pairs, config.quantization, metrics)
+    verified = verify_ctranslate2(translator, folder, pairs, metrics)
     if verified.loss > most:
         raise InputError(
             f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "

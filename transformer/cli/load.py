@@ -28,6 +28,7 @@ def load_translator(
             wrong.
     """
     checkpoint, *others = load_checkpoints(config.checkpoint)
+    trained = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
     composed = OmegaConf.to_container(config.decoding)
     search = search_of(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
     model = model_of(config, [checkpoint, *others])
@@ -37,7 +38,8 @@ def load_translator(
         search,
         batch_tokens=batch_tokens_of(config),
         device=next(model.parameters()).device,
-        aligner=_aligner(config, arguments, checkpoint),
+        aligner=_aligner(config, arguments, trained),
+        coverage_head=trained.head,
     )
     return translator, checkpoint.config
 
@@ -72,9 +74,8 @@ def search_of(
     return typed(SearchConfig, values, "decoding")
 
 
-def _aligner(config: DictConfig, arguments: Sequence[str], checkpoint: Checkpoint) -> Aligner:
-    """The head that the user names, else the one that was guided, else the average."""
-    aligner = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
+def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
+    """With the head that the user names, else as it was trained."""
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)

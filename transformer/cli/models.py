@@ -11,7 +11,7 @@ from omegaconf import DictConfig, ListConfig
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 from transformer.export.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
@@ -99,7 +99,7 @@ def _load(path: Path) -> Checkpoint:
     if not is_exported(path):
         return load_checkpoint(path)
     if find_spec("safetensors") is None:
-        raise InputError(f"{path} needs safetensors: pip install 'transformer[export]'")
+        raise InputError(f"{path} needs safetensors: {how_to_install('export')}")
     return read_safetensors(path)
 
 

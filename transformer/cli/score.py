@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -43,7 +43,8 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     checkpoints = load_checkpoints(config.checkpoint)
     model = model_of(config, checkpoints)
     tokenizer = tagged_tokenizer(config, checkpoints[0])
-    pairs = iter(Corpus.of([config.source, config.target], "source", "target"))
+    files = [path_of(config, key) for key in ("source", "target")]
+    pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
     while window := list(islice(pairs, WINDOW)):
         yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)

@@ -3,13 +3,12 @@
 It does not know what is scored on the text, nor what the scores are for.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import config_folder
+from transformer.cli.compose import config_folder, path_of
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from transformer.evaluation.metrics import MetricsConfig
 
 
-def own_text(config: DictConfig) -> "Split | None":
+def own_text(config: DictConfig, arguments: Sequence[str]) -> "Split | None":
     """The user's two files, if they are given.
 
     Raises:
-        InputError: Only one is, or they cannot be read.
+        InputError: Only one is, they are no text, or a split is given too.
     """
     from transformer.data.corpus import Corpus
     from transformer.data.splits import Split
@@ -31,7 +30,11 @@ def own_text(config: DictConfig) -> "Split | None":
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
         return None
-    return Split(Corpus.of([config.source, config.reference], "source", "reference"))
+    for argument in arguments:
+        if argument.startswith("split="):
+            raise InputError(f"{argument} does nothing beside source=FILE; leave one out")
+    files = [path_of(config, key) for key in ("source", "reference")]
+    return Split(Corpus.of(files, "source", "reference"))
 
 
 def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
@@ -56,7 +59,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
 
 def name_of_text(config: DictConfig) -> str:
     """How reports call what is scored."""
-    return str(config.split) if config.source is None else Path(config.source).name
+    return str(config.split) if config.source is None else path_of(config, "source").name
 
 
 def scoring_of(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.streams import refuse_overwriting
 from transformer.errors import InputError
@@ -24,7 +23,7 @@ def _select(config: DictConfig) -> None:
     from transformer.evaluation.nearest import nearest
     from transformer.files import written_whole
 
-    nbest, reference, output = (Path(str(config[key])) for key in ("nbest", "reference", "output"))
+    nbest, reference, output = (path_of(config, key) for key in ("nbest", "reference", "output"))
     refuse_overwriting(output, [nbest, reference])
     bleu = scoring_of(config, None).bleu(effective_order=True)
     pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))

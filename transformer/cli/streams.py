@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from transformer.data.lines import decoded_lines, read_lines
 from transformer.errors import InputError
 
 
@@ -46,13 +47,9 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def open_input(
-    path: str | None, stack: ExitStack
-) -> tuple[Iterator[str], Callable[[], bool] | None]:
+def open_input(path: str | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
     """The lines, and whether the next one can be had without waiting (None: always)."""
     if path is not None:
-        from transformer.data.corpus import read_lines
-
         return read_lines(Path(path)), None
     # A reader of our own: Python's hides whether it still holds lines, which select cannot see.
     reader = _LineReader(sys.stdin.fileno())
@@ -79,30 +76,31 @@ class _LineReader:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.pending = b""
-        self.number = 0
+        self.ended = False
 
     def __iter__(self) -> Iterator[str]:
-        while chunk := os.read(self.descriptor, 1 << 16):
-            self.pending += chunk
-            while b"\n" in self.pending:
-                line, _, self.pending = self.pending.partition(b"\n")
-                yield self._decode(line)
-        if self.pending:
-            line, self.pending = self.pending, b""
-            yield self._decode(line)
+        return decoded_lines(self._lines(), "stdin")
 
     def ready(self) -> bool:
         """Whether a whole line, or the end of the input, is there already."""
-        if b"\n" in self.pending:
-            return True
-        return bool(select.select([self.descriptor], [], [], 0)[0])
+        while not self._holds_line and select.select([self.descriptor], [], [], 0)[0]:
+            self._read()
+        return self._holds_line
 
-    def _decode(self, line: bytes) -> str:
-        self.number += 1
-        try:
-            return line.removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"stdin:{self.number}: byte {error.start + 1} of the line is not UTF-8; "
-                "convert the text first (iconv -t UTF-8)"
-            ) from error
+    @property
+    def _holds_line(self) -> bool:
+        return self.ended or b"\n" in self.pending
+
+    def _lines(self) -> Iterator[bytes]:
+        while True:
+            while not self._holds_line:
+                self._read()
+            line, end, self.pending = self.pending.partition(b"\n")
+            if not line and not end:
+                return
+            yield line
+
+    def _read(self) -> None:
+        chunk = os.read(self.descriptor, 1 << 16)
+        self.pending += chunk
+        self.ended = not chunk

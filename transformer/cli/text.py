@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.streams import refuse_overwriting
 from transformer.errors import InputError
@@ -35,7 +35,7 @@ def _write(config: DictConfig) -> None:
     for name in wanted or splits:
         if name not in splits:
             raise InputError(f"splits: there is no {name}; the corpus has {', '.join(splits)}")
-    folder = Path(str(config.output))
+    folder = path_of(config, "output")
     languages = (data.source, data.target)
     files = {
         name: [folder / f"{name}.{language}" for language in languages] for name in wanted or splits

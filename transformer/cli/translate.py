@@ -50,7 +50,7 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
         _translate_file(config, translator, share, *files)
     else:
         with ExitStack() as stack:
-            lines, ready = open_input(source, stack)
+            lines, ready = open_input(source)
             output = open_output(target, stack)
             _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
 
@@ -89,7 +89,7 @@ def _translate_file(
             part, done = parts.open(stack)
             if done:
                 print(f"going on after {done} lines in {part.name}", file=sys.stderr)
-            lines, _ = open_input(str(source), stack)
+            lines, _ = open_input(str(source))
             own = share.lines(lines, 0)
             with parts.told():
                 _stream(config, translator, own, part, share.number, done=done)
@@ -100,7 +100,7 @@ def _translate_file(
 
 def _refuse_bad_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
     """Say now what would else end it half-way; what is mended is another text, to be begun anew."""
-    lines, _ = open_input(str(source), ExitStack())
+    lines, _ = open_input(str(source))
     read: Iterator[Any] = lines
     if input_format == "json":
         read = _requests(lines, lambda index: f"{source}:{index + 1}", tokenizer)

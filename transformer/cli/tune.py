@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
 
@@ -29,7 +29,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.tuning.weights import with_search
 
     settings = _settings(config)
-    path = Path(config.checkpoint)
+    path = path_of(config, "checkpoint")
     offers = _offers(config, path, arguments)
     print("weights  algorithm  beam  penalty   score  seconds  sentences/s", file=sys.stderr)
     trials = sweep(offers, settings, _show)

@@ -3,12 +3,12 @@
 It does not know how the view is drawn, nor where it is written to.
 """
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
+from transformer.cli.compose import path_of
 from transformer.cli.survey import (
     KINDS,
     Characters,
@@ -43,7 +43,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(find_checkpoint(Path(config.checkpoint))),
+        checkpoint=str(find_checkpoint(path_of(config, "checkpoint"))),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),

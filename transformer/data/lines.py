@@ -67,7 +67,7 @@ def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterat
         except UnicodeDecodeError as error:
             raise InputError(
                 f"{name}:{number}: byte {error.start + 1} of the line is not UTF-8; "
-                "save the file as UTF-8 (iconv -t UTF-8)"
+                "convert the text first (iconv -t UTF-8)"
             ) from error
 
 

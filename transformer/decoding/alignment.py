@@ -144,7 +144,7 @@ def word_links(
     Args:
         weights: Of each target piece on each source piece; the end of the source left out.
         source_words: The word of each source piece; a tag, which is of no word, counts to none.
-        target_words: The word of each target piece.
+        target_words: The word of each target piece; a separator counts to none.
         near_best: The least share of the best word's weight that makes a link.
     """
     shape = max(target_words, default=-1) + 1, max(source_words, default=-1) + 1
@@ -152,10 +152,10 @@ def word_links(
         return frozenset()
     by_word = weights.new_zeros(shape)
     # target source -> target_word source_word
-    # (a piece before the first word spells nothing and counts to that word)
-    rows, columns = torch.tensor(target_words).clamp_min(0), torch.tensor(source_words)
-    read = columns != NO_WORD
-    by_word.index_put_((rows[:, None], columns[read][None]), weights[:, read], accumulate=True)
+    rows, columns = torch.tensor(target_words), torch.tensor(source_words)
+    said, read = rows != NO_WORD, columns != NO_WORD
+    places = rows[said][:, None], columns[read][None]
+    by_word.index_put_(places, weights[said][:, read], accumulate=True)
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())

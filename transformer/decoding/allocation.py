@@ -24,11 +24,11 @@ from transformer.data.tokenizer import EOS
 from transformer.decoding.beam import (
     Candidates,
     Live,
+    done,
     expand,
     finish,
     go_on,
     hypotheses,
-    settled,
     start,
 )
 from transformer.decoding.must_phrases import MustPhrases, half_of
@@ -84,7 +84,7 @@ def allocated_search(
         order, going = _allocation(candidates, said, slots, width, config.beam_size)
         live, parents = go_on(live, going)
         must = said.pick(order)
-        over = settled(live, finished, config)
+        over = done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
                 best = hypotheses(finished, row, config.nbest)

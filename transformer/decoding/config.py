@@ -25,7 +25,8 @@ class SearchConfig:
     Attributes:
         algorithm: ``beam``, ``greedy``, ``sampling``, ``diverse`` beam search, or ``mbr``, minimum
             Bayes risk.
-        beam_size: Hypotheses that are followed at once, for each sentence.
+        beam_size: Hypotheses that are followed at once, for each sentence, by ``beam`` and
+            ``diverse``; the others have 1.
         length_penalty: The exponent alpha of ``scoring.length_penalty``; larger favours longer
             hypotheses, 0 compares log-probabilities as they are.
         length_penalty_form: See ``scoring.length_penalty``.
@@ -96,6 +97,11 @@ class SearchConfig:
         return search.nbest if search.algorithm == "sampling" else search.beam_size
 
     @property
+    def width_key(self) -> str:
+        """The setting that makes the search as wide as it is."""
+        return {"sampling": "nbest", "mbr": "candidates"}.get(self.algorithm, "beam_size")
+
+    @property
     def of_candidates(self) -> "SearchConfig":
         """The search that finds what ``mbr`` compares; that of any other algorithm is itself."""
         if self.algorithm != "mbr":
@@ -103,7 +109,7 @@ class SearchConfig:
         changes: dict[str, Any] = {
             **OF_ONE_ALGORITHM["mbr"],
             "algorithm": self.candidates_by,
-            "beam_size": self.candidates,
+            "beam_size": 1 if self.candidates_by == "sampling" else self.candidates,
             "nbest": self.candidates,
         }
         return replace(self, **changes)
@@ -146,6 +152,11 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
         yield (
             f"decoding.algorithm=greedy follows one hypothesis, not decoding.beam_size="
             f"{config.beam_size}; set decoding.algorithm=beam"
+        )
+    if config.algorithm == "sampling" and config.beam_size != 1:
+        yield (
+            f"decoding.algorithm=sampling draws decoding.nbest samples, and follows no decoding."
+            f"beam_size={config.beam_size}; set decoding=sampling, or decoding.beam_size=1"
         )
     mbr = config.algorithm == "mbr"
     searching = config.candidates_by if mbr else config.algorithm

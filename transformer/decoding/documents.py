@@ -60,13 +60,21 @@ class DocumentTranslator:
         """Translate lines as they come, when their window is full or their document at an end.
 
         Args:
-            lines: See ``Translator.translate_stream``.
+            lines: See ``Translator.translate_stream``; where they end in an error, a document
+                ends there.
             ready: See there; it never changes which lines make a window.
             done: So many of the first are not wanted; those after them are translated as with them.
         """
         held: list[Request] = []
-        for more in windows_of(lines, ready):
-            held += more
+        reading = windows_of(lines, ready)
+        failure: Exception | None = None
+        while failure is None:
+            try:
+                held += next(reading)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
             windows = self._windows_of(held)
             # More sentences may come for the last.
             if windows and not self._is_closed(held, windows[-1]):
@@ -75,6 +83,8 @@ class DocumentTranslator:
             read = windows[-1].stop if windows else 0
             held, done = held[read:], max(0, done - read)
         yield from self._answers(held, self._windows_of(held), done)
+        if failure is not None:
+            raise failure
 
     def windows(
         self, texts: Sequence[str], asked: Sequence[Constraints | None] | None = None

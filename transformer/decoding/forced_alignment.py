@@ -10,8 +10,7 @@ from transformer.data.links import Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.length_batches import batches_of
-from transformer.errors import InputError
+from transformer.decoding.length_batches import batches_of, refuse_longer
 from transformer.model.transformer import Transformer
 
 
@@ -41,7 +40,7 @@ def align(
     targets = tokenizer.encode_target([target for _, target in pairs])
     encoded = list(zip(sources, targets, strict=True))
     lengths = [max(map(len, sides)) + 1 for sides in encoded]
-    _refuse_longer(lengths, model.max_length)
+    refuse_longer(lengths, model.max_length, "align")
     links: list[Links] = [frozenset()] * len(pairs)
     with evaluating(model):
         for places in batches_of(lengths, batch_tokens):
@@ -49,15 +48,6 @@ def align(
             for place, links_of_pair in zip(places, found, strict=True):
                 links[place] = links_of_pair
     return links
-
-
-def _refuse_longer(lengths: Sequence[int], most: int | None) -> None:
-    for number, length in enumerate(lengths, start=1):
-        if most is not None and length > most:
-            raise InputError(
-                f"pair {number} has a side of {length - 1} pieces, more than "
-                f"model.max_length={most} allows; leave it out to align the others"
-            )
 
 
 def _links(

@@ -5,6 +5,31 @@ It knows lengths only.
 
 from collections.abc import Iterator, Sequence
 
+from transformer.errors import InputError
+
+
+def refuse_longer(
+    lengths: Sequence[int], most: int | None, purpose: str, *, first: int = 1
+) -> None:
+    """Refuse pairs with a side that the model has no positions for.
+
+    Args:
+        lengths: Pieces of the longer side of each pair, and the end of the sentence.
+        most: How many positions there are; None if they do not end.
+        purpose: What shall be done with the pairs.
+        first: The number of the first pair.
+
+    Raises:
+        InputError: There is such a pair.
+    """
+    for number, length in enumerate(lengths, start=first):
+        if most is not None and length > most:
+            raise InputError(
+                f"pair {number} has a side of {length - 1} pieces, and with the end of the "
+                f"sentence model.max_length={most} has room for {most - 1}; leave it out to "
+                f"{purpose} the others"
+            )
+
 
 def batches_of(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Places of sentences, the longest first: what exceeds the memory does so at once.

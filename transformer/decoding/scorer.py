@@ -16,9 +16,8 @@ from transformer.data.batch import Batch, Row, collate
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble, Model
 from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.length_batches import batches_of
+from transformer.decoding.length_batches import batches_of, refuse_longer
 from transformer.decoding.scoring import log_probabilities, score_targets
-from transformer.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,7 @@ def score_pairs(
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
-    most = model.max_length
-    for number, length in enumerate(lengths, start=first):
-        if most is not None and length > most:
-            raise InputError(
-                f"pair {number} has a side of {length - 1} pieces, more than "
-                f"model.max_length={most} allows; leave it out to score the others"
-            )
+    refuse_longer(lengths, model.max_length, "score", first=first)
     rows = score_pieces(model, list(zip(sources, targets, strict=True)), batch_tokens)
     return [
         TargetScore(math.fsum(row), (*tokenizer.pieces(target), "</s>"), tuple(row))

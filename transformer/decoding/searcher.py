@@ -99,7 +99,7 @@ class ModelSearcher:
             if len(segments) == 1:
                 raise InputError(
                     f"the device runs out of memory with one sentence of {len(segments[0].pieces)} "
-                    "tokens; set decoding.beam_size lower, or take device=cpu"
+                    f"tokens; {self._ways_to_need_less()}"
                 ) from error
         # The traceback, and what it held in memory, is gone here.
         if torch.cuda.is_available():
@@ -107,6 +107,14 @@ class ModelSearcher:
         middle = (len(segments) + 1) // 2
         halves = segments[:middle], segments[middle:]
         return [found for half in halves for found in self._search_what_fits(half)]
+
+    def _ways_to_need_less(self) -> str:
+        ways = []
+        if self.search.width > 1:
+            ways.append(f"set decoding.{self.search.width_key} lower")
+        if next(self.model.parameters()).device.type != "cpu":
+            ways.append("take device=cpu")
+        return ", or ".join(ways) or "cut it in two"
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         pieces = [segment.pieces for segment in segments]

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.links import Links, piece_words
+from transformer.data.links import NO_WORD, Links, piece_words
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
 from transformer.decoding.batch_search import most_pieces
@@ -29,6 +29,7 @@ from transformer.decoding.segments import Segment, segment_lengths, segments_of
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint import load_checkpoint
+from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Translator:
         batch_tokens: int,
         device: torch.device | str = "cpu",
         aligner: Aligner | None = None,
+        coverage_head: HeadName | None = None,
     ) -> None:
         """Move the model to the device and translate with it as it is at each call.
 
@@ -57,6 +59,8 @@ class Translator:
                 memory grows with it. A longer sentence makes a batch alone.
             device: Where to compute.
             aligner: How alignment is read off; None for a model that was not guided.
+            coverage_head: Where the coverage penalty looks, as in ``aligning_attention``: the head
+                that was guided, if one was. How alignment is read off changes no translation.
 
         Raises:
             InputError: No token makes a batch, or there is no such head or utility.
@@ -69,7 +73,7 @@ class Translator:
         self.batch_tokens = batch_tokens
         self.aligner = (aligner or Aligner()).checked(self.model.config)
         self.searcher: Searcher = ModelSearcher(
-            model, tokenizer, search, batch_tokens, self.aligner.head
+            model, tokenizer, search, batch_tokens, coverage_head
         )
 
     @classmethod
@@ -93,10 +97,13 @@ class Translator:
         checkpoint = load_checkpoint(path)
         if search is None:
             search = SearchConfig(**checkpoint.config["decoding"])
-        if aligner is None:
-            aligner = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
+        trained = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-        return cls(checkpoint.model, tokenizer, search, batch_tokens, device, aligner)
+        return cls(
+            *(checkpoint.model, tokenizer, search, batch_tokens, device),
+            aligner=aligner or trained,
+            coverage_head=trained.head,
+        )
 
     @property
     def members(self) -> list[Transformer]:
@@ -223,7 +230,7 @@ class Translator:
         for nbest in lists:
             words = piece_words(self.tokenizer.pieces(nbest.hypotheses[0].tokens))
             first = max(target_words, default=-1) + 1
-            target_words += [first + word for word in words]
+            target_words += [word if word == NO_WORD else first + word for word in words]
         return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:

@@ -30,6 +30,7 @@ from transformer.doctor.profile import SAMPLE, Profile
 from transformer.doctor.repeats import Repeats
 from transformer.doctor.scripts import ForeignScript
 from transformer.doctor.tokens import CountedTokens, EstimatedTokens, TokenCount
+from transformer.errors import how_to_install
 
 _CHUNK = 1024
 _SIMPLE: tuple[type[PairCheck], ...] = (
@@ -40,7 +41,7 @@ _SIMPLE: tuple[type[PairCheck], ...] = (
     ReplacementCharacters,
     DecomposedCharacters,
 )
-_EXTRA = "pip install 'transformer[doctor]'"
+_EXTRA = how_to_install("doctor")
 
 
 class Checks:

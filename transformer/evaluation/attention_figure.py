@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformer.errors import InputError
+from transformer.errors import InputError, how_to_install
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.evaluation.heads import describe
 
@@ -39,7 +39,7 @@ def require_matplotlib() -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise InputError(
             "attention.png is drawn by matplotlib, which is not installed; "
-            "pip install 'transformer[plot]', or set png=false"
+            f"{how_to_install('plot')}, or set png=false"
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
@@ -33,7 +34,8 @@ def table_console() -> Console:
 
 def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    # Names of files may hold what rich takes for markup.
+    table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("metric")
     table.add_column("score", justify="right")
     table.add_column("signature")

@@ -22,6 +22,7 @@ from transformer.model.feedforward import FeedForward, GatedFeedForward
 from transformer.model.transformer import Embedding, Transformer
 
 if TYPE_CHECKING:
+    from ctranslate2 import Translator as Engine
     from ctranslate2.specs import TransformerSpec
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
@@ -79,6 +80,29 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
+
+
+def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":
+    """Load what ``write_ctranslate2`` wrote, with as many threads as torch has.
+
+    It computes as it was quantized, or in the nearest type that the device can compute in.
+
+    Raises:
+        InputError: The engine does not load it.
+    """
+    from ctranslate2 import Translator as Engine
+
+    device = torch.device(device)
+    try:
+        return Engine(
+            str(folder),
+            device=device.type,
+            device_index=device.index or 0,
+            intra_threads=torch.get_num_threads(),
+        )
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":

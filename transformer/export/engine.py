@@ -1,8 +1,8 @@
 """A searcher by CTranslate2; all else of a translation is our own.
 
 It does not know how the folder was found. The engine follows as many hypotheses as ours and stops
-where ours stops; all that it finds is ranked by our length penalty. Log-probabilities differ by
-what padding and beginning have, which the engine leaves out of its sum.
+as ``stopping=full`` does; all that it finds is ranked by our length penalty. Log-probabilities
+differ by what padding and beginning have, which the engine leaves out of its sum.
 """
 
 import logging
@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
+from transformer.export.ctranslate2 import load_ctranslate2
 from transformer.export.fingerprint import refuse_stranger
 
 log = logging.getLogger(__name__)
@@ -61,8 +60,6 @@ class CTranslate2Searcher:
             InputError: The search cannot be done, the export is another model's, or the engine does
                 not load it.
         """
-        import ctranslate2
-
         refuse_unsearchable(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
@@ -74,16 +71,7 @@ class CTranslate2Searcher:
         self.search = translator.search
         self.batch_tokens = translator.batch_tokens
         self.most = most_pieces(translator.model)
-        try:
-            self.engine = ctranslate2.Translator(
-                str(folder),
-                device=translator.device.type,
-                device_index=translator.device.index or 0,
-                intra_threads=torch.get_num_threads(),
-            )
-        except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
+        self.engine = load_ctranslate2(folder, translator.device)
         pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 

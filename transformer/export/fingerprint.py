@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from transformer.data.tags import UNTAGGED
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.heads import heads_off
@@ -20,7 +21,8 @@ FILE = "made_from.json"
 
 def fingerprint_of(model: Transformer, tokenizer: Tokenizer) -> str:
     """A hash of all that decides what the model says: weights, heads that are off, vocabularies."""
-    digest = hashlib.sha256(tokenizer.fingerprint.encode())
+    # The tags that a call puts before its sources are of the call, not of the model.
+    digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
     for name, weight in sorted(_weights(model).items()):

@@ -8,14 +8,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
+from transformer.export.ctranslate2 import load_ctranslate2
+
+if TYPE_CHECKING:
+    from ctranslate2 import Translator as Engine
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,15 @@ class Verification:
         ours: BLEU of the model.
         theirs: BLEU of the exported model.
         seconds: Of ours and of theirs, with as many threads.
+        computed_in: The type that the engine computed in: that of the quantization, or another
+            where this machine cannot.
     """
 
     agreement: float
     ours: Score
     theirs: Score
     seconds: tuple[float, float]
+    computed_in: str
 
     @property
     def loss(self) -> float:
@@ -47,6 +52,7 @@ class Verification:
             "bleu_exported": round(self.theirs.value, 2),
             "signature": self.ours.signature,
             "speed_up": round(self.seconds[0] / self.seconds[1], 2),
+            "computed_in": self.computed_in,
         }
 
 
@@ -54,7 +60,6 @@ def verify_ctranslate2(
     translator: Translator,
     folder: Path,
     pairs: Sequence[tuple[str, str]],
-    compute_type: str,
     metrics: MetricsConfig,
 ) -> Verification:
     """Translate the sources with both, and compare.
@@ -63,8 +68,10 @@ def verify_ctranslate2(
         translator: With the model as it was.
         folder: With the model as it was exported.
         pairs: Raw source and reference.
-        compute_type: In which the engine shall compute.
         metrics: How translations and references are compared.
+
+    Raises:
+        InputError: The engine does not load it.
     """
     sources, references = zip(*pairs, strict=True)
     tokenizer = translator.tokenizer
@@ -73,7 +80,8 @@ def verify_ctranslate2(
     began = time.perf_counter()
     expected = ours.translate(sources)
     seconds = time.perf_counter() - began
-    found, their_seconds = _translated(ours, folder, sources, compute_type)
+    engine = load_ctranslate2(folder)
+    found, their_seconds = _translated(ours, engine, sources)
     ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
     texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in found])
     return Verification(
@@ -81,18 +89,14 @@ def verify_ctranslate2(
         score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
         score(texts, references, ("bleu",), config=metrics)[0],
         (seconds, their_seconds),
+        engine.compute_type,
     )
 
 
 def _translated(
-    ours: Translator, folder: Path, sources: Sequence[str], compute_type: str
+    ours: Translator, engine: "Engine", sources: Sequence[str]
 ) -> tuple[list[list[str]], float]:
     """The target pieces that the engine finds, as many as ours may, and how long it takes."""
-    import ctranslate2
-
-    engine = ctranslate2.Translator(
-        str(folder), device="cpu", compute_type=compute_type, intra_threads=torch.get_num_threads()
-    )
     began = time.perf_counter()
     pieces = ours.tokenizer.encode_source(sources)
     most = most_pieces(ours.model)

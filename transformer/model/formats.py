@@ -86,8 +86,18 @@ ADDED_AT_ROOT: dict[int, dict[str, Any]] = {
 """Likewise, the keys outside of the groups."""
 
 
+def as_meant(config: dict[str, Any]) -> dict[str, Any]:
+    """The config of a run, of any format, without what nothing read: the beam of sampling."""
+    decoding = config.get("decoding", {})
+    if decoding.get("algorithm") != "sampling":
+        return config
+    return config | {"decoding": decoding | {"beam_size": 1}}
+
+
 def upgraded(portable: dict[str, Any]) -> dict[str, Any]:
     """The portable part in today's format; values that the file has stay."""
+    if "config" in portable:
+        portable = portable | {"config": as_meant(portable["config"])}
     if portable["format"] == FORMAT:
         return portable
     model, config = portable["model"], portable["config"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.files import given_path
-from transformer.model.formats import ADDED, ADDED_AT_ROOT
+from transformer.model.formats import ADDED, ADDED_AT_ROOT, as_meant
 from transformer.recipes.digests import Digests
 from transformer.recipes.stage import Stage
 
@@ -75,7 +75,7 @@ def recorded(stage: Stage, home: Path) -> dict[str, Any]:
 
 def difference(entry: Mapping[str, Any], stage: Stage, home: Path, digests: Digests) -> str | None:
     """What differs between a stage as it was made and as it is asked for now, in a few words."""
-    before, now = entry["config"], recorded(stage, home)
+    before, now = as_meant(entry["config"]), recorded(stage, home)
     for key, line in _changes(before, now, stage.default):
         if key not in FREE and key not in _SHARES:
             return line

@@ -66,12 +66,12 @@ def _tests(task: Task) -> list[str]:
 
 def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
     """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
-    if folder is not None:
-        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
     print_table(name, evaluation.scores)
     console = table_console()
     for table in evaluation.tables:
         console.print(table)
+    if folder is not None:
+        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
     return evaluation.scores
 
 

@@ -4,6 +4,7 @@ It wires; what each part does is the part's own business.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pytorch_lightning import Callback
 from transformer.data.datamodule import DataModule
 from transformer.data.stream_module import StreamData
 from transformer.data.tokenizer import Tokenizer
+from transformer.decoding.alignment import guided_head
 from transformer.decoding.documents import in_documents
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
@@ -59,6 +61,7 @@ class Translation(Task):
             self.data.tokenizer,
             config.decoding,
             batch_tokens=config.data.batch_tokens,
+            coverage_head=guided_head(asdict(config.loss), self.module.model.config),
         )
         sources, references, ranges = self.data.texts("validation")
         translate = in_documents(translator)

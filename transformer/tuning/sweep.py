@@ -93,7 +93,9 @@ def sweep(
     def attempt(weights: str, search: SearchConfig) -> None:
         model.load_state_dict(model_weights(offers[weights]))
         translator = Translator(
-            model, tokenizer, search, config.batch_tokens, config.device, aligner
+            *(model, tokenizer, search, config.batch_tokens, config.device),
+            aligner=aligner,
+            coverage_head=aligner.head,
         )
         trials.append(_trial(weights, translator, pairs, compare))
         show(trials[-1])

@@ -1,8 +1,10 @@
 """Exceptions to exit codes."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,48 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
+
+
+PRINTS = """
+import sys
+from transformer.cli.exit import exit_code_of
+sys.exit(exit_code_of(lambda: print("line")))
+"""
+
+
+def printed_to(output: int) -> tuple[int, str]:
+    """What becomes of a line that Python holds back until the end: exit code and stderr."""
+    # Where this is set, Python holds nothing back.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS],
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env=environment,
+        check=False,
+    )
+    return done.returncode, done.stderr.decode()
+
+
+def test_a_reader_that_has_gone_is_no_error_at_the_end_either() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert printed_to(writing) == (141, "")
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_without_room_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        said = "error: the output cannot be written (No space left on device); make room, or write"
+        assert printed_to(full.fileno()) == (2, f"{said} elsewhere\n")
+
+
+def test_a_closed_output_is_no_error() -> None:
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    call = [sys.executable, "-c", PRINTS]
+    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *call]
+    done = subprocess.run(shell, capture_output=True, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

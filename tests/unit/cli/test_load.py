@@ -10,10 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import tiny_tokenizer
+from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
 from transformer.decoding.alignment import Aligner
+from transformer.decoding.translation import Translation
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
@@ -86,6 +87,13 @@ def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> Non
         search_of(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
 
 
+def test_the_beam_that_a_run_stored_with_sampling_is_none(tmp_path: Path) -> None:
+    drawn = TRAINED | {"algorithm": "sampling", "beam_size": 5, "temperature": 0.5}
+    path = written(tmp_path / "drawn.ckpt", RUN | {"decoding": drawn})
+    assert search_of(path) == drawn | {"beam_size": 1}
+    assert Translator.load(path).search.beam_size == 1
+
+
 def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
     greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
     assert isinstance(greedy, dict)
@@ -115,6 +123,28 @@ def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
         assert Translator.load(path).aligner == aligner(path)
     assert Translator.load(learnt, aligner=Aligner()).aligner == Aligner()
     assert aligner(learnt, "alignment_threshold=1") == Aligner(HeadName("cross", 0, 1), 1.0)
+
+
+def test_how_links_are_read_off_changes_no_translation(tmp_path: Path) -> None:
+    guided = LOSS | {"alignment_weight": 0.05, "alignment_head": 1}
+    path = written(tmp_path / "guided.ckpt", RUN | {"loss": guided})
+    texts = [source for source, _ in PAIRS]
+
+    def translations(*arguments: str) -> list[Translation]:
+        return load_translator(*call(path, "decoding.coverage_penalty=5", *arguments))[0].translate(
+            texts
+        )
+
+    expected = translations()
+    assert translations("alignment_head=1.0") == translations("alignment_head=1.3") == expected
+    # It is the guided head that says what was covered.
+    aligned, plain = (
+        Translator.load(path, search=search_config(coverage_penalty=5.0), aligner=aligner)
+        for aligner in (None, Aligner())
+    )
+    assert aligned.translate(texts) == plain.translate(texts)
+    mean = Translator(plain.model, plain.tokenizer, plain.search, plain.batch_tokens)
+    assert mean.translate(texts) != plain.translate(texts)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ from transformer.decoding.config import SearchConfig
 
 
 def search_config(**changes: object) -> SearchConfig:
-    """Beam search, three wide, without a length penalty; ``changes`` replace fields."""
+    """Beam search, three wide, without a length penalty; ``changes`` replace fields.
+
+    Sampling follows no beam.
+    """
     fields: dict[str, object] = {
         "algorithm": "beam",
-        "beam_size": 3,
+        "beam_size": 1 if changes.get("algorithm") == "sampling" else 3,
         "length_penalty": 0.0,
         "max_length_ratio": 0.0,
         "max_length_offset": 8,

@@ -8,7 +8,7 @@ import torch
 
 from tests.helpers.tolerance import assert_close
 from transformer.data.batch import collate
-from transformer.data.links import piece_words, word_count
+from transformer.data.links import NO_WORD, piece_words, word_count
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.attention import attention_maps
@@ -33,6 +33,11 @@ def test_a_tie_links_both_and_nothing_at_all_links_nothing() -> None:
     assert word_links(weights, [0, 1, 2], [0, 1], 1.0) == {(0, 0), (1, 0)}
     assert word_links(weights[:0], [0, 1, 2], [], 1.0) == frozenset()
     assert word_links(weights[:1], [0, 1, 2], [-1], 1.0) == frozenset()
+
+
+def test_a_separator_is_of_no_word() -> None:
+    weights = torch.tensor([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]])
+    assert word_links(weights, [0, 1, 2], [0, NO_WORD, 1], 1.0) == {(0, 0), (2, 1)}
 
 
 def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
@@ -164,7 +169,9 @@ def test_only_positions_that_end_bound_what_is_aligned(positions: str) -> None:
     model, tokenizer = translator.model, translator.tokenizer
     assert len(tokenizer.encode_source([pairs[1][0]])[0]) >= 10
     if positions == "learned":
-        message = r"pair 2 has a side of \d+ pieces, more than model\.max_length=8 allows"
+        message = (
+            r"pair 2 has a side of \d+ pieces, .* model\.max_length=8 has room for 7; .* align"
+        )
         with pytest.raises(InputError, match=message) as caught:
             align(model, tokenizer, pairs, aligner=Aligner())
         assert "\n" not in str(caught.value)

@@ -119,6 +119,19 @@ def test_nbest_all_say_it_and_are_ranked() -> None:
     assert scores == sorted(scores, reverse=True)
 
 
+def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
+    calls = {}
+    for stopping in ("exact", "full"):
+        must = MustPhrases.of([[CUTS["a"]]], VOCABULARY, torch.device("cpu"))
+        step = RecurrentStep(SEEDS[:1], int(must.widths(3).max()), len(PIECES))
+        # So large a penalty that a longer hypothesis could still be better.
+        config = search_config(beam_size=3, length_penalty=3.0, stopping=stopping)
+        [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must, CONTINUES)
+        assert occurs("a", text_of(hypothesis.tokens))
+        calls[stopping] = step.calls
+    assert calls["full"] < calls["exact"]
+
+
 def test_what_has_no_room_ends_at_the_limit_with_as_much_as_there_is() -> None:
     [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
     text = text_of(hypothesis.tokens)

@@ -1,13 +1,16 @@
 """Documents: lines in are lines out, whatever the model writes between its sentences."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import Any
 
 import pytest
 
 from tests.helpers.models import tiny_transformer
-from transformer.data.tags import SENTENCE_END, SourceTags, TaggedText, Tags
+from transformer.data.links import NO_WORD, Links
+from transformer.data.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.documents import (
@@ -19,6 +22,7 @@ from transformer.decoding.documents import (
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
+from transformer.errors import InputError
 
 from .steps import search_config
 from .translators import tiny_tokenizer
@@ -132,6 +136,35 @@ def test_a_document_that_has_ended_is_answered_before_the_next_line() -> None:
     stream = translator().translate_stream(lines(), ready=lambda: False)
     assert [next(stream).text for _ in range(3)] == ["a", "b", ""]
     assert came == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_lines_before_an_error_are_translated(waits: bool) -> None:
+    def lines() -> Iterator[str]:
+        yield from ("a", "", "b")
+        raise InputError("stdin:4: not UTF-8")
+
+    stream = translator().translate_stream(lines(), ready=(lambda: False) if waits else None)
+    assert [next(stream).text for _ in range(3)] == ["a", "", "b"]
+    with pytest.raises(InputError, match="stdin:4"):
+        next(stream)
+
+
+def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[int] = []
+
+    def seen(_: object, source: Sequence[int], target: Sequence[int], __: object) -> Links:
+        words.extend(target)
+        return frozenset()
+
+    monkeypatch.setattr("transformer.decoding.translator.word_links", seen)
+    sentences = translator().translator
+    sentences.model.config = replace(sentences.model.config, max_length=11)
+    [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
+    assert len(found.source_tokens) > 11  # cut in two
+    counted = count()
+    assert words == [NO_WORD if is_tag(token) else next(counted) for token in found.tokens]
+    assert words.count(NO_WORD) == 5
 
 
 def test_processes_share_windows() -> None:

@@ -45,6 +45,7 @@ def test_every_preset_builds(name: str) -> None:
         ({"algorithm": "greedy"}, "set decoding.algorithm=beam"),
         ({"no_repeat_ngram": -1}, "decoding.no_repeat_ngram=-1 must be at least 0"),
         ({"eos_threshold": math.nan}, "decoding.eos_threshold=nan must be at least 0"),
+        ({"algorithm": "sampling", "beam_size": 3}, "follows no decoding.beam_size=3"),
         ({"algorithm": "sampling", "temperature": 0.0}, "decoding.temperature=0.0 must be above 0"),
         ({"algorithm": "sampling", "top_p": 0.0}, r"decoding.top_p=0.0 must be in \(0, 1\]"),
         ({"algorithm": "sampling", "min_p": 1.0}, r"decoding.min_p=1.0 must be in \[0, 1\)"),

@@ -267,5 +267,13 @@ def test_memory_that_does_not_suffice_changes_no_translation(
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(ModelSearcher, "_search_batch", no_memory)
-    with pytest.raises(InputError, match="runs out of memory with one sentence of"):
-        tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
+    advised: list[tuple[dict[str, Any], str]] = [
+        ({"beam_size": 2}, "set decoding.beam_size lower"),
+        ({"algorithm": "sampling", "nbest": 4}, "set decoding.nbest lower"),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 4}, "set decoding.candidates lower"),
+        ({"algorithm": "greedy", "beam_size": 1}, "cut it in two"),
+    ]
+    for changes, advice in advised:
+        said = f"^the device runs out of memory with one sentence of .* tokens; {advice}$"
+        with pytest.raises(InputError, match=said):
+            tiny_translator(100_000, **changes).translate(TEXTS)

@@ -154,7 +154,7 @@ def test_what_needs_a_package_is_skipped_without_it(
     _identifier.cache_clear()
     examination = examine(written(clean_texts(), tmp_path), examination_config((check, "empty")))
     assert dict(examination.skipped) == {
-        check: f"needs {package}: pip install 'transformer[doctor]'"
+        check: f"needs {package}: pip install -e '.[doctor]' in the checkout"
     }
     assert {found.check for found in examination.findings} == {"empty"}
 

@@ -36,5 +36,5 @@ def test_more_heads_make_a_wider_picture_and_more_layers_a_higher_one() -> None:
 
 def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'transformer\[plot\]', or set png=false"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[plot\]' in the checkout, or set"):
         require_matplotlib()

@@ -50,6 +50,11 @@ def test_the_table_names_metric_score_and_signature(
         assert expected.signature in line
 
 
+def test_the_title_is_what_the_text_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("news[de].en", SCORES)
+    assert capsys.readouterr().err.startswith("news[de].en")
+
+
 def test_the_table_goes_to_stderr_alone(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("test", SCORES)
     captured = capsys.readouterr()

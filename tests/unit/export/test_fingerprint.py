@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.unit.decoding.translators import tiny_translator
+from transformer.data.tags import SourceTags, Tags
 from transformer.export.fingerprint import fingerprint_of
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.precision import Precision, in_precision
@@ -19,6 +20,16 @@ def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
         model = in_precision(translator.model, precision)
         found.append(fingerprint_of(model, translator.tokenizer))
     assert found[0] == found[1] != found[2]
+
+
+def test_the_tags_of_the_vocabulary_count_and_those_of_a_call_do_not() -> None:
+    translator = tiny_translator()
+    tokenizer = translator.tokenizer.with_tags(Tags(targets=("de", "fr")))
+    before = fingerprint_of(translator.model, tokenizer)
+    assert before != fingerprint_of(translator.model, translator.tokenizer)
+    for code in ("de", "fr"):
+        tagged = tokenizer.tagged(SourceTags(code))
+        assert fingerprint_of(translator.model, tagged) == before
 
 
 def test_a_head_that_is_off_counts() -> None:

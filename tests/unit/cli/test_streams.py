@@ -1,0 +1,49 @@
+"""Standard input, as it comes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from transformer.cli.streams import _LineReader
+from transformer.errors import InputError
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    for end in (reading, writing):
+        with suppress(OSError):
+            os.close(end)
+
+
+def test_half_a_line_is_not_ready(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    reader = _LineReader(reading)
+    lines = iter(reader)
+    assert not reader.ready()
+    os.write(writing, b"one\ntwo")
+    assert reader.ready()
+    assert next(lines) == "one"
+    assert not reader.ready()
+    os.write(writing, b", and its rest\r\nthr")
+    assert reader.ready()
+    assert next(lines) == "two, and its rest"
+    os.write(writing, b"ee")
+    assert not reader.ready()
+    os.close(writing)
+    assert reader.ready()
+    assert list(lines) == ["three"]
+    assert reader.ready()
+
+
+def test_what_is_no_text_is_named_by_its_line(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.write(writing, b"\xef\xbb\xbfone\n\xff\n")
+    os.close(writing)
+    lines = iter(_LineReader(reading))
+    assert next(lines) == "one"
+    with pytest.raises(InputError, match=r"^stdin:2: byte 1 of the line is not UTF-8; convert"):
+        next(lines)
