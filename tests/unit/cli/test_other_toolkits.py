@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import compose_config, config_folder
 
 PAGE = Path(__file__).parents[3] / "docs" / "other_toolkits.md"
-GIVEN = re.compile(r"([\w.]+)=([^\s`]+)")
+GIVEN = re.compile(r"([\w.]+)=([^\s`']+)")
 VERBS = {"evaluate": [], "score": ["source=a", "target=b"], "average": [], "translate": []}
 
 
