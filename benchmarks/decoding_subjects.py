@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.trained import Trained
 from transformer.data.config import DataConfig
 from transformer.data.splits import find_splits
 from transformer.data.tokenizer import Tokenizer
@@ -127,18 +128,14 @@ def short_run(data_root: Path | None, steps: int) -> Path:
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]
         given.append(f"data.root={data_root}")
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
+    settings = ("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3")
+    bounds = (f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}")
+    run = Trained((*given, *settings, "schedule.warmup=100", *bounds), folder)
+    run.check()
     if is_finished(folder):
         return folder
     print(f"{folder}: {steps} updates …", file=sys.stderr, flush=True)
-    arguments = [
-        *given,
-        *("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3", "schedule.warmup=100"),
-        *(f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"),
-        *(f"hydra.run.dir={folder}", "checkpoint=auto"),
-    ]
-    done = subprocess.run(
-        [sys.executable, "train.py", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, *run.call], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"{folder}:\n{done.stderr}")
     return folder

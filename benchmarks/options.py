@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.page import write_between
+from benchmarks.trained import Trained
 from transformer.model.checkpoint import load_checkpoint
 from transformer.training.run_folder import is_finished
 
@@ -84,12 +85,12 @@ OPTIONS = [
 
 def train(option: Option, folder: Path, steps: int, extra: list[str]) -> None:
     """Train, validate once and test, unless that is done."""
+    bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
+    run = Trained((*bounds, *option.overrides.split(), *extra), folder)
+    run.check()
     if is_finished(folder):
         return
-    overrides = [*option.overrides.split(), *extra]
-    bounds = [f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}"]
-    where = (f"hydra.run.dir={folder}", "checkpoint=auto")
-    command = [sys.executable, "train.py", *bounds, *overrides, *where]
+    command = [sys.executable, *run.call]
     print(f"{option.name} …", file=sys.stderr, flush=True)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:

@@ -1,14 +1,20 @@
 """Any corpus, any budget: every pair once an epoch, within the budget, and a jump is a walk."""
 
 from collections.abc import Iterable
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer.data.dataset import KeyedDataset
+from transformer.data.loader import UpdateLoader
 from transformer.data.rows import MixedRow, PlannedRow
-from transformer.data.sampler import BatchPlan, BatchRow
+from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
+from transformer.data.shares import Shares
 from transformer.errors import InputError
 
 LONGEST = 24
@@ -35,6 +41,32 @@ def test_every_pair_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
     pairs = pairs_of(row, range(epoch * length, (epoch + 1) * length))
     assert sorted(pairs) == list(range(plan.identity()["pairs"]))
     assert {row[number].epoch for number in (epoch * length, (epoch + 1) * length - 1)} == {epoch}
+
+
+class Pairs(KeyedDataset[Any]):
+    """The numbers of the pairs, in place of a batch of them."""
+
+    def __getitem__(self, key: BatchKey) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(key.pairs))
+
+
+@settings(deadline=None, max_examples=50)
+@given(plans(), st.integers(1, 9), st.integers(1, 4), st.integers(0, 2))
+def test_any_number_of_ranks_deals_every_epoch_out_once(
+    plan: BatchPlan, ranks: int, accumulation: int, epoch: int
+) -> None:
+    row, length, shares = PlannedRow(plan), len(plan), Shares(ranks, accumulation)
+    updates = -(-(epoch + 1) * length // shares.batches)
+    dealt: dict[int, list[int]] = {}
+    for rank in range(ranks):
+        place: Any = {"shares": shares, "rank": rank, "done": lambda: 0}
+        loader = UpdateLoader(Pairs(), row, **place, workers=0, pin_memory=False)
+        for update in islice(loader, updates):
+            for number, pairs in zip(update.numbers, update.batches, strict=True):
+                assert number not in dealt
+                dealt[number] = pairs.tolist()
+    of_the_epoch = [dealt[number] for number in range(epoch * length, (epoch + 1) * length)]
+    assert sorted(chain(*of_the_epoch)) == list(range(plan.identity()["pairs"]))
 
 
 @settings(deadline=None)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import subprocess
 import sys
 from dataclasses import asdict
@@ -101,6 +102,24 @@ def test_random_unicode(checkpoint: Path, tmp_path: Path) -> None:
     random_ = random.Random(1)
     lines = [random_line(random_) for _ in range(300)]
     compare(lines, translated(checkpoint, lines, tmp_path, "decoding.algorithm=beam"))
+
+
+def test_each_line_is_answered_before_the_next_is_there(checkpoint: Path) -> None:
+    call = [sys.executable, "-m", "transformer", "translate", f"checkpoint={checkpoint}"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
+    environment.pop("PYTHONUNBUFFERED", None)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(call, env=environment, bufsize=0, **pipes) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            for line in (b"a\n", b"\n", b"a b\n"):
+                process.stdin.write(line)
+                assert select.select([process.stdout], [], [], 120)[0], "it waits for more"
+                assert process.stdout.readline().endswith(b"\n")
+            process.stdin.close()
+            assert process.stdout.read() == b""
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow
