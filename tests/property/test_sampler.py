@@ -99,7 +99,7 @@ def test_a_batch_is_the_same_however_one_comes_to_it(plan: BatchPlan, numbers: l
             assert jumping[number].pairs.tolist() == key.pairs.tolist()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     st.lists(st.floats(0.01, 1), min_size=1, max_size=5),
     st.lists(st.integers(1, 60), min_size=5, max_size=5),
