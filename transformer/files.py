@@ -4,6 +4,7 @@ It does not know what is in them.
 """
 
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Iterator
@@ -57,6 +58,12 @@ def written_whole(path: Path) -> Iterator[Path]:
             shutil.rmtree(part)
         else:
             part.unlink(missing_ok=True)
+
+
+def remove_parts(path: Path) -> None:
+    """Delete what killed processes have left of a file that no other process writes now."""
+    for part in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        part.unlink()
 
 
 def sync(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.errors import InputError
-from transformer.files import written_whole
+from transformer.files import remove_parts, written_whole
 
 CONFIG = "config.yaml"
 
@@ -72,6 +72,7 @@ def _write(content: bytes, file: Path) -> None:
         InputError: It cannot be written.
     """
     try:
+        remove_parts(file)
         with written_whole(file) as part:
             part.write_bytes(content)
     except OSError as error:

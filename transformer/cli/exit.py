@@ -18,8 +18,17 @@ from transformer.errors import AnotherRankFailed, InputError, Interrupted
 
 def exit_code_of(action: Callable[[], None]) -> int:
     """Run it; say in one line on stderr what went wrong."""
+    full: OSError | None = None
+    code = 2
     try:
         code = _code_of(action)
+    except BrokenPipeError:
+        _drop_output()
+        return 141
+    except OSError as error:
+        full = _full(error)
+    what = "a file" if full is None else full.filename or "a file"
+    try:
         # What is still held back fails here or, unsaid, when Python exits.
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -27,16 +36,19 @@ def exit_code_of(action: Callable[[], None]) -> int:
         _drop_output()
         return 141
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
+        full, what, code = _full(error), "the output", 2
         _drop_output()
-        what = error.filename or "the output"
-        print(
-            f"error: {what} cannot be written ({error.strerror}); make room, or write elsewhere",
-            file=sys.stderr,
-        )
-        return 2
+    if full is not None:
+        said = f"error: {what} cannot be written ({full.strerror}); make room, or write elsewhere"
+        print(said, file=sys.stderr)
     return code
+
+
+def _full(error: OSError) -> OSError:
+    """The error, if a disk is full; raises it if not."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        raise error
+    return error
 
 
 def _code_of(action: Callable[[], None]) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from transformer.data.config import DataConfig
+from transformer.data.idle_keys import refuse_idle_keys
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -23,8 +24,9 @@ def as_files(config: DataConfig) -> DataConfig:
 
     Raises:
         InputError: there is no folder, no training text in it, a text in one language alone, or
-            two that could be meant.
+            two that could be meant; or paths are given besides.
     """
+    refuse_idle_keys(config)
     if config.root is None:
         raise InputError("data=folder needs a folder; set data.root=FOLDER")
     root = given_path(config.root)

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from transformer.data.cache import locked, remembered
 from transformer.data.corpus import Corpus, Pair
-from transformer.data.lines import is_large
 from transformer.data.split import Split
 from transformer.errors import InputError
 
+# Bytes of a text that is looked through anew in half a second or less.
+_REMEMBERED = 2**22
 # To be raised when other pairs are drawn.
 _VERSION = 1
 
@@ -55,7 +56,7 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
 
 def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:
     """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
-    if not any(map(is_large, corpus.paths)):
+    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
         return _smallest(corpus, wanted + 1)
     with locked(cache):
         question = f"lines held out {_VERSION}: {wanted} of {corpus.fingerprint(cache)}"

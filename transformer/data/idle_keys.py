@@ -32,10 +32,9 @@ def refuse_idle_keys(config: DataConfig) -> None:
         InputError: there is one.
     """
     for key in _idle(config):
-        other = "folder" if key == "root" else "files"
+        other = {"root": "set data=folder, or ", "document_key": ""}.get(key, "set data=files, or ")
         raise InputError(
-            f"data.{key} is not read with data.corpus={config.corpus}; set data={other}, or leave "
-            f"data.{key} out"
+            f"data.{key} is not read with data.corpus={config.corpus}; {other}leave data.{key} out"
         )
 
 

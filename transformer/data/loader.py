@@ -134,9 +134,13 @@ class UpdateLoader(Generic[B]):
     def close(self) -> None:
         """End the worker processes.
 
-        Left to the garbage collector they would end late, perhaps within another run.
+        Left to the garbage collector they would end late, perhaps within another run, or never: an
+        exception may hold on to what started them, and they do not heed SIGTERM.
         """
-        self._batches = None
+        batches, self._batches = self._batches, None
+        if self._workers and batches is not None:
+            workers: Any = batches
+            workers._shutdown_workers()
 
     def state_dict(self) -> dict[str, Any]:
         """Return where these shares began in the row; the updates since are the trainer's."""

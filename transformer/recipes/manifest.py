@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.errors import InputError
-from transformer.files import written_whole
+from transformer.files import remove_parts, written_whole
 from transformer.recipes.comparison import difference, placed, recorded
 from transformer.recipes.digests import Digests
 from transformer.recipes.entries import folder_name, read_entries
@@ -215,6 +215,7 @@ class Manifest:
             "stages": self.stages,
         }
         try:
+            remove_parts(self.file)
             with written_whole(self.file) as part:
                 part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", "utf-8")
         except OSError as error:

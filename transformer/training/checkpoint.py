@@ -7,6 +7,7 @@ import logging
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,20 +76,25 @@ def set_aside_tuned(folder: Path) -> None:
     tuned = folder / f"{TUNED}.ckpt"
     if tuned.exists():
         aside = _set_aside(tuned, "outdated")
-        logger.info("%s is of before this training; it is kept as %s", tuned, aside)
+        logger.info("%s is of before this training; it is kept as %s", tuned, aside.name)
 
 
-def set_aside_unused(folder: Path, resume: Path | None) -> None:
-    """Rename ``last.ckpt`` where training goes on from another file, whose run would replace it."""
+def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path | None:
+    """Rename ``last.ckpt`` where training goes on from another file, whose run would replace it.
+
+    Returns:
+        What it is called now; None where it stays.
+    """
     last = folder / f"{LAST}.ckpt"
-    if resume is not None and resume.resolve() != last.resolve() and last.exists():
-        aside = _set_aside(last, "unused")
-        logger.warning("going on from %s: %s is not used, and kept as %s", resume, last, aside)
+    if resume is None or Path(resume).resolve() == last.resolve() or not last.exists():
+        return None
+    aside = _set_aside(last, "unused")
+    logger.warning("going on from %s: %s is not used, and kept as %s", resume, last, aside.name)
+    return aside
 
 
-def _set_aside(file: Path, why: str) -> str:
-    """Rename a file after why it is no longer in use, and when it was written; returns its name."""
+def _set_aside(file: Path, why: str) -> Path:
+    """Rename a file after why it is no longer in use, and when it was written."""
     written = datetime.fromtimestamp(file.stat().st_mtime)
     aside = file.with_name(f"{why}-{file.stem}-{written:%Y-%m-%d_%H-%M-%S}{file.suffix}")
-    file.rename(aside)
-    return aside.name
+    return file.rename(aside)

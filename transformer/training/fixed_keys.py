@@ -38,8 +38,6 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
 def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
     if not isinstance(before, Mapping) or not isinstance(now, Mapping):
         return None
-    if before.get("held_out_by", said := now.get("held_out_by")) != said:
-        return "data.held_out_by"
     began = dict(_corpora(before))
     for where, data in _corpora(now):
         holds = data.get("corpus") in _HOLDING and not data.get("streaming")
@@ -47,10 +45,15 @@ def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
             continue
         for split in ("validation", "test"):
             size = data.get(key := f"{split}_size")
-            if data.get(split) is None and began[where].get(key, size) != size:
+            if data.get(split) is not None:
+                continue
+            if began[where].get(key, size) != size:
                 return f"{where}.{key}"
-            if data.get(split) is None and began[where].get(split) is not None and size:
+            if size and began[where].get(split) is not None:
                 return f"{where}.{split}"
+            # As it was before there was such a key.
+            if size and began[where].get("held_out_by", "seed") != data.get("held_out_by"):
+                return "data.held_out_by"
     return None
 
 

@@ -18,7 +18,6 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, find_last
 from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
-from transformer.training.checkpoint import set_aside_unused
 from transformer.training.config import RunConfig
 from transformer.training.finetuning import begin_with, initial_payload
 from transformer.training.launcher import Ranks
@@ -133,7 +132,10 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
         resume, payload = find_last(config.checkpoint)
     beginning = payload or initial_payload(config)
     if config.automatic_budget and payload is not None:
-        config = with_budget(config, payload[PORTABLE]["config"]["data"]["batch_tokens"])
+        began = payload[PORTABLE]["config"]["data"]["batch_tokens"]
+        said = "data.batch_tokens=%d, as the run began with; give a number to change it"
+        logger.info(said, began)
+        config = with_budget(config, began)
     elif config.automatic_budget:
         # What it draws at random, weights among it, leaves those of the run as they would be.
         with isolate_rng():
@@ -204,8 +206,6 @@ def _fit(
         callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
         bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
-        if trainer.is_global_zero:
-            set_aside_unused(folder / "checkpoints", resume)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
             raise_if_stopped(trainer)

@@ -16,7 +16,12 @@ from transformer.model.archive import remove_leftovers
 from transformer.model.checkpoint import LAST
 from transformer.model.shards import SUFFIX
 from transformer.training.averaging import newest_checkpoints
-from transformer.training.checkpoint import AtomicCheckpointIO, Criterion, set_aside_tuned
+from transformer.training.checkpoint import (
+    AtomicCheckpointIO,
+    Criterion,
+    set_aside_tuned,
+    set_aside_unused,
+)
 from transformer.training.recovery import Judge
 from transformer.training.resumption import validate_now
 from transformer.training.run_folder import mark_unfinished
@@ -78,16 +83,20 @@ class LastCheckpoint(Checkpoint):
         """
         # Lightning would repeat or leave out a part of what it thinks it was in.
         trainer.fit_loop.epoch_loop.restarting = False
+        unused = None
         if trainer.is_global_zero:
             remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
             if not trainer.should_stop:
                 mark_unfinished(self.path.parent.parent)
                 set_aside_tuned(self.path.parent)
+                unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         begins = not trainer.strategy.broadcast(self.path.exists())
         if begins or _judge(pl_module).returned:
             error = self._save(trainer)
             if begins and error:
+                if unused is not None:
+                    unused.rename(self.path)
                 raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
         if self.validates:
             if self._bound is not None:

@@ -120,7 +120,9 @@ def test_a_run_of_an_older_version_keeps_what_it_held_out(run: Path) -> None:
     file = run / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)
     payload[PORTABLE] |= {"format": 6, "model": {}}
-    del payload[PORTABLE]["config"]["data"]["held_out_by"]
+    data = payload[PORTABLE]["config"]["data"]
+    data |= {"corpus": "files", "root": None, "train": "a.tsv"}
+    del data["held_out_by"]
     write_payload(payload, file)
     assert resumed_config(run, []).data.held_out_by == "seed"
     with pytest.raises(InputError, match=r"data\.held_out_by cannot change"):

@@ -4,6 +4,8 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from torch import nn
 
+from tests.helpers.runs import PROJECT
 from tests.unit.data.corpora import data_module, write_corpus
 from transformer.data.batch import Batch
 from transformer.data.datamodule import DataModule
@@ -118,6 +121,26 @@ def test_a_sigterm_to_all_processes_leaves_the_batches_coming(folder: Path) -> N
     assert len(list(islice(updates, 20))) == 20
     module.on_exception(KeyboardInterrupt())
     assert not multiprocessing.active_children()
+
+
+def test_a_worker_that_is_killed_ends_the_process(folder: Path) -> None:
+    program = f"""
+import multiprocessing, os, signal, sys
+from pathlib import Path
+from tests.unit.data.corpora import data_module
+
+module = data_module(Path({str(folder)!r}), workers=2)
+module.setup("fit")
+updates = iter(module.train_dataloader())
+next(updates)
+os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+for update in updates:
+    pass
+"""
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    call = [sys.executable, "-c", program]
+    done = subprocess.run(call, env=environment, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr.decode()
 
 
 @pytest.mark.parametrize(

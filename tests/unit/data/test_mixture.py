@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.data.corpora import data_config, tokenizer_config, write_corpus
-from transformer.data import lines
+from transformer.data import held_out, lines
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
 from transformer.data.mixture import AnySplit, BalancedText, JoinedSplit, shares_of, tags_of_config
@@ -101,6 +101,7 @@ def test_large_corpora_are_counted_once_and_their_held_out_pairs_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "_LARGE", 8)
+    monkeypatch.setattr(held_out, "_REMEMBERED", 8)
     monkeypatch.setattr(lines, "_SETTLED_SECONDS", 0.0)
     config = corpora(tmp_path, big={}, small={"tag": "web"})
     cache = Path(config.cache)

@@ -17,6 +17,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "world_size": 1,
         "log_every_n_steps": 2,
         "should_stop": False,
+        "ckpt_path": None,
         "estimated_stepping_batches": 40,
         "callback_metrics": {},
         "optimizers": [Mock(param_groups=[{"lr": 0.125}])],

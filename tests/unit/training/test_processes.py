@@ -82,7 +82,7 @@ def test_a_process_alone_knows_it(alone: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("environment", "changes", "says"),
     [
-        (TORCHRUN, {"devices": 1}, "torchrun has started 2 processes .*set trainer\.devices=2"),
+        (TORCHRUN, {"devices": 1}, r"torchrun has started 2 processes .*set trainer\.devices=2"),
         (TORCHRUN, {"num_nodes": 2}, "torchrun runs on 3 machines, and trainer.num_nodes=2"),
         ({}, {"num_nodes": 2}, "start one call on every machine with torchrun or srun"),
         ({}, {"accelerator": "cpu"}, r"on a CPU say how many .* trainer\.devices=2"),

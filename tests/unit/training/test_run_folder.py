@@ -217,3 +217,22 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, Any]) -> None:
     given = RunFolder(Path("run"), config=before, has_checkpoint=True, finished=False)
     assert run_to_go_on_with(CONFIG, given, [])[0] == Path("run")
+
+
+@pytest.mark.parametrize(
+    ("corpus", "validation", "key"),
+    [
+        ("files", None, "data.held_out_by"),
+        ("folder", None, "data.held_out_by"),
+        ("files", "a.tsv", None),
+        ("pocket", None, None),
+    ],
+)
+def test_what_an_older_version_held_out_is_not_exchanged(
+    corpus: str, validation: str | None, key: str | None
+) -> None:
+    sizes = {"validation_size": 5, "test_size": 0}
+    before = CONFIG | {"data": {"corpus": corpus, "validation": validation, "test": None} | sizes}
+    now = CONFIG | {"data": before["data"] | {"held_out_by": "content"}}
+    assert fixed_key_that_differs(before, now) == key
+    assert fixed_key_that_differs(now, now) is None
