@@ -108,7 +108,9 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
     finish(values, folder, fault, code)
     begun = (folder / "checkpoints").exists()
     assert begun == (fault.hook != "prepare")
-    how = f"go on with: python train.py checkpoint={folder}" if begun else "the same command again"
+    how = (
+        f"go on with: transformer train checkpoint={folder}" if begun else "the same command again"
+    )
     assert how in said(folder)
     if fault.hook == "end":
         assert torch.load(folder / "checkpoints" / "last.ckpt")["global_step"] == 30

@@ -134,9 +134,12 @@ class Translator:
 
         Raises:
             FloatingPointError: The model gave NaN.
+            TypeError: There is one string, not a list of them.
             InputError: Phrases must occur, and the search is not beam search; or a tag is unknown
                 to the model, or missing.
         """
+        if isinstance(texts, str):
+            raise TypeError("translate takes a list of texts, not one string; give [text]")
         asked = [None] * len(texts) if constraints is None else list(constraints)
         with evaluating(self.asked):
             encoded = self.tokenizer.encode_source(texts)

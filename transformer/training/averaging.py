@@ -26,7 +26,8 @@ def recent_checkpoints(folder: Path, count: int) -> list[Path]:
     if len(found) < count:
         raise InputError(
             f"last={count} checkpoints are asked for and {folder}/checkpoints holds {len(found)} "
-            "step-*.ckpt; ask for fewer, or train with a larger callbacks.keep_last"
+            "step-*.ckpt, one a validation; ask for fewer, or train with a smaller "
+            "trainer.val_check_interval or a larger callbacks.keep_last"
         )
     return found[-count:]
 

@@ -171,7 +171,7 @@ def stoppable(folder: Path) -> Iterator[None]:
 def interrupted(signum: int, folder: Path) -> Interrupted:
     """What to tell the user, and the exit code that a shell knows the signal by."""
     how = (
-        f"go on with: python train.py checkpoint={folder}"
+        f"go on with: transformer train checkpoint={folder}"
         if has_checkpoint(folder)
         else "there is no checkpoint yet: give the same command again"
     )

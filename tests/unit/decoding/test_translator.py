@@ -65,6 +65,11 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     assert translator.translate([]) == []
 
 
+def test_one_string_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match="a list of texts, not one string"):
+        tiny_translator().translate("a b")
+
+
 def test_greedy_and_beam_of_one_agree() -> None:
     greedy = tiny_translator(algorithm="greedy", beam_size=1).translate(TEXTS)
     beam = tiny_translator(beam_size=1).translate(TEXTS)

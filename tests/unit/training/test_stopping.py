@@ -57,7 +57,7 @@ def test_a_signal_waits_for_the_update(
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
     for written, says in (
         (False, "there is no checkpoint yet: give the same command again"),
-        (True, rf"go on with: python train\.py checkpoint={tmp_path}"),
+        (True, rf"go on with: transformer train checkpoint={tmp_path}"),
     ):
         (tmp_path / "checkpoints").mkdir(exist_ok=True)
         if written:
