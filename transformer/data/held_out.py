@@ -16,7 +16,7 @@ from transformer.data.corpus import Corpus, Pair
 from transformer.data.split import Split
 from transformer.errors import InputError
 
-# Bytes of a text that is looked through anew in half a second or less.
+# Bytes of a text that is looked through anew at each start: some ten thousand pairs.
 _REMEMBERED = 2**22
 # To be raised when other pairs are drawn.
 _VERSION = 1

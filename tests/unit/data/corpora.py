@@ -7,6 +7,7 @@ from typing import Any
 from transformer.data.batch_module import BatchModule
 from transformer.data.config import DataConfig
 from transformer.data.datamodule import DataModule
+from transformer.data.splits import find_splits
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
@@ -81,3 +82,9 @@ def first_epoch(module: BatchModule) -> list[Any]:
     """The batches of the first epoch, on one rank without accumulation."""
     updates = islice(module.train_dataloader(), module.row.epoch_length)
     return [batch for update in updates for batch in update.batches]
+
+
+def pairs_of(folder: Path, **changes: Any) -> dict[str, list[tuple[str, str]]]:
+    """Find the pairs of each split of the corpus of `write_corpus`."""
+    found = find_splits(data_config(folder, **changes))
+    return {name: list(split) for name, split in found.items()}

@@ -1,11 +1,10 @@
 """Which pairs are held out, and that what is held out is never trained on."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.unit.data.corpora import data_config, write_corpus
+from tests.unit.data.corpora import data_config, pairs_of, write_corpus
 from transformer.data.corpus import Corpus
 from transformer.data.splits import find_splits
 from transformer.errors import InputError
@@ -14,11 +13,6 @@ from transformer.errors import InputError
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path).parent
-
-
-def pairs_of(folder: Path, **changes: Any) -> dict[str, list[tuple[str, str]]]:
-    found = find_splits(data_config(folder, **changes))
-    return {name: list(split) for name, split in found.items()}
 
 
 def test_held_out_pairs_leave_the_training_text_in_order(folder: Path) -> None:

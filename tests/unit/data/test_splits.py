@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.corpora import data_config, write_corpus
+from tests.unit.data.corpora import data_config, pairs_of, write_corpus
 from transformer.data import splits as splits_module
 from transformer.data.conllu import read_conllu
 from transformer.data.grammar import Grammar
@@ -16,11 +16,6 @@ from transformer.errors import InputError
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path).parent
-
-
-def pairs_of(folder: Path, **changes: Any) -> dict[str, list[tuple[str, str]]]:
-    found = find_splits(data_config(folder, **changes))
-    return {name: list(split) for name, split in found.items()}
 
 
 def test_given_files_are_used_whole(folder: Path) -> None:

@@ -101,4 +101,5 @@ def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
 
 
 def test_the_experiment_holds_nothing_out(tmp_path: Path) -> None:
-    Tagging(composed(["experiment=pocket_tagging"], tmp_path))
+    data = Tagging(composed(["experiment=pocket_tagging"], tmp_path)).config.data
+    assert (data.validation_size, data.test_size) == (0, 0)
