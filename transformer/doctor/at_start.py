@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import islice
 
 from transformer.data.cache import locked
@@ -68,7 +68,8 @@ def log_faults(config: DataConfig) -> list[str]:
         if path.exists():
             found = json.loads(path.read_text(encoding="utf-8"))
         else:
-            found = [_plain(finding) for finding in _found(corpora, config) if finding.count]
+            # Without its files: equal text may lie elsewhere.
+            found = [asdict(finding) for finding in _found(corpora, config) if finding.count]
             with written_whole(path) as part:
                 part.write_text(json.dumps(found), encoding="utf-8")
     lines = []
@@ -131,17 +132,6 @@ def _leaks(corpora: _Corpora) -> Iterator[Finding]:
 
 def _pairs(split: Split) -> Iterator[NumberedPair]:
     return (NumberedPair(line, source, target, 0, 0) for line, (source, target) in numbered(split))
-
-
-def _plain(finding: Finding) -> Mapping[str, object]:
-    """Return a finding without its files: equal text may lie elsewhere."""
-    return {
-        "check": finding.check,
-        "split": finding.split,
-        "count": finding.count,
-        "total": finding.total,
-        "examples": finding.examples,
-    }
 
 
 def _said(finding: Mapping[str, object], split: Split) -> str:
