@@ -1,7 +1,10 @@
-"""``trainer.max_epochs`` counts passes through the corpus, however they were dealt out."""
+"""Where a run ends: after so many passes through the corpus or updates, with a validation."""
 
+import csv
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.model.checkpoint import read_payload
@@ -40,3 +43,14 @@ def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path)
     assert (state["first"], state["since"], state["accumulation"]) == (length, length, 2)
     third = trained(tmp_path, "trainer.max_epochs=2", resumed)
     assert third["global_step"] == second["global_step"]
+
+
+@pytest.mark.parametrize(("updates", "validated"), [(4, [3, 4]), (6, [3, 6])])
+def test_a_run_of_so_many_updates_ends_in_one_validation(
+    tmp_path: Path, updates: int, validated: list[int]
+) -> None:
+    trained(tmp_path, f"trainer.max_steps={updates}", "trainer.val_check_interval=3")
+    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["val/bleu"]]
+    # Lightning counts from 0.
+    assert [int(row["step"]) + 1 for row in rows] == validated

@@ -101,7 +101,7 @@ def test_the_tags_of_the_vocabulary_may_be_used_and_no_others(home: Path, tmp_pa
         ),
         (["tokenizer.vocab_size=290", "tokenizer.sampling=0.1"], "set tokenizer.vocab_size=285$"),
         (["model.positions=learned"], "set model.positions=sinusoidal$"),
-        (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a .ckpt file"),
+        (["finetune_from=nix"], "^finetune_from: checkpoint=nix does not exist; give a run"),
         (
             ["task=language_modelling", "model.decoder_layers=0"],
             "was trained for task=translation; it cannot begin a run of task=language_modelling",

@@ -24,7 +24,7 @@ from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
 from transformer.export.safetensors import is_exported
-from transformer.model.checkpoint import find_checkpoint
+from transformer.model.run_files import find_checkpoint
 from transformer.training.typed import typed_value
 
 _Systems = dict[Path, System]

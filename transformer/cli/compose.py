@@ -3,19 +3,20 @@
 It does not know what the keys mean.
 """
 
-import difflib
-import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from transformer.cli.explain import explained
 from transformer.errors import InputError
+from transformer.files import given_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -44,12 +45,12 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     refuse_several_choices(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
-    with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        try:
+    try:
+        with initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = compose(verb, list(overrides))
             OmegaConf.resolve(config)
-        except (HydraException, OmegaConfBaseException, ValueError) as error:
-            raise InputError(_explain(verb, overrides, error)) from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise refusal(verb, overrides, error) from error
     refuse_unknown_choices(verb, overrides)
     if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
@@ -58,9 +59,19 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     return config
 
 
+def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError:
+    """What to tell the user of an error of Hydra's while it composes."""
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        return InputError(explained(error, overrides, compose(verb)))
+
+
 def path_of(config: DictConfig, key: str) -> Path:
-    """The path that a key holds; a name such as 2014 is a number to Hydra."""
-    return Path(str(config[key]))
+    """The path that a key holds; a name such as 2014 is a number to Hydra.
+
+    Raises:
+        InputError: It is in the home folder of a user who is not there.
+    """
+    return given_path(str(config[key]))
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
@@ -114,40 +125,22 @@ def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
                 raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
 
 
+def refuse_unknown_flags(arguments: Sequence[str]) -> None:
+    """Refuse ``--data`` before Hydra does, which would print all that it knows.
+
+    Raises:
+        InputError: Something that starts with a dash is not one of Hydra's flags.
+    """
+    known = get_args_parser()._option_string_actions
+    for argument in arguments:
+        flag = argument.partition("=")[0]
+        if flag.startswith("-") and flag not in known:
+            raise InputError(f"{argument!r} is not of the form KEY=VALUE, nor a flag of Hydra's")
+
+
 @cache
 def _optional_groups(verb: str) -> frozenset[str]:
     """Those that ``conf/VERB.yaml`` marks so in its defaults list."""
     file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
     keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
     return frozenset(key.removeprefix("optional ") for key in keys if key.startswith("optional "))
-
-
-def _explain(verb: str, overrides: Sequence[str], error: Exception) -> str:
-    """One line that says which argument is wrong, and what was probably meant."""
-    message = " ".join(str(error).split())
-    config = compose(verb)
-    known = known_keys(config)
-    for override in overrides:
-        key = re.split(r"[=@]", override.lstrip("+~"))[0]
-        if f"'{key}'" in message or f"Key '{key.split('.')[-1]}'" in message:
-            if key in known:
-                break
-            return f"unknown key {key} {nearest_key(key, config)}".strip()
-    return message
-
-
-def nearest_key(key: str, config: DictConfig) -> str:
-    """What the user may have meant, in parentheses; empty when nothing is near."""
-    near = difflib.get_close_matches(key, known_keys(config), n=1, cutoff=0.5)
-    return f"(did you mean {near[0]}?)" if near else ""
-
-
-def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
-    """Every key of a config, dotted."""
-    keys = []
-    for name in map(str, config):
-        keys.append(f"{prefix}{name}")
-        value = config._get_node(name)
-        if isinstance(value, DictConfig):
-            keys += known_keys(value, f"{prefix}{name}.")
-    return keys

@@ -15,7 +15,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _consolidate(config: DictConfig) -> None:
     from transformer.model.archive import write_archive
-    from transformer.model.checkpoint import find_checkpoint, read_payload
+    from transformer.model.checkpoint import read_payload
+    from transformer.model.run_files import find_checkpoint
 
     output = path_of(config, "output")
     # Not newer than what it was read from: a last.ckpt does not become the one before.

@@ -1,4 +1,7 @@
-"""``doctor``: what is wrong with a corpus, before any training."""
+"""``doctor``: what is wrong with a corpus, before any training.
+
+Tables and examples for people, JSON for a file or a pipe.
+"""
 
 import json
 import sys
@@ -49,13 +52,15 @@ def _doctor(config: DictConfig) -> None:
     seconds = time.perf_counter() - begun
     speed = round(sum(examination.pairs.values()) / seconds)
     _show(examination, splits, shares, speed)
-    report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
-    print(json.dumps(report, indent=1, ensure_ascii=False))
+    if not sys.stdout.isatty():
+        report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
+        print(json.dumps(report, indent=1, ensure_ascii=False))
     if exceeded := too_many(examination, shares):
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
             "transformer clean, or allow more with thresholds.NAME=SHARE"
         )
+    print("no fault is more frequent than it may be", file=sys.stderr)
 
 
 def _show(

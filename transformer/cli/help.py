@@ -12,7 +12,7 @@ import yaml
 from transformer.cli.compose import config_folder
 
 _NO_CHOICE = "data/base"
-"""What all corpora build on."""
+"""What all corpora build on, and is none."""
 
 
 def help_of(verb: str) -> str:
@@ -21,18 +21,20 @@ def help_of(verb: str) -> str:
     root = folder / f"{verb}.yaml"
     files = list(_chosen(root))
     if verb == "recipe":
-        files += sorted((folder / verb).glob("*.yaml"))
+        files += [(file, root) for file in sorted((folder / verb).glob("*.yaml"))]
     parts = [_text(root)]
-    parts += [f"\n{_title(file, folder)}\n{_text(file)}" for file in files]
+    parts += [f"\n{_title(file, whose, folder)}\n{_text(file)}" for file, whose in files]
     return "\n".join(parts)
 
 
-def _title(file: Path, folder: Path) -> str:
-    """The choice that a file is, and what it could be instead."""
+def _title(file: Path, whose: Path, folder: Path) -> str:
+    """The choice that a file is, and what it could be instead; or what it is the base of."""
     group = file.parent.relative_to(folder).as_posix()
+    if whose.parent == file.parent:
+        return f"# ==== {group}: {file.stem}, which {group}={whose.stem} builds on"
     names = sorted(one.stem for one in file.parent.glob("*.yaml"))
     others = [name for name in names if name != file.stem and f"{group}/{name}" != _NO_CHOICE]
-    if f"{group}/{file.stem}" == _NO_CHOICE or not others:
+    if not others:
         return f"# ==== {group}: {file.stem}"
     return f"# ==== {group}={file.stem}; or {', '.join(others)}"
 
@@ -41,15 +43,18 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8").rstrip("\n")
 
 
-def _chosen(file: Path) -> Iterator[Path]:
-    """The files that a config takes unless the call says otherwise; what one builds on is first."""
+def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
+    """The files that a config takes unless the call says otherwise, and by which file it does.
+
+    What one builds on is first.
+    """
     config: Any = yaml.safe_load(_text(file))
     for entry in config.get("defaults", ()):
         for group, choice in _entries(entry):
             chosen = file.parent / group / f"{choice}.yaml"
             if chosen.is_file():
                 yield from _chosen(chosen)
-                yield chosen
+                yield chosen, file
 
 
 def _entries(entry: Any) -> Iterator[tuple[str, str]]:

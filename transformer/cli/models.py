@@ -13,6 +13,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
 from transformer.errors import InputError, how_to_install
 from transformer.export.safetensors import is_exported, read_safetensors
+from transformer.files import given_path
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
@@ -26,7 +27,8 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
     Raises:
         InputError: One cannot be read, or another was trained with another tokenizer.
     """
-    paths = [Path(str(name)) for name in (names if isinstance(names, ListConfig) else [names])]
+    given = names if isinstance(names, ListConfig) else [names]
+    paths = [given_path(str(name)) for name in given]
     if not paths:
         raise InputError("checkpoint=[] names none; give at least one")
     first, *others = [_load(path) for path in paths]

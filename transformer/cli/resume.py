@@ -13,11 +13,13 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from transformer.cli.compose import nearest_key
+from transformer.cli.compose import compose_config
 from transformer.cli.config_file import CONFIG, read_config
+from transformer.cli.explain import explained, nearest_key
 from transformer.errors import InputError
+from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
     RunFolder,
@@ -44,7 +46,7 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     for argument in reversed(arguments):
         key, _, value = argument.partition("=")
         if key == "checkpoint" and value not in ("", "null", AUTO):
-            return Path(value)
+            return given_path(value)
     return None
 
 
@@ -74,10 +76,10 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     before = OmegaConf.create(payload[PORTABLE]["config"])
     config = before.copy()
     given: dict[str, object] = {}
-    for override in _parsed(arguments):
+    for override in _parsed(arguments, config):
         key = override.key_or_group
-        _refuse_unknown(key, config, checkpoint)
         given[key] = override.value()
+        _refuse_unknown(key, given[key], config, checkpoint)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         place = TAKEN_FROM.get(key)
@@ -143,7 +145,7 @@ def _looked_at(folder: Path) -> RunFolder:
     )
 
 
-def _refuse_unknown(key: str, config: DictConfig, checkpoint: Path) -> None:
+def _refuse_unknown(key: str, value: object, config: DictConfig, checkpoint: Path) -> None:
     """Refuse what cannot be given to a run that goes on.
 
     Raises:
@@ -157,15 +159,30 @@ def _refuse_unknown(key: str, config: DictConfig, checkpoint: Path) -> None:
     if isinstance(old, DictConfig):
         raise InputError(
             f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
-            f"config; change single keys, such as {key}.KEY=VALUE"
+            f"config; change single keys: {_single_keys(key, value, old)}"
         )
 
 
-def _parsed(arguments: Sequence[str]) -> list[Override]:
+def _single_keys(group: str, choice: object, own: DictConfig) -> str:
+    """What a choice of a group would change, as far as keys can say it that stand in a line."""
+    any_key = f"{group}.KEY=VALUE"
+    try:
+        chosen = compose_config("train", [f"{group}={choice}"])[group]
+    except InputError:
+        return any_key
+    differing = [
+        f"{group}.{key}={'null' if value is None else value}"
+        for key, value in chosen.items()
+        if key in own and not isinstance(value, DictConfig | ListConfig) and own[key] != value
+    ]
+    return " ".join(differing) or any_key
+
+
+def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
     try:
         overrides = OverridesParser.create().parse_overrides(list(arguments))
     except HydraException as error:
-        raise InputError(f"{' '.join(str(error).split())}; give KEY=VALUE") from error
+        raise InputError(explained(error, arguments, config)) from error
     for override in overrides:
         if override.is_delete() or override.is_sweep_override():
             raise InputError(f"{override.input_line} does not set a key to a value")

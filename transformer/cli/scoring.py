@@ -43,11 +43,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
     Raises:
         InputError: The corpus is not there, or has no such split to score on.
     """
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-    from transformer.training.typed import typed
-
-    splits = find_splits(typed(DataConfig, run["data"], "data"))
+    splits = splits_of_run(run["data"])
     known = [name for name in splits if not name.startswith("train")]
     if config.split not in known:
         raise InputError(
@@ -55,6 +51,24 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
             f"{', '.join(known)}, or give source= and reference="
         )
     return splits[config.split]
+
+
+def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
+    """The text of a run, where its config says that it is.
+
+    Raises:
+        InputError: It is not there.
+    """
+    from transformer.data.config import DataConfig
+    from transformer.data.splits import find_splits
+    from transformer.training.typed import typed
+
+    try:
+        return find_splits(typed(DataConfig, data, "data"))
+    except InputError as error:
+        raise InputError(
+            f"{error}; so the config of the run names its text: call the verb where it was trained"
+        ) from error
 
 
 def name_of_text(config: DictConfig) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
+from transformer.cli.scoring import splits_of_run
 from transformer.data.links import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.evaluation_mode import evaluating
@@ -75,11 +76,7 @@ def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
     Raises:
         InputError: The corpus is not there, or has no such split.
     """
-    from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-    from transformer.training.typed import typed
-
-    splits = find_splits(typed(DataConfig, data, "data"))
+    splits = splits_of_run(data)
     if split not in splits:
         raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
     return splits[split]

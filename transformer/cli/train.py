@@ -21,7 +21,9 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import (
     compose_config,
     config_folder,
+    refusal,
     refuse_unknown_choices,
+    refuse_unknown_flags,
     with_recipe,
 )
 from transformer.cli.config_file import CONFIG, said
@@ -67,7 +69,7 @@ def _launch(arguments: list[str]) -> None:
     if checkpoint is not None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
-    # Hydra's flags (--multirun, --cfg) start with a dash and are its own to check.
+    refuse_unknown_flags(arguments)
     if not any(argument.startswith("-") for argument in arguments):
         compose_config("train", arguments)
     elif place is not None:
@@ -87,7 +89,7 @@ def _launch(arguments: list[str]) -> None:
     try:
         hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
     except HydraException as error:
-        raise InputError(" ".join(str(error).split())) from error
+        raise refusal("train", arguments, error) from error
     except OSError as error:
         if began:
             raise

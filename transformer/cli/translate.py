@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.engine import translator_by_engine
 
-    _check(config)
+    _check(config, arguments)
     share = Share.of_process()
     # A name such as 2014 is a number to the config.
     source, target = (None if one is None else str(one) for one in (config.input, config.output))
@@ -160,7 +160,7 @@ def _requests(
         yield request
 
 
-def _check(config: DictConfig) -> None:
+def _check(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import refuse_idle
     from transformer.training.typed import typed_value
 
@@ -170,6 +170,10 @@ def _check(config: DictConfig) -> None:
             raise InputError(f"{key}={config[key]} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
+    for argument in arguments:
+        several = argument.startswith("decoding.nbest=") and config.decoding.nbest != 1
+        if several and config.format == "text":
+            raise InputError(f"{argument}: a line of text is the best alone; set format=json too")
     if not any(wanted):
         refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
     if not config.alignment:

@@ -23,7 +23,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.model.checkpoint import TUNED, read_payload, write_payload
+    from transformer.model.checkpoint import read_payload, write_payload
+    from transformer.model.run_files import TUNED
     from transformer.tuning.sweep import sweep
     from transformer.tuning.trial import best_trial
     from transformer.tuning.weights import with_search
@@ -70,7 +71,8 @@ def _offers(
     config: DictConfig, path: Path, arguments: Sequence[str]
 ) -> Mapping[str, dict[str, Any]]:
     """Of a run directory all weights that are asked for and there; of a file its own."""
-    from transformer.model.checkpoint import find_checkpoint, read_payload, require_translation
+    from transformer.model.checkpoint import read_payload, require_translation
+    from transformer.model.run_files import find_checkpoint
     from transformer.training.typed import typed_value
     from transformer.tuning.weights import WeightsName, offered_weights, translating
 

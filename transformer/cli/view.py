@@ -20,7 +20,7 @@ from transformer.cli.survey import (
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
-from transformer.model.checkpoint import find_checkpoint
+from transformer.model.run_files import find_checkpoint
 from transformer.model.transformer import Transformer
 from transformer.training.typed import typed_value
 

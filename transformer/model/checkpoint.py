@@ -16,17 +16,12 @@ from transformer.model.archive import read_archive, write_archive
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
+from transformer.model.run_files import LAST, PREVIOUS, find_checkpoint
 from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
 
 PORTABLE = "transformer"
 """Key of the portable part in the file."""
-
-TUNED = "tuned"
-"""Name of the file that ``tune`` writes: the weights of a run and the search that did best."""
-
-LAST, PREVIOUS = "last", "previous"
-"""Names of the newest file of a run, and of the one before it, which is there should it fail."""
 
 WEIGHTS_PREFIX = "model."
 """Lightning names a weight after the module's attribute that holds the model."""
@@ -59,29 +54,6 @@ def portable_part(
         "tokenizer": tokenizer,
         "config": config,
     }
-
-
-def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """The checkpoint file that a path means: the file itself, or the one in a run directory.
-
-    There it is the first of tuned, best, last and previous that is there, from ``name`` on.
-
-    Raises:
-        InputError: There is none.
-    """
-    if path.is_file():
-        return path
-    if not path.exists():
-        raise InputError(f"checkpoint={path} does not exist; give a .ckpt file or a run directory")
-    names = (TUNED, "best", LAST, PREVIOUS)
-    for candidate in names[names.index(name) :]:
-        file = path / "checkpoints" / f"{candidate}.ckpt"
-        if file.is_file():
-            return file
-    raise InputError(
-        f"checkpoint={path} holds no checkpoints/best.ckpt or last.ckpt; a run that was stopped "
-        "before it wrote one begins anew, without checkpoint="
-    )
 
 
 def read_payload(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from transformer.errors import InputError
 from transformer.files import given_path
-from transformer.model.checkpoint import find_checkpoint
+from transformer.model.run_files import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
 from transformer.recipes.refusals import refuse_fixed, refuse_other_direction

@@ -29,9 +29,9 @@ def warn_of_warmup(config: RunConfig) -> None:
         )
     if 0 < updates <= warmup:
         logger.warning(
-            "schedule.warmup=%d: the learning rate rises to the last update, %d, or beyond",
-            warmup,
-            updates,
+            "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
+            "updates; set schedule.warmup=%d, say",
+            *(warmup, updates, max(1, updates // 10)),
         )
 
 

@@ -1,4 +1,4 @@
-"""What happens around the steps: measuring, averaging.
+"""What happens around the steps: measuring, averaging, a validation at the end.
 
 No callback changes the weights, except Lightning's moving average of them.
 """
@@ -206,3 +206,17 @@ class MovingAverage(EMAWeightAveraging):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leave both as they are: the last checkpoint has yet to be written, and has both."""
+
+
+class LastValidation(Callback):
+    """Lets a run of so many updates end in a validation, whatever the interval of the others.
+
+    What came after the last one would otherwise never be the best.
+    """
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Let Lightning, which asks for the interval after this, validate after any update."""
+        if 0 <= trainer.max_steps <= trainer.global_step:
+            trainer.val_check_batch = 1

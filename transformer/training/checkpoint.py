@@ -14,7 +14,8 @@ from typing import Any, Literal
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.errors import InputError
-from transformer.model.checkpoint import LAST, TUNED, read_payload, write_payload
+from transformer.model.checkpoint import read_payload, write_payload
+from transformer.model.run_files import LAST, TUNED
 
 logger = logging.getLogger(__name__)
 

@@ -15,13 +15,8 @@ from torch import nn
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
-from transformer.model.checkpoint import (
-    PORTABLE,
-    find_checkpoint,
-    load_weights,
-    read_payload,
-    task_of,
-)
+from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.run_files import find_checkpoint
 from transformer.training.config import RunConfig
 
 logger = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ class ProgressBar(Callback):
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
+        self.validated = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where it belongs: at the update that comes next."""
@@ -45,11 +46,15 @@ class ProgressBar(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Advance."""
-        shown = _shown(trainer)
+        shown = _shown(trainer, self.validated)
         if self.progress is not None:
             self.progress.update(self.task, completed=trainer.global_step, shown=shown)
         elif trainer.is_global_zero and time_to_log(trainer):
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Note which update the scores are of."""
+        self.validated = trainer.global_step
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
@@ -79,14 +84,20 @@ def _updates(trainer: Trainer) -> int | None:
     return int(updates) if updates != float("inf") else None
 
 
-def _shown(trainer: Trainer) -> str:
-    """The metrics of interest that have been logged so far."""
+def _shown(trainer: Trainer, validated: int) -> str:
+    """The metrics of interest that have been logged so far.
+
+    Args:
+        trainer: That has logged them.
+        validated: The update that the scores of the validation are of.
+    """
     names = {
         "train/loss": "loss {:.3f}",
-        "val/bleu": "BLEU {:.1f}",
-        "val/accuracy": "accuracy {:.2f}",
-        "val/perplexity": "perplexity {:.2f}",
+        "val/bleu": "BLEU {:.1f} at update {}",
+        "val/accuracy": "accuracy {:.2f} at update {}",
+        "val/perplexity": "perplexity {:.2f} at update {}",
         "train/tokens_per_second": "{:,.0f} tokens/s",
     }
     logged = trainer.callback_metrics
-    return "  ".join(form.format(logged[name]) for name, form in names.items() if name in logged)
+    shown = {name: float(logged[name]) for name in names if name in logged}
+    return "  ".join(names[name].format(value, validated) for name, value in shown.items())

@@ -64,9 +64,9 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     if values["trainer"]["devices"] not in (1, "1"):
         raise InputError("resume_check compares runs of one process: set trainer.devices=1")
     once, broken = folder / "at_once", folder / "broken"
-    _run(_part(values, updates, 2 * updates, None), once)
-    _run(_part(values, updates, updates, None), broken)
-    _run(_part(values, updates, 2 * updates, broken), broken)
+    _run(_part(values, updates, None), once)
+    _run(_part(values, updates, None), broken, until=updates)
+    _run(_part(values, updates, broken), broken)
     found = _compare(once, broken)
     far = [f"{where} by {size:.3g}" for where, size in found if not size <= _tolerance(values)]
     weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
@@ -99,30 +99,33 @@ def _tolerance(values: Mapping[str, Any]) -> float:
     return 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
 
 
-def _part(
-    values: Mapping[str, Any], updates: int, until: int, checkpoint: Path | None
-) -> dict[str, Any]:
+def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> dict[str, Any]:
     """The config of one of the runs: the user's, with little validation."""
     part: dict[str, Any] = copy.deepcopy(dict(values))
     part["checkpoint"] = None if checkpoint is None else str(checkpoint)
     # No validation where the run is broken off: that it is not repeated nor left out is to be seen.
     interval = max(1, 2 * updates // 3)
-    part["trainer"] |= {"max_steps": until, "max_epochs": -1, "max_time": None}
+    part["trainer"] |= {"max_steps": 2 * updates, "max_epochs": -1, "max_time": None}
     part["trainer"] |= {"val_check_interval": interval, "log_every_n_steps": interval}
     part["trainer"] |= {"limit_val_batches": 1}
     part["logger"] |= {"csv": True, "tensorboard": False}
     return part
 
 
-def _run(part: dict[str, Any], folder: Path) -> None:
+def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
     """Train in a new process.
+
+    Args:
+        part: The config.
+        folder: The run directory.
+        until: Updates after which it is stopped; None: it comes to its end.
 
     Raises:
         InputError: It says that something is wrong, or has failed.
     """
     usual = multiprocessing.get_start_method()
     new = multiprocessing.get_context("spawn")
-    process = new.Process(target=_train, args=(part, folder, usual))
+    process = new.Process(target=_train, args=(part, folder, until, usual))
     process.start()
     process.join()
     said = folder / "error"
@@ -132,24 +135,27 @@ def _run(part: dict[str, Any], folder: Path) -> None:
         raise InputError(f"resume_check: a run of it has ended with exit code {process.exitcode}")
 
 
-def _train(part: dict[str, Any], folder: Path, start_method: str) -> None:
+def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: str) -> None:
     # As data is loaded where the user trains.
     multiprocessing.set_start_method(start_method, force=True)
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        fit(run_config(part), folder, [_Witness(folder / "batches")])
+        fit(run_config(part), folder, [_Witness(folder / "batches", until)])
     except InputError as error:
         (folder / "error").write_text(str(error))
         sys.exit(2)
 
 
 class _Witness(Callback):
-    """Notes what every batch is, and lets validation translate but a few sentences."""
+    """Notes what every batch is, and lets validation translate but a few sentences.
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    It stops the run as a signal would.
+    """
+
+    def __init__(self, file: Path, until: int | None) -> None:
+        self.file, self.until = file, until
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
@@ -157,6 +163,12 @@ class _Witness(Callback):
                 callback.sources = callback.sources[:_SENTENCES]
                 callback.references = callback.references[:_SENTENCES]
                 callback.ranges = {}
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self.until:
+            trainer.should_stop = True
 
     def on_train_batch_end(
         self,

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint
 
 from transformer.errors import AnotherRankFailed, InputError
 from transformer.model.archive import remove_leftovers
-from transformer.model.checkpoint import LAST
+from transformer.model.run_files import LAST
 from transformer.model.shards import SUFFIX
 from transformer.training.averaging import newest_checkpoints
 from transformer.training.checkpoint import (

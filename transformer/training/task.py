@@ -16,14 +16,9 @@ from transformer.data.batch_module import BatchModule
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint import (
-    PORTABLE,
-    find_checkpoint,
-    load_weights,
-    portable_part,
-    read_payload,
-)
+from transformer.model.checkpoint import PORTABLE, load_weights, portable_part, read_payload
 from transformer.model.config import ModelConfig
+from transformer.model.run_files import find_checkpoint
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig

@@ -14,7 +14,8 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
-from transformer.model.checkpoint import PORTABLE, find_checkpoint, read_payload, task_of
+from transformer.model.checkpoint import PORTABLE, read_payload, task_of
+from transformer.model.run_files import find_checkpoint
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.tagging import Tagging

@@ -17,7 +17,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.data.batch_module import BatchModule
 from transformer.data.shares import Shares, next_batch
 from transformer.errors import InputError
-from transformer.training.callbacks import CallbacksConfig, Measure, MovingAverage
+from transformer.training.callbacks import CallbacksConfig, LastValidation, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
 from transformer.training.launcher import Ranks
@@ -50,7 +50,6 @@ def build_trainer(
     """
     _quieten_lightning()
     arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
-    _validate_at_least_once(arguments)
     arguments["strategy"] = _strategy(config, arguments, ranks or Ranks())
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
@@ -93,7 +92,7 @@ def build_callbacks(
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))
-    callbacks += [*validation, Measure(), ProgressBar(), ContinuedLogs()]
+    callbacks += [*validation, Measure(), ProgressBar(), ContinuedLogs(), LastValidation()]
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
     keep, interval = config.keep_last, config.save_interval
@@ -124,14 +123,6 @@ def _refuse_unshardable(config: RunConfig) -> None:
     ):
         if asked:
             raise InputError(f"{key} does not go with trainer=fsdp: {reason}; set {key}=0")
-
-
-def _validate_at_least_once(arguments: dict[str, Any]) -> None:
-    """Let a run shorter than the interval of its validations end in one, which finds the best."""
-    updates = arguments["max_steps"]
-    if 0 < updates < arguments["val_check_interval"]:
-        logger.info("trainer.max_steps=%d: one validation, at the end", updates)
-        arguments["val_check_interval"] = updates
 
 
 def bound_by_epochs(
@@ -165,7 +156,6 @@ def bound_by_epochs(
     updates = done + max(0, math.ceil(left / shares.batches))
     if not 0 <= trainer.max_steps <= updates:
         trainer.fit_loop.epoch_loop.max_steps = updates
-        trainer.val_check_interval = min(trainer.val_check_interval, max(1, updates))
 
 
 def _quieten_lightning() -> None:

@@ -55,7 +55,7 @@ class TranslateValidation(Callback):
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
-        logger.info("step %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
+        logger.info("update %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
         for name in self.ranges:
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
         for index in range(min(self.samples, len(self.sources))):

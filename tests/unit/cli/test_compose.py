@@ -2,7 +2,13 @@
 
 import pytest
 
-from transformer.cli.compose import compose_config, config_folder, known_keys, with_recipe
+from transformer.cli.compose import (
+    compose_config,
+    config_folder,
+    refuse_unknown_flags,
+    with_recipe,
+)
+from transformer.cli.explain import known_keys
 from transformer.errors import InputError
 
 
@@ -24,6 +30,8 @@ from transformer.errors import InputError
         ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
         ("train", "experiment=null", "Config group override must be a string or a list"),
         ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
+        ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
+        ("train", "data.train=a,b", "data.train=a,b is neither a text nor a list: write 'data.tr"),
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
     ],
@@ -41,7 +49,7 @@ def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
         compose_config("train", [f"{group}=nothing"])
     message = str(caught.value)
     assert "\n" not in message
-    assert f"{group}/nothing" in message
+    assert message.startswith(f"{group}=nothing is unknown; choose ")
     for file in (config_folder() / group).glob("*.yaml"):
         assert file.stem in message
 
@@ -54,7 +62,15 @@ def test_the_wrong_argument_is_named_not_the_one_beside_it() -> None:
 def test_a_value_that_hydra_cannot_read_is_one_line() -> None:
     with pytest.raises(InputError) as caught:
         compose_config("train", ["data.train=[a"])
+    assert str(caught.value).startswith("data.train=[a cannot be read; give KEY=VALUE, with quot")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("flag", ["--data", "--data=files", "-x"])
+def test_a_flag_that_nobody_knows(flag: str) -> None:
+    refuse_unknown_flags(["--multirun", "-c", "job", "seed=1,2"])
+    with pytest.raises(InputError, match=r"'-+[a-z=]+' is not of the form KEY=VALUE"):
+        refuse_unknown_flags([flag, "files"])
 
 
 def test_a_right_call() -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,16 @@ def test_a_run_of_many_directions_lends_its_tokenizer_too(
     assert reports[0] == reports[1]
     asked = [f"checkpoint={home}/tagged.ckpt", "filters.unknown_characters=true", "output=out"]
     assert call("clean", *call_of("in"), *asked) == 0
+
+
+def test_a_terminal_gets_tables_and_no_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert call("doctor", *call_of("in")) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith("a second\nno fault is more frequent than it may be\n")
 
 
 def test_what_is_null_is_not_looked_for(capsys: pytest.CaptureFixture[str]) -> None:

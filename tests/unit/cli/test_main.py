@@ -74,7 +74,10 @@ def test_a_verb_tells_the_keys_of_its_groups_and_their_choices(
 ) -> None:
     assert call(monkeypatch, verb, "--help") == 0
     titles = [line for line in capsys.readouterr().out.split("\n") if line.startswith("# ==== ")]
-    corpus = ["# ==== data: base", "# ==== data=pocket; or files, folder, multi30k, multi30k_tok"]
+    corpus = [
+        "# ==== data: base, which data=pocket builds on",
+        "# ==== data=pocket; or files, folder, multi30k, multi30k_tok",
+    ]
     search = ["# ==== decoding=beam; or diverse, greedy, mbr, mbr_nbest, sampling"]
     wanted = {"train": [*corpus, *search], "doctor": corpus}.get(verb, search)
     assert all(any(line.startswith(title) for line in titles) for title in wanted)

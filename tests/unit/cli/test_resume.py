@@ -139,13 +139,15 @@ def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("model=base", r"model=… cannot be chosen anew: .* single keys, such as model\.KEY=VALUE"),
-        ("decoding=greedy", r"decoding=… cannot be chosen anew"),
+        ("model=base", r"model=… cannot be chosen anew: .* keys: model\.num_heads=8 model\.ffn"),
+        ("decoding=greedy", r"keys: decoding\.algorithm=greedy decoding\.beam_size=1$"),
+        ("decoding=beam", r"decoding=… cannot be chosen anew.* keys: decoding\.KEY=VALUE"),
+        ("decoding=fast", r"decoding=… cannot be chosen anew.* keys: decoding\.KEY=VALUE"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
         ("+trainer.fast=3", r"unknown key trainer\.fast"),
         ("experiment=pocket", r"unknown key experiment"),
         ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run goes on in its own"),
-        ("nonsense", r"nonsense.*; give KEY=VALUE"),
+        ("nonsense", r"nonsense cannot be read; give KEY=VALUE"),
         ("--multirun", r"; give KEY=VALUE"),
         ("data.train=[a", r"; give KEY=VALUE"),
         ("seed=1,2", r"seed=1,2 does not set a key to a value"),

@@ -1,18 +1,13 @@
 """Which file of a run is meant."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from transformer.errors import InputError
-from transformer.model.checkpoint import (
-    FORMAT,
-    PORTABLE,
-    find_checkpoint,
-    find_last,
-    read_payload,
-    write_payload,
-)
+from transformer.model.checkpoint import FORMAT, PORTABLE, find_last, read_payload, write_payload
+from transformer.model.run_files import find_checkpoint
 
 
 def test_find_a_checkpoint(tmp_path: Path) -> None:
@@ -39,8 +34,8 @@ def test_find_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nowhere", "nowhere does not exist; give a"),
-        (".", "holds no checkpoints/best.ckpt or last"),
+        ("nowhere", "nowhere does not exist; give a run directory"),
+        (".", "holds no checkpoints folder; give a run directory"),
     ],
 )
 def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
@@ -80,3 +75,30 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
     best.touch()
     with pytest.raises(InputError, match=both + f".*; checkpoint={best} goes on from the best"):
         find_last(tmp_path)
+
+
+def test_what_was_meant(tmp_path: Path) -> None:
+    def run(name: str) -> Path:
+        file = tmp_path / "runs" / name / "checkpoints" / "best.ckpt"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        return file.parent.parent
+
+    run("files/2026-11-20")
+    newest = run("files/2026-11-21")
+    os.utime(newest / "checkpoints", (2**31, 2**31))
+    for folder in ("runs", "runs/files"):
+        with pytest.raises(InputError, match=f"folder of 2 runs; .* the newest is {newest}$"):
+            find_checkpoint(tmp_path / folder)
+    with pytest.raises(InputError, match=r"2026-11-22 does not exist \(did you mean .*/2026-11-2"):
+        find_checkpoint(tmp_path / "runs/files/2026-11-22")
+    for file in (newest / "checkpoints").iterdir():
+        file.unlink()
+    with pytest.raises(InputError, match=r"holds no best\.ckpt or last\.ckpt: its run was stopped"):
+        find_checkpoint(newest)
+
+
+def test_the_home_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.ckpt").touch()
+    assert find_checkpoint(Path("~/a.ckpt")) == tmp_path / "a.ckpt"

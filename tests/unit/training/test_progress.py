@@ -25,12 +25,14 @@ class Terminal(io.StringIO):
 
 
 def run(trainer: Any, steps: list[int]) -> None:
-    """After each, the trainer has done so many updates."""
+    """After each, the trainer has done so many updates; after the second it has validated."""
     bar, module = ProgressBar(), fake_module()
     bar.on_train_start(trainer, module)
     for step in steps:
         trainer.global_step = step
         bar.on_train_batch_end(trainer, module, None, None, 0)
+        if step == steps[1]:
+            bar.on_validation_end(trainer, module)
     bar.on_train_end(trainer, module)
 
 
@@ -38,10 +40,10 @@ def test_no_terminal_no_bar(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        run(fake_trainer(callback_metrics=METRICS), [1, 2, 3, 4])
+        run(fake_trainer(callback_metrics=METRICS), [1, 3, 4, 6])
     assert capfd.readouterr() == ("", "")
-    shown = "loss 2.346  BLEU 31.2  12,346 tokens/s"
-    assert caplog.messages == [f"update 2/40: {shown}", f"update 4/40: {shown}"]
+    shown = "loss 2.346  BLEU 31.2 at update 3  12,346 tokens/s"
+    assert caplog.messages == [f"update 4/40: {shown}", f"update 6/40: {shown}"]
 
 
 def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,12 +35,6 @@ def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
     assert trainer.val_check_interval == 6
 
 
-def test_a_short_run_validates_once_at_its_end(tmp_path: Path) -> None:
-    config = composed(["trainer.max_steps=3", "trainer.accumulate_grad_batches=2"], tmp_path)
-    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
-    assert trainer.val_check_interval == 3
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
     config = composed(["trainer=gpu"], tmp_path)
@@ -69,7 +63,7 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
     assert [type(callback).__name__ for callback in callbacks] == [
         "GracefulStop",
         *(["MovingAverage"] if ema_decay else []),
-        *["Callback", "Measure", "ProgressBar", "ContinuedLogs"],
+        *["Callback", "Measure", "ProgressBar", "ContinuedLogs", "LastValidation"],
         *(["Patience"] if patience else []),
         *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
     ]
