@@ -1,5 +1,6 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
+import difflib
 import importlib
 import sys
 
@@ -33,7 +34,9 @@ def main() -> int:
     if verb in ("-h", "--help"):
         return exit_code_of(_usage)
     if verb not in VERBS:
-        print(f"error: unknown verb {verb}; choose {', '.join(VERBS)}", file=sys.stderr)
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if verb != "train" and {"-h", "--help"} & set(arguments):
         from transformer.cli.help import help_of

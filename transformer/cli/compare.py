@@ -30,6 +30,11 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
     keys = {one.partition("=")[0] for one in given}
     if paths and "runs" in keys:
         raise InputError(f"{paths[0]} stands beside runs=; name all systems in one of both ways")
+    if "checkpoint" in keys or not (paths or "runs" in keys):
+        raise InputError(
+            "compare takes two systems or more, without a key: compare RUN_A RUN_B; each is a run "
+            "directory, a checkpoint or a file of hypotheses"
+        )
     # Paths need no quotes for Hydra where it does not read them.
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:

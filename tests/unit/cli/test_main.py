@@ -34,7 +34,10 @@ def test_an_unknown_verb_names_the_known_ones(
     assert call(monkeypatch, "translat", "checkpoint=x") == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err == f"error: unknown verb translat; choose {', '.join(VERBS)}\n"
+    assert (
+        said.err
+        == f"error: unknown verb translat (did you mean translate?); choose {', '.join(VERBS)}\n"
+    )
 
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
