@@ -140,6 +140,7 @@ class TorchTransformer(nn.Module):
             config.dropout,
             batch_first=True,
         )
+        _drop_outside_only(self.transformer)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits."""
@@ -160,6 +161,18 @@ class TorchTransformer(nn.Module):
         embedded = self.embedding(tokens) * self.scale + self.positions(tokens.size(1), 0)
         dropped: Tensor = self.dropout(embedded)
         return dropped
+
+
+def _drop_outside_only(transformer: nn.Transformer) -> None:
+    """Leave out the dropout that ours and Marian do not have here.
+
+    That is of attention weights, and inside the feed-forward block.
+    """
+    for module in transformer.modules():
+        if isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+        elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+            module.dropout = nn.Identity()  # type: ignore[assignment]
 
 
 def composed(folder: Path, overrides: list[str]) -> RunConfig:

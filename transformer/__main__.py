@@ -1,10 +1,10 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
-import difflib
 import importlib
 import sys
 
 from transformer.cli.exit import exit_code_of
+from transformer.errors import did_you_mean
 
 VERBS = {
     "train": "train a model",
@@ -34,8 +34,7 @@ def main() -> int:
     if verb in ("-h", "--help"):
         return exit_code_of(_usage)
     if verb not in VERBS:
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        meant = f" (did you mean {near[0]}?)" if near else ""
+        meant = did_you_mean(verb, VERBS)
         print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if verb != "train" and {"-h", "--help"} & set(arguments):

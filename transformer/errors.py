@@ -1,4 +1,7 @@
-"""The exceptions that speak to the user; they do not know who catches them."""
+"""The exceptions that speak to the user, and words for them; they do not know who catches them."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class InputError(Exception):
@@ -7,6 +10,22 @@ class InputError(Exception):
     The message is one line that says what is wrong, where, and what to do. The command line
     prints it without a traceback and exits with code 2.
     """
+
+
+class MissingFile(InputError):
+    """A file that the user, or the config of a run, names is not there."""
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """`` (did you mean NAME?)`` with the nearest known name; empty where none is near.
+
+    Args:
+        name: What is unknown.
+        known: What it could be.
+        cutoff: How much has to be alike, from 0 to 1 (``difflib``).
+    """
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def how_to_install(extra: str) -> str:

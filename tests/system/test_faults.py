@@ -94,13 +94,15 @@ def test_killed_while_writing(home: Path, tmp_path: Path, fault: KilledAt) -> No
         (SignalAt("on_validation_batch_end", 1, signal.SIGTERM), 143),
         (SignalAt("on_train_batch_end", 5, signal.SIGINT, signal.SIGINT), 130),
         (SignalAt("translate", 1, signal.SIGTERM), 143),
+        # The validation after the last update, off the interval.
+        (SignalAt("translate", 4, signal.SIGTERM), 143),
         (SignalAt("end", 1, signal.SIGTERM), 143),
         (SignalAt("prepare", 1, signal.SIGTERM), 143),
         (SignalAt("test", 1, signal.SIGTERM), 143),
     ],
     ids=[
         *("in training", "before a validation", "after one", "in one", "twice"),
-        *("translating", "in the last file", "before", "in test"),
+        *("translating", "at the end", "in the last file", "before", "in test"),
     ],
 )
 def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: int) -> None:

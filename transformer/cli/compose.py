@@ -3,18 +3,17 @@
 It does not know what the keys mean.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
-from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from transformer.cli.explain import explained
+from transformer.cli.explain import explained, unknown_choice
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -37,6 +36,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
             named) or has no value yet, or a choice does not exist.
     """
+    refuse_unknown_flags(overrides, known=())
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise InputError(f"{override!r} is not of the form KEY=VALUE")
@@ -122,20 +122,21 @@ def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
         choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
         for name in choice.strip("[]").split(","):
             if name.strip(" '\"") not in choices:
-                raise InputError(f"{group}={choice} is unknown; choose {' or '.join(choices)}")
+                raise InputError(unknown_choice(group, choice, choices))
 
 
-def refuse_unknown_flags(arguments: Sequence[str]) -> None:
+def refuse_unknown_flags(arguments: Sequence[str], known: Collection[str]) -> None:
     """Refuse ``--data`` before Hydra does, which would print all that it knows.
 
     Raises:
-        InputError: Something that starts with a dash is not one of Hydra's flags.
+        InputError: Something starts with a dash, and is none of these.
     """
-    known = get_args_parser()._option_string_actions
     for argument in arguments:
         flag = argument.partition("=")[0]
         if flag.startswith("-") and flag not in known:
-            raise InputError(f"{argument!r} is not of the form KEY=VALUE, nor a flag of Hydra's")
+            raise InputError(
+                f"{argument!r} is not of the form KEY=VALUE; write {flag.lstrip('-')}=VALUE"
+            )
 
 
 @cache

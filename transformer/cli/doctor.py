@@ -52,7 +52,7 @@ def _doctor(config: DictConfig) -> None:
     seconds = time.perf_counter() - begun
     speed = round(sum(examination.pairs.values()) / seconds)
     _show(examination, splits, shares, speed)
-    if not sys.stdout.isatty():
+    if sys.stdout is not None and not sys.stdout.isatty():
         report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
         print(json.dumps(report, indent=1, ensure_ascii=False))
     if exceeded := too_many(examination, shares):

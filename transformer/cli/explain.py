@@ -1,16 +1,18 @@
 """What Hydra refuses, said in one line: which argument is wrong, and what was probably meant."""
 
-import difflib
 import re
 from collections.abc import Sequence
 
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig
 
+from transformer.errors import did_you_mean
+
 _UNKNOWN_CHOICE = re.compile(
     r"Could not find '(?P<group>[^']+)/(?P<name>[^']+)' "
     r"Available options in '(?P=group)': (?P<choices>.*?)(?: Config search path:|$)"
 )
+_QUOTES = "close what is open, and quote a text that has brackets or quotes: \"KEY='VALUE'\""
 _UNQUOTED_LIST = re.compile(r"Ambiguous value for argument '(?P<key>[^'=]+)=(?P<value>.*?)' 1\. ")
 
 
@@ -20,35 +22,36 @@ def explained(error: Exception, overrides: Sequence[str], config: DictConfig) ->
     Args:
         error: That Hydra has raised.
         overrides: The user's arguments.
-        config: Of a call without any.
+        config: That they are for.
     """
     message = " ".join(str(error).split())
     if isinstance(error, OverrideParseException):
-        return (
-            f"{error.override} cannot be read; give KEY=VALUE, with quotes around a text that has "
-            "brackets or other signs: \"KEY='VALUE'\""
-        )
+        reason = message.partition(" See https://")[0]
+        return f"{error.override} is not KEY=VALUE as Hydra reads it ({reason}); {_QUOTES}"
     if found := _UNKNOWN_CHOICE.search(message):
-        return _unknown_choice(found["group"], found["name"], found["choices"].split())
+        return unknown_choice(found["group"], found["name"], found["choices"].split())
     if found := _UNQUOTED_LIST.search(message):
-        key, value = found.group("key", "value")
-        return (
-            f"{key}={value} is neither a text nor a list: write '{key}=[{value}]' for a list; "
-            "to sweep over the values, add --multirun"
-        )
+        key, value = found["key"], found["value"]
+        return f"{key}={value}: write '{key}=[{value}]' for a list, \"{key}='{value}'\" for a text"
     known = known_keys(config)
     for override in overrides:
         key = re.split(r"[=@]", override.lstrip("+~"))[0]
         if f"'{key}'" in message or f"Key '{key.split('.')[-1]}'" in message:
             if key in known:
                 break
-            return f"unknown key {key} {nearest_key(key, config)}".strip()
+            return f"unknown key {key}{nearest_key(key, config)}"
     return message
+
+
+def unknown_choice(group: str, choice: str, known: Sequence[str]) -> str:
+    """That a group has no such choice, and which it has."""
+    meant = did_you_mean(choice, known)
+    return f"{group}={choice} is unknown{meant}; choose {' or '.join(known)}"
 
 
 def nearest_key(key: str, config: DictConfig) -> str:
     """What the user may have meant, in parentheses; empty when nothing is near."""
-    return _meant(key, known_keys(config), cutoff=0.5)
+    return did_you_mean(key, known_keys(config), cutoff=0.5)
 
 
 def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
@@ -60,13 +63,3 @@ def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
         if isinstance(value, DictConfig):
             keys += known_keys(value, f"{prefix}{name}.")
     return keys
-
-
-def _unknown_choice(group: str, name: str, choices: Sequence[str]) -> str:
-    near = _meant(name, choices, cutoff=0.6)
-    return f"{group}={name} is unknown{near and f' {near}'}; choose {' or '.join(choices)}"
-
-
-def _meant(name: str, known: Sequence[str], cutoff: float) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
-    return f"(did you mean {near[0]}?)" if near else ""

@@ -12,7 +12,7 @@ import yaml
 from transformer.cli.compose import config_folder
 
 _NO_CHOICE = "data/base"
-"""What all corpora build on, and is none."""
+"""What all corpora build on; not itself a choice."""
 
 
 def help_of(verb: str) -> str:
@@ -23,15 +23,15 @@ def help_of(verb: str) -> str:
     if verb == "recipe":
         files += [(file, root) for file in sorted((folder / verb).glob("*.yaml"))]
     parts = [_text(root)]
-    parts += [f"\n{_title(file, whose, folder)}\n{_text(file)}" for file, whose in files]
+    parts += [f"\n{_title(file, taken_by, folder)}\n{_text(file)}" for file, taken_by in files]
     return "\n".join(parts)
 
 
-def _title(file: Path, whose: Path, folder: Path) -> str:
+def _title(file: Path, taken_by: Path, folder: Path) -> str:
     """The choice that a file is, and what it could be instead; or what it is the base of."""
     group = file.parent.relative_to(folder).as_posix()
-    if whose.parent == file.parent:
-        return f"# ==== {group}: {file.stem}, which {group}={whose.stem} builds on"
+    if taken_by.parent == file.parent:
+        return f"# ==== {group}: {file.stem}, which {group}={taken_by.stem} builds on"
     names = sorted(one.stem for one in file.parent.glob("*.yaml"))
     others = [name for name in names if name != file.stem and f"{group}/{name}" != _NO_CHOICE]
     if not others:
@@ -44,7 +44,7 @@ def _text(file: Path) -> str:
 
 
 def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
-    """The files that a config takes unless the call says otherwise, and by which file it does.
+    """The files that a config takes unless the call says otherwise, and the file that takes each.
 
     What one builds on is first.
     """

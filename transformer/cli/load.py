@@ -74,6 +74,19 @@ def search_of(
     return typed(SearchConfig, values, "decoding")
 
 
+def refuse_unseen_nbest(arguments: Sequence[str], search: SearchConfig) -> None:
+    """Refuse an n-best list that is asked for where only the best is shown.
+
+    Raises:
+        InputError: It is. Of sampling, ``nbest`` says from how many samples the best is taken.
+    """
+    asked = [one for one in arguments if one.startswith("decoding.nbest=")]
+    if asked and search.nbest > 1 and search.algorithm != "sampling":
+        raise InputError(
+            f"{asked[-1]}: a line of text is the best alone; set format=json too, or leave it out"
+        )
+
+
 def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
     """With the head that the user names, else as it was trained."""
     named = _named_head(arguments)

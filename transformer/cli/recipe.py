@@ -151,13 +151,15 @@ def _check(
     verb: str, arguments: Sequence[str], config: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> None:
     """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
-    from transformer.cli.load import batch_tokens_of, search_of
+    from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
     from transformer.cli.models import refuse_no_device
     from transformer.model.precision import Precision
     from transformer.training.typed import typed_value
 
     try:
-        search_of(arguments, config["decoding"], trained)
+        search = search_of(arguments, config["decoding"], trained)
+        if config.get("format") == "text":
+            refuse_unseen_nbest(arguments, search)
         batch_tokens_of(OmegaConf.create({"batch_tokens": config["batch_tokens"]}))
         typed_value(config["precision"], Precision, "precision")
         refuse_no_device(config["device"])

@@ -7,15 +7,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from hydra.conf import HydraConf
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import config_folder, refuse_unknown_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
 from transformer.errors import InputError
@@ -36,6 +37,9 @@ TAKEN_FROM = {
 }
 """Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows. What
 had another value already was set by the user and stays."""
+
+_CHANGEABLE = ("decoding", "schedule", "optimizer", "recovery", "trainer", "callbacks", "logger")
+"""Groups of which a run may change every key when it goes on."""
 
 AUTO = "auto"
 """``checkpoint=auto``: the call finds out itself what to go on with."""
@@ -79,7 +83,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     for override in _parsed(arguments, config):
         key = override.key_or_group
         given[key] = override.value()
-        _refuse_unknown(key, given[key], config, checkpoint)
+        _refuse(key, given[key], config, checkpoint)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         place = TAKEN_FROM.get(key)
@@ -145,7 +149,7 @@ def _looked_at(folder: Path) -> RunFolder:
     )
 
 
-def _refuse_unknown(key: str, value: object, config: DictConfig, checkpoint: Path) -> None:
+def _refuse(key: str, value: object, config: DictConfig, checkpoint: Path) -> None:
     """Refuse what cannot be given to a run that goes on.
 
     Raises:
@@ -155,30 +159,34 @@ def _refuse_unknown(key: str, value: object, config: DictConfig, checkpoint: Pat
         raise InputError(f"{key} cannot change: a run goes on in its own directory")
     old = OmegaConf.select(config, key, default=KeyError)
     if old is KeyError:
-        raise InputError(f"unknown key {key} {nearest_key(key, config)}".strip())
+        raise InputError(f"unknown key {key}{nearest_key(key, config)}")
     if isinstance(old, DictConfig):
         raise InputError(
             f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
-            f"config; change single keys: {_single_keys(key, value, old)}"
+            f"config; change single keys, such as {_single_keys(key, value, old)}"
         )
 
 
 def _single_keys(group: str, choice: object, own: DictConfig) -> str:
-    """What a choice of a group would change, as far as keys can say it that stand in a line."""
-    any_key = f"{group}.KEY=VALUE"
-    try:
-        chosen = compose_config("train", [f"{group}={choice}"])[group]
-    except InputError:
-        return any_key
+    """What a choice of a group says itself and the run does not, as arguments of a line."""
+    file = config_folder() / group / f"{choice}.yaml"
+    if group not in _CHANGEABLE or not file.is_file():
+        return f"{group}.KEY=VALUE"
+    said: Any = OmegaConf.to_container(OmegaConf.load(file))
+    if "defaults" not in said:
+        # It says all, also what the run has for reasons of its own.
+        return f"{group}.KEY=VALUE"
+    plain = {key: value for key, value in said.items() if key in own and "$" not in str(value)}
     differing = [
         f"{group}.{key}={'null' if value is None else value}"
-        for key, value in chosen.items()
-        if key in own and not isinstance(value, DictConfig | ListConfig) and own[key] != value
+        for key, value in plain.items()
+        if not isinstance(value, list | dict) and value != own[key]
     ]
-    return " ".join(differing) or any_key
+    return " ".join(differing) or f"{group}.KEY=VALUE"
 
 
 def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
+    refuse_unknown_flags(arguments, known=())
     try:
         overrides = OverridesParser.create().parse_overrides(list(arguments))
     except HydraException as error:

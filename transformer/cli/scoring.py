@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import config_folder, path_of
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile
 
 if TYPE_CHECKING:
     from transformer.data.mixture import AnySplit
@@ -65,9 +65,10 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
 
     try:
         return find_splits(typed(DataConfig, data, "data"))
-    except InputError as error:
-        raise InputError(
-            f"{error}; so the config of the run names its text: call the verb where it was trained"
+    except MissingFile as error:
+        raise MissingFile(
+            f"{error}; it is named by the run: call this where the run was trained, or give "
+            "source=FILE reference=FILE to a command that takes them"
         ) from error
 
 

@@ -49,6 +49,14 @@ RANK = (sys.executable, "-m", "transformer.cli.rank")
 
 LOG = "train.log"
 
+_FLAGS = (
+    *("--multirun", "-m", "--run", "-r", "--cfg", "-c", "--resolve", "--package", "-p"),
+    *("--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc"),
+    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
+    "--experimental-rerun",
+)
+"""Those of Hydra."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
@@ -69,7 +77,7 @@ def _launch(arguments: list[str]) -> None:
     if checkpoint is not None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
-    refuse_unknown_flags(arguments)
+    refuse_unknown_flags(arguments, _FLAGS)
     if not any(argument.startswith("-") for argument in arguments):
         compose_config("train", arguments)
     elif place is not None:

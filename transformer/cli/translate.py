@@ -36,15 +36,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.engine import translator_by_engine
+    from transformer.cli.load import refuse_unseen_nbest
 
-    _check(config, arguments)
+    _check(config)
     share = Share.of_process()
     # A name such as 2014 is a number to the config.
     source, target = (None if one is None else str(one) for one in (config.input, config.output))
     files = files_of(source, target)
     if files is None and share.world > 1:
         raise InputError("several processes need a file to share out: set input= and output= too")
-    translator = _translator(config, translator_by_engine(config, arguments), share)
+    found = translator_by_engine(config, arguments)
+    if config.format == "text":
+        refuse_unseen_nbest(arguments, found.search)
+    translator = _translator(config, found, share)
     if files is not None:
         _refuse_bad_lines(files[0], config.input_format, translator.tokenizer)
         _translate_file(config, translator, share, *files)
@@ -160,7 +164,7 @@ def _requests(
         yield request
 
 
-def _check(config: DictConfig, arguments: Sequence[str]) -> None:
+def _check(config: DictConfig) -> None:
     from transformer.cli.load import refuse_idle
     from transformer.training.typed import typed_value
 
@@ -170,10 +174,6 @@ def _check(config: DictConfig, arguments: Sequence[str]) -> None:
             raise InputError(f"{key}={config[key]} is unknown; choose text or json")
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
-    for argument in arguments:
-        several = argument.startswith("decoding.nbest=") and config.decoding.nbest != 1
-        if several and config.format == "text":
-            raise InputError(f"{argument}: a line of text is the best alone; set format=json too")
     if not any(wanted):
         refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
     if not config.alignment:

@@ -4,7 +4,6 @@ Does not know what a line holds. A line ends at \\n or \\r\\n and nowhere else: 
 lone \\r are text.
 """
 
-import difflib
 import gzip
 import hashlib
 import os
@@ -16,7 +15,7 @@ from io import BufferedReader
 from pathlib import Path
 
 from transformer.data.cache import remembered
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile, did_you_mean
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A file this large (in bytes, a quarter of a second to hash) is not read again at each start.
@@ -113,7 +112,7 @@ def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file{_nearest(path)}") from error
+        raise MissingFile(f"{path}: no such file{_nearest(path)}") from error
     except IsADirectoryError as error:
         raise InputError(f"{path}: is a folder; give a file in it") from error
     except OSError as error:
@@ -124,5 +123,4 @@ def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
     names = [entry.name for entry in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; is {path.parent / near[0]} meant?" if near else f" (seen from {Path.cwd()})"
+    return did_you_mean(path.name, names) or f" (seen from {Path.cwd()})"

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from transformer.errors import InputError
+from transformer.files import given_path
 from transformer.model.archive import read_archive, write_archive
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
@@ -89,6 +90,7 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         InputError: There is none, or none that can be read.
     """
+    path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
     try:

@@ -3,10 +3,10 @@
 It does not know what they hold.
 """
 
-import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
-from transformer.errors import InputError
+from transformer.errors import InputError, did_you_mean
 from transformer.files import given_path
 
 TUNED = "tuned"
@@ -30,34 +30,29 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     if path.is_file():
         return path
     if not path.exists():
+        beside = [str(one) for one in path.parent.glob("*")]
         raise InputError(
-            f"checkpoint={path} does not exist{_near(path)}; give a run directory or a .ckpt file"
+            f"checkpoint={path} does not exist{did_you_mean(str(path), beside)}; give a run "
+            "directory or a .ckpt file"
         )
+    run = path.parent if path.name == _FOLDER else path
     names = (TUNED, "best", LAST, PREVIOUS)
-    for candidate in names[names.index(name) :]:
-        file = path / _FOLDER / f"{candidate}.ckpt"
-        if file.is_file():
-            return file
-    raise InputError(f"checkpoint={path} {_instead(path)}")
+    wanted = [f"{one}.ckpt" for one in names[names.index(name) :]]
+    for file in wanted:
+        if (run / _FOLDER / file).is_file():
+            return run / _FOLDER / file
+    raise InputError(f"checkpoint={path} {_instead(run, wanted)}")
 
 
-def _near(path: Path) -> str:
-    """What the user may have meant, in parentheses; empty when nothing is near."""
-    beside = [one.name for one in path.parent.glob("*")]
-    near = difflib.get_close_matches(path.name, beside, n=1)
-    return f" (did you mean {path.parent / near[0]}?)" if near else ""
-
-
-def _instead(path: Path) -> str:
-    """What a folder holds that has no checkpoint of its own, and what to do."""
-    runs = {file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")}
-    runs |= {file.parent.parent for file in path.glob(f"*/*/{_FOLDER}/*.ckpt")}
+def _instead(path: Path, wanted: Sequence[str]) -> str:
+    """What a folder holds that has none of the checkpoints that are wanted, and what to do."""
+    runs = [file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")]
+    runs += [file.parent.parent for file in path.glob(f"*/*/{_FOLDER}/*.ckpt")]
     if runs:
         newest = max(runs, key=lambda run: (run / _FOLDER).stat().st_mtime)
-        return f"is a folder of {len(runs)} runs; give one of them: the newest is {newest}"
+        return f"is a folder of runs, and no run; the newest in it is {newest}"
+    if others := sorted((path / _FOLDER).glob("*.ckpt")):
+        return f"holds no {' or '.join(wanted)}; give a file of it, such as {others[0]}"
     if (path / _FOLDER).is_dir():
-        return (
-            "holds no best.ckpt or last.ckpt: its run was stopped before it wrote one; train it "
-            "again, without checkpoint="
-        )
+        return "holds no checkpoint: its run was stopped before it wrote one; train it again"
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"

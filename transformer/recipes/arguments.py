@@ -3,11 +3,10 @@
 It does not know what they mean.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformer.errors import InputError
+from transformer.errors import InputError, did_you_mean
 from transformer.recipes.overrides import key_of, override
 
 _NAMES = ("output", "monolingual", "reverse")
@@ -57,9 +56,7 @@ def sorted_out(
             given.base.append(argument)
         else:
             known = sorted({*own, *training, *kinds})
-            near = difflib.get_close_matches(head, known, n=1, cutoff=0.5)
-            meant = f" (did you mean {near[0]}?)" if near else ""
-            raise InputError(f"unknown key {key}{meant}")
+            raise InputError(f"unknown key {key}{did_you_mean(head, known, cutoff=0.5)}")
     return given
 
 

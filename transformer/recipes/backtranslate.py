@@ -58,7 +58,7 @@ def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
     if config.reverse is None:
         reverse = plan.train("reverse", back.alone)
     else:
-        reverse = find_checkpoint(given_path(config.reverse))
+        reverse = find_checkpoint(Path(config.reverse))
         refuse_other_direction(f"reverse={config.reverse}", reverse, back.source, back.target)
     plan.evaluate([reverse], back.validation, "_reverse")
     monolingual = given_path(config.monolingual)

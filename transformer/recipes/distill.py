@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.errors import InputError
-from transformer.files import given_path
 from transformer.model.run_files import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
@@ -67,7 +66,7 @@ def distill(plan: Plan, config: DistillConfig) -> Path:
             for number, own in enumerate(seeds, 1)
         ]
     else:
-        teachers = [find_checkpoint(given_path(name)) for name in config.teachers]
+        teachers = [find_checkpoint(Path(name)) for name in config.teachers]
         texts = plan.text()
         for name, teacher in zip(config.teachers, teachers, strict=True):
             refuse_other_direction(f"teachers: {name}", teacher, texts.source, texts.target)

@@ -30,8 +30,8 @@ def warn_of_warmup(config: RunConfig) -> None:
     if 0 < updates <= warmup:
         logger.warning(
             "schedule.warmup=%d: the learning rate still rises when training ends, after %d "
-            "updates; set schedule.warmup=%d, say",
-            *(warmup, updates, max(1, updates // 10)),
+            "updates; in a run that is to learn, set it lower or trainer.max_steps higher",
+            *(warmup, updates),
         )
 
 

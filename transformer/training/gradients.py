@@ -143,8 +143,9 @@ class Accumulator:
         if not self.alone:
             raise InputError(
                 f"the device runs out of memory with {batch.size} sentence pairs, "
-                f"{batch.positions:,} tokens with padding, and ranks that share out the weights "
-                "cannot halve a batch; set data.batch_tokens lower, or gradient_checkpointing=true"
+                f"{batch.positions:,} tokens of both sides with padding, and ranks that share out "
+                "the weights cannot halve a batch; set data.batch_tokens lower, or "
+                "gradient_checkpointing=true"
             )
         if batch.size == 1:
             raise InputError(
@@ -153,8 +154,9 @@ class Accumulator:
             )
         self.most_positions = batch.positions - 1
         logger.warning(
-            "out of memory with %d sentence pairs, %s tokens with padding: such batches are halved "
-            "from now on, with the same gradient; a lower data.batch_tokens spares the time",
+            "out of memory with %d sentence pairs, %s tokens of both sides with padding: such "
+            "batches are halved from now on, with the same gradient; a lower data.batch_tokens "
+            "spares the time",
             batch.size,
             f"{batch.positions:,}",
         )

@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 class Patience(Callback):
     """Stops training after some validations in a row without a better score.
 
+    That at the end of a run, off the interval, is not counted: with a later end there is none.
+
     Args:
         criterion: What is better.
         patience: How many.
@@ -45,7 +47,7 @@ class Patience(Callback):
         score = float(trainer.callback_metrics[self.criterion.metric])
         if self.criterion.better(score, self.score):
             self.score, self.waited = score, 0
-        else:
+        elif trainer.global_step % trainer.val_check_interval == 0:
             self.waited += 1
         self._stop(trainer)
 

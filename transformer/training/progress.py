@@ -53,8 +53,13 @@ class ProgressBar(Callback):
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note which update the scores are of."""
+        """Show the scores, and note which update they are of; BLEU has a line of its own."""
         self.validated = trainer.global_step
+        shown = _shown(trainer, self.validated)
+        if self.progress is not None:
+            self.progress.update(self.task, shown=shown)
+        elif trainer.is_global_zero and "val/bleu" not in trainer.callback_metrics:
+            logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""

@@ -39,7 +39,7 @@ class Rehearsal(Callback):
         self._compare(trainer)
         batch: Any = self.data.largest_batch()
         logger.info(
-            "trying the largest batch: %s rows, with all sides and padding %s positions",
+            "trying the largest batch: %s sentence pairs, %s tokens of both sides with padding",
             f"{batch.size:,}",
             f"{batch.positions:,}",
         )

@@ -3,14 +3,13 @@
 It does not know what the values mean, and imports nothing heavy.
 """
 
-import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError
+from transformer.errors import InputError, did_you_mean
 
 T = TypeVar("T")
 
@@ -24,8 +23,7 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     for unknown in sorted(values.keys() - names):
-        near = difflib.get_close_matches(unknown, names, n=1)
-        meant = f"; did you mean {near[0]}?" if near else ""
+        meant = did_you_mean(unknown, names)
         raise InputError(f"{where}.{unknown} is not a setting of {where}{meant}")
     for field in fields(kind):  # type: ignore[arg-type]
         if field.default is MISSING and field.name not in values:

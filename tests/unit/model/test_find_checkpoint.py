@@ -88,13 +88,19 @@ def test_what_was_meant(tmp_path: Path) -> None:
     newest = run("files/2026-11-21")
     os.utime(newest / "checkpoints", (2**31, 2**31))
     for folder in ("runs", "runs/files"):
-        with pytest.raises(InputError, match=f"folder of 2 runs; .* the newest is {newest}$"):
+        with pytest.raises(
+            InputError, match=f"folder of runs, and no run; the newest in it is {newest}$"
+        ):
             find_checkpoint(tmp_path / folder)
     with pytest.raises(InputError, match=r"2026-11-22 does not exist \(did you mean .*/2026-11-2"):
         find_checkpoint(tmp_path / "runs/files/2026-11-22")
+    assert find_checkpoint(newest / "checkpoints") == newest / "checkpoints" / "best.ckpt"
+    # Training goes on from the best only where that is named.
+    with pytest.raises(InputError, match=r"no last.ckpt or previous.ckpt; give .*/best\.ckpt$"):
+        find_last(newest)
     for file in (newest / "checkpoints").iterdir():
         file.unlink()
-    with pytest.raises(InputError, match=r"holds no best\.ckpt or last\.ckpt: its run was stopped"):
+    with pytest.raises(InputError, match="holds no checkpoint: its run was stopped before it"):
         find_checkpoint(newest)
 
 
@@ -102,3 +108,5 @@ def test_the_home_folder_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.ckpt").touch()
     assert find_checkpoint(Path("~/a.ckpt")) == tmp_path / "a.ckpt"
+    with pytest.raises(InputError, match="~nobody-at-all/run: there is no such home folder"):
+        find_checkpoint(Path("~nobody-at-all/run"))

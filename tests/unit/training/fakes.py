@@ -16,6 +16,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "is_global_zero": True,
         "world_size": 1,
         "log_every_n_steps": 2,
+        "val_check_interval": 1,
         "should_stop": False,
         "ckpt_path": None,
         "estimated_stepping_batches": 40,

@@ -68,7 +68,6 @@ def test_a_warm_up_beyond_the_last_update_is_told_of(
         assert not caplog.text
         warn_of_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 50}))
     assert "schedule.warmup=50: the learning rate still rises when training ends" in caplog.text
-    assert caplog.text.strip().endswith("after 50 updates; set schedule.warmup=5, say")
 
 
 @pytest.mark.parametrize(

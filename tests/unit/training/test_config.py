@@ -61,7 +61,7 @@ def test_a_mapping_holds_settings_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("inner", "message"),
     [
-        ({"x": {"szie": 1}}, "here.inner.x.szie is not a setting of here.inner.x; did you mean"),
+        ({"x": {"szie": 1}}, "here.inner.x.szie is not a setting of here.inner.x (did you mean"),
         ({"x": {"size": "1"}}, "here.inner.x.size='1' must be a whole number"),
         ({"x": {}}, "here.inner.x.size is missing"),
         ({"x": 3}, "here.inner.x=3 must be a mapping, {KEY: VALUE}"),
@@ -97,7 +97,7 @@ def test_every_side_of_a_union_is_taken(files: str | None) -> None:
         ("files", 3, "here.files=3 must be a text or a list or null"),
         ("files", ["a", 3], "here.files=['a', 3] must be a text or a list or null"),
         ("limit", "x", "here.limit='x' must be a number or null"),
-        ("cuont", 3, "here.cuont is not a setting of here; did you mean count?"),
+        ("cuont", 3, "here.cuont is not a setting of here (did you mean count?)"),
     ],
 )
 def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:

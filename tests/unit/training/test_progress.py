@@ -31,7 +31,7 @@ def run(trainer: Any, steps: list[int]) -> None:
     for step in steps:
         trainer.global_step = step
         bar.on_train_batch_end(trainer, module, None, None, 0)
-        if step == steps[1]:
+        if step == steps[1] and any(name.startswith("val/") for name in trainer.callback_metrics):
             bar.on_validation_end(trainer, module)
     bar.on_train_end(trainer, module)
 
@@ -44,6 +44,13 @@ def test_no_terminal_no_bar(
     assert capfd.readouterr() == ("", "")
     shown = "loss 2.346  BLEU 31.2 at update 3  12,346 tokens/s"
     assert caplog.messages == [f"update 4/40: {shown}", f"update 6/40: {shown}"]
+
+
+def test_a_validation_without_bleu_has_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(callback_metrics={"val/accuracy": torch.tensor(93.254)})
+    with caplog.at_level(logging.INFO):
+        run(trainer, [39, 41])
+    assert caplog.messages == ["update 41/40: accuracy 93.25 at update 41"]
 
 
 def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:

@@ -261,3 +261,11 @@ def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
         after.on_train_start(trainer, module())
         assert trainer.should_stop is stops
     assert validated(after, trainer, 3) == [True]
+
+
+def test_patience_does_not_count_the_validation_at_an_end_off_the_interval() -> None:
+    patience, trainer = Patience(Criterion("val/x", "max"), 2), fake_trainer(val_check_interval=4)
+    for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
+        trainer.global_step = step
+        assert validated(patience, trainer, score) == [False]
+        assert patience.waited == waited
