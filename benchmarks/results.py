@@ -78,29 +78,41 @@ class Result:
     """A recipe on one direction of its corpus."""
 
     experiment: str
-    corpus: str
+    corpus: str | None
+    """Its folder in FOLDER; None for pocket, which is made."""
     direction: str
     text: str
     """The kind of text that is scored: one of ``TEXTS``."""
+    changed: str = ""
+    """What is not as the recipe says, as an argument."""
 
     @property
     def name(self) -> str:
         """As a folder is called."""
-        return f"{self.experiment}-{self.direction}"
+        return "-".join([self.experiment, self.direction, *self.changed.split("=")[1:]])
 
     def run(self, data: Path, folder: Path, seed: int) -> Trained:
         """The run of a seed."""
         source, target = self.direction.split("-")
-        overrides = [f"experiment={self.experiment}", f"data.root={data / self.corpus}"]
+        overrides = [f"experiment={self.experiment}", *self.changed.split()]
+        if self.corpus is not None:
+            overrides.append(f"data.root={data / self.corpus}")
         overrides += [f"data.source={source}", f"data.target={target}", f"seed={seed}"]
         return Trained(tuple(overrides), folder / f"{self.name}-{seed}")
 
 
+PLAIN = "loss=label_smoothed"
+"""Without R-Drop, in half the time."""
+
 RESULTS = [
+    Result("pocket", None, "en-de", "B"),
     Result("multi30k_tiny", "multi30k", "en-de", "B"),
     Result("multi30k_tiny", "multi30k", "de-en", "B"),
     Result("multi30k_tiny", "multi30k", "en-fr", "B"),
+    Result("multi30k_tiny", "multi30k", "en-de", "B", PLAIN),
+    Result("multi30k_tiny", "multi30k", "de-en", "B", PLAIN),
     Result("multi30k_tok", "multi30k", "en-de", "A"),
+    Result("multi30k_tok", "multi30k", "en-de", "A", PLAIN),
     Result("tanaka_enja", "tanaka_enja", "en-ja", "C"),
     Result("tanaka_enja", "tanaka_enja", "ja-en", "C"),
 ]
@@ -132,7 +144,8 @@ def measured(result: Result, seed: int, run: Trained) -> Measured:
 def command(run: Trained) -> str:
     """How anyone gets the same run, but for the seed."""
     shown = (one for one in run.overrides if not one.startswith(("data.root=", "seed=")))
-    return " ".join(["python train.py", *shown, "data.root=FOLDER"])
+    where = ["data.root=FOLDER"] if any("data.root=" in one for one in run.overrides) else []
+    return " ".join(["python train.py", *shown, *where])
 
 
 def row(result: Result, runs: Sequence[Measured]) -> list[str]:
@@ -140,7 +153,8 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     scores = [(run.bleu, run.chrf, run.validation) for run in runs]
     hours = statistics.mean(run.hours for run in runs)
     return [
-        *(result.experiment, result.direction, each(run.model for run in runs)),
+        " ".join([result.experiment, *result.changed.split()]),
+        *(result.direction, each(run.model for run in runs)),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
         *(spread(list(values)) for values in zip(*scores, strict=True)),
         *(str(len(runs)), each(f"{run.updates:,}" for run in runs), f"{hours:.2f}"),

@@ -5,7 +5,8 @@
 One run measures all: English to German of Multi30k in FOLDER, the same batches (sorted by length,
 so many tokens with padding on the longer side), the same sizes, optimiser, schedule and loss, each
 in a process of its own, in turns. Numbers are real target tokens a second, medians over the turns;
-memory is what a process has had resident at most.
+± is half of the distance from the slowest turn to the fastest, as a share of the median; memory is
+what a process has had resident at most.
 
 ``ours`` is a run as ``train.py`` makes it, with all that is fast: ``precision=bf16-mixed
 loss.bfloat16=true``. ``float32`` multiplies in float32 throughout. ``kept`` says whether freed
@@ -14,8 +15,9 @@ users do not have, so that they are measured both ways. ``--quick`` leaves out t
 most of what is measured the other way.
 
 ``loss`` is the mean of the last 50 of ``--updates`` updates, label smoothing included. Hugging
-Face's model begins with our weights. The last line of stdout is JSON; ``ratio_hf`` compares with
-the faster of Hugging Face's two without kept memory, ``ratio_hf_kept`` with it.
+Face's model begins with our weights; ``loss_difference`` is how far our loss is above its, as a
+share. The last line of stdout is JSON; ``ratio_hf`` compares with the faster of Hugging Face's two
+without kept memory, ``ratio_hf_kept`` with it.
 """
 
 import argparse
@@ -26,9 +28,12 @@ from pathlib import Path
 
 from rich.table import Table
 
+from benchmarks.calls import UNKNOWN
 from benchmarks.page import write_between
+from benchmarks.records import short
 from benchmarks.training_process import NAMES, Subject
 from transformer.evaluation.report import table_console
+from transformer.recipes.version import code_version
 
 BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25
@@ -44,7 +49,7 @@ WARM_UP_RETURNED = 2
 """Updates that the others need: they ask for memory in every one."""
 COMPARED = ("ours_bfloat16", "hf_float32")
 """Whose loss is compared, from the same first weights: what is fast, and what is plain."""
-COLUMNS = ("framework", "precision", "kept", "tokens/s", "times", "peak MiB", "loss")
+COLUMNS = ("framework", "precision", "kept", "tokens/s", "±", "times", "peak MiB", "loss")
 
 
 def subjects(size: str, quick: bool) -> list[Subject]:
@@ -52,17 +57,12 @@ def subjects(size: str, quick: bool) -> list[Subject]:
     found = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
     found += [Subject("hf", precision, False) for precision in ("float32", "bfloat16")]
     found.append(Subject("torch", "float32", False))
-    if not quick:
-        found.append(Subject("torch", "bfloat16", False))
-    if size == "tiny":
-        # At base size blocks are as large, and the products take much longer.
-        found.append(Subject("hf", "float32", True))
-    if not quick:
-        found.append(Subject("ours", "bfloat16", False))
-    if size == "tiny" and not quick:
-        found += [Subject("hf", "bfloat16", True), Subject("torch", "float32", True)]
-        found.append(Subject("ours", "float32", False))
-    return found
+    if quick:
+        return [*found, Subject("hf", "float32", True)] if size == "tiny" else found
+    found.append(Subject("torch", "bfloat16", False))
+    others = [("hf", "float32", True), ("hf", "bfloat16", True), ("torch", "float32", True)]
+    others += [("ours", "bfloat16", False), ("ours", "float32", False)]
+    return [*found, *(Subject(*other) for other in others)]
 
 
 def common(data: Path, size: str) -> list[str]:
@@ -112,7 +112,8 @@ def show(found: list[Subject], title: str) -> list[str]:
     rows = [
         [
             *(NAMES[one.framework], one.precision, "yes" if one.kept else "no"),
-            *(f"{one.speed:,.0f}", f"{fastest / one.speed:.2f}", f"{one.peak:,.0f}"),
+            *(f"{one.speed:,.0f}", f"{one.spread:.0%}", f"{fastest / one.speed:.2f}"),
+            f"{one.peak:,.0f}",
             "" if one.loss is None else f"{one.loss:.3f}",
         ]
         for one in found
@@ -153,7 +154,11 @@ def summary(found: list[Subject], size: str) -> dict[str, float]:
             speeds["ours_float32"] / speeds["torch_float32_kept"]
         )
     values |= speeds
-    values |= {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
+    losses = {f"loss_{one.key}": one.loss for one in found if one.loss is not None}
+    values |= losses
+    if len(losses) == len(COMPARED):
+        mine, theirs = (losses[f"loss_{key}"] for key in COMPARED)
+        values["loss_difference"] = mine / theirs - 1
     return {name: round(value, 3) for name, value in values.items()}
 
 
@@ -195,7 +200,8 @@ def main() -> int:
         found = subjects(size, arguments.quick)
         measure(found, size, arguments)
         batches = f"batches of {BUDGETS[size]:,} tokens, threads: {arguments.threads}"
-        lines += show(found, f"{size}, {batches}")
+        commit = short(code_version()["commit"] or UNKNOWN)
+        lines += show(found, f"{size}, {batches}, commit {commit}")
         values[size] = summary(found, size)
     # Before the page is written: one that cannot be costs no measurement.
     print(json.dumps(values), flush=True)

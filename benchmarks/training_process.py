@@ -53,6 +53,11 @@ class Subject:
         return statistics.median(self.speeds)
 
     @property
+    def spread(self) -> float:
+        """Half of the distance from the slowest turn to the fastest, as a share of the median."""
+        return (max(self.speeds) - min(self.speeds)) / 2 / self.speed
+
+    @property
     def overrides(self) -> list[str]:
         """What makes the run this one."""
         fast = FAST if self.precision == "bfloat16" else ("precision=32-true",)

@@ -10,7 +10,7 @@ from benchmarks import ablations, results
 from benchmarks.ablation_rows import CHAINS, ROWS, Change, chosen
 from benchmarks.ablations import compared, system, training
 from benchmarks.records import Records, machine, short
-from benchmarks.results import COLUMNS, RESULTS, Measured, Result, measured, row, spread
+from benchmarks.results import COLUMNS, RESULTS, Measured, Result, command, measured, row, spread
 from benchmarks.trained import Trained
 from tests.system.test_experiments import write_corpus
 from transformer.cli import recipe
@@ -29,6 +29,17 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert signature in found.signatures and len(found.signatures) == 2
+
+
+def test_a_changed_recipe_has_a_name_and_a_line_of_its_own(trained: Trained) -> None:
+    result = Result("pocket", None, "en-de", "B", "loss=label_smoothed")
+    assert len({one.name for one in RESULTS}) == len(RESULTS)
+    assert result.name == "pocket-en-de-label_smoothed"
+    run = result.run(Path("data"), Path("runs"), seed=2)
+    assert run.overrides[:2] == ("experiment=pocket", "loss=label_smoothed")
+    assert "data.root=FOLDER" not in command(run)
+    found = measured(result, 2, trained)
+    assert row(result, [found])[0] == "pocket loss=label_smoothed"
 
 
 def test_seeds_make_one_line_and_tell_where_they_differ(trained: Trained) -> None:

@@ -59,11 +59,14 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
     assert values["torch"] == max(
         values[key] for key in ("torch_float32", "torch_bfloat16") if key in values
     )
-    assert ("ratio_hf_kept" in values) == (size == "tiny")
+    assert ("ratio_hf_kept" in values) == (size == "tiny" or not quick)
     proxy = 1.25 * values["hf_bfloat16"]
     told = values.get("ratio_eole_bfloat16")
     assert told == (round(values["ours"] / proxy, 3) if size == "base" else None)
     assert values["loss_ours_bfloat16"] == 5
+    assert "loss_difference" not in values
+    found[2].loss = 4.0
+    assert summary(found, size)["loss_difference"] == 0.25
     lines = show(found, "a title")
     assert len(lines) == len(found) + 5
     assert "a title" in capsys.readouterr().err
