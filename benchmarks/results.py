@@ -84,7 +84,7 @@ class Result:
     text: str
     """The kind of text that is scored: one of ``TEXTS``."""
     changed: str = ""
-    """What is not as the recipe says, as an argument."""
+    """What is not as the recipe says, one argument."""
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class Result:
     def run(self, data: Path, folder: Path, seed: int) -> Trained:
         """The run of a seed."""
         source, target = self.direction.split("-")
-        overrides = [f"experiment={self.experiment}", *self.changed.split()]
+        overrides = [f"experiment={self.experiment}", *filter(None, [self.changed])]
         if self.corpus is not None:
             overrides.append(f"data.root={data / self.corpus}")
         overrides += [f"data.source={source}", f"data.target={target}", f"seed={seed}"]
@@ -153,7 +153,7 @@ def row(result: Result, runs: Sequence[Measured]) -> list[str]:
     scores = [(run.bleu, run.chrf, run.validation) for run in runs]
     hours = statistics.mean(run.hours for run in runs)
     return [
-        " ".join([result.experiment, *result.changed.split()]),
+        f"{result.experiment} {result.changed}".strip(),
         *(result.direction, each(run.model for run in runs)),
         each(f"{run.parameters / 1e6:.2f} M" for run in runs),
         *(spread(list(values)) for values in zip(*scores, strict=True)),

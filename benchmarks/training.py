@@ -159,7 +159,8 @@ def summary(found: list[Subject], size: str) -> dict[str, float]:
     if len(losses) == len(COMPARED):
         mine, theirs = (losses[f"loss_{key}"] for key in COMPARED)
         values["loss_difference"] = mine / theirs - 1
-    return {name: round(value, 3) for name, value in values.items()}
+    digits = {"loss_difference": 5}
+    return {name: round(value, digits.get(name, 3)) for name, value in values.items()}
 
 
 def parse() -> argparse.Namespace:

@@ -45,7 +45,7 @@ def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path)
     assert third["global_step"] == second["global_step"]
 
 
-@pytest.mark.parametrize(("updates", "validated"), [(4, [3, 4]), (6, [3, 6])])
+@pytest.mark.parametrize(("updates", "validated"), [(2, [2]), (4, [3, 4]), (6, [3, 6])])
 def test_a_run_of_so_many_updates_ends_in_one_validation(
     tmp_path: Path, updates: int, validated: list[int]
 ) -> None:

@@ -22,6 +22,8 @@ from transformer.training.run import fit
         ("aten::_fused_adam_", "Adam, clipping"),
         ("aten::_to_copy", "copies, casts, zeros"),
         ("aten::mul", "sums, scaling, relu"),
+        ("aten::ge", "random numbers, dropout"),
+        ("aten::expand", OTHER),
         ("aten::view", OTHER),
     ],
 )
@@ -49,4 +51,4 @@ def test_a_run_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert told["operations"] > 1e8
     lines = table("tiny", dict.fromkeys(SETTINGS, told))
     assert lines[0] == "| tiny | plain, ms | share | now, ms | share |"
-    assert len(lines) == 2 + len(KINDS) + 1 + 4
+    assert len(lines) == 2 + len(KINDS) + 2 + 4

@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+from torch import nn
 
 from benchmarks.training import show, subjects, summary
 from benchmarks.training_process import Subject
+from benchmarks.training_subjects import TorchTransformer
 from tests.helpers.runs import SMALL, corpus_overrides
+from transformer.cli.compose import compose_config
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
 
 PROMISED = ["ours", "hf", "torch", "ratio_hf"]
 
@@ -35,6 +40,29 @@ def test_from_the_same_weights_the_loss_is_the_same(answers: dict[str, dict[str,
     assert answers["hf"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     # torch.nn.Transformer begins with weights of its own.
     assert answers["torch"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=0.3)
+
+
+def test_torch_drops_where_ours_and_marian_do() -> None:
+    values = dict(compose_config("train", ["model=tiny", "model.dropout=0.3"]).model)
+    config = ModelConfig(source_vocab_size=300, target_vocab_size=300, pad=0, **values)
+    twin = TorchTransformer(build_transformer(config))
+    active = {
+        name.rpartition(".")[2]
+        for name, module in twin.named_modules()
+        if isinstance(module, nn.Dropout) and module.p > 0
+    }
+    # Of the embeddings and of each sublayer's output.
+    assert active == {"dropout", "dropout1", "dropout2", "dropout3"}
+    inner = [name for name, one in twin.named_modules() if isinstance(one, nn.Dropout)]
+    assert [name for name in inner if name.endswith(".dropout")] == []
+    attentions = [one for one in twin.modules() if isinstance(one, nn.MultiheadAttention)]
+    assert len(attentions) == 12
+    assert all(one.dropout == 0 for one in attentions)
+
+
+def test_the_spread_of_turns() -> None:
+    subject = Subject("ours", "float32", kept=True, speeds=[90.0, 100.0, 130.0])
+    assert (subject.speed, subject.spread) == (100, 0.2)
 
 
 def test_quick_measures_what_is_promised_and_no_more() -> None:

@@ -121,8 +121,8 @@ def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
             continue
         choices = sorted(file.stem for file in (config_folder() / group).glob("*.yaml"))
         for name in choice.strip("[]").split(","):
-            if name.strip(" '\"") not in choices:
-                raise InputError(unknown_choice(group, choice, choices))
+            if (bare := name.strip(" '\"")) not in choices:
+                raise InputError(unknown_choice(group, bare, choices))
 
 
 def refuse_unknown_flags(arguments: Sequence[str], known: Collection[str]) -> None:
@@ -135,7 +135,7 @@ def refuse_unknown_flags(arguments: Sequence[str], known: Collection[str]) -> No
         flag = argument.partition("=")[0]
         if flag.startswith("-") and flag not in known:
             raise InputError(
-                f"{argument!r} is not of the form KEY=VALUE; write {flag.lstrip('-')}=VALUE"
+                f"{argument!r} is not of the form KEY=VALUE; keys have no dashes before them"
             )
 
 

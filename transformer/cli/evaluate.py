@@ -91,7 +91,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import load_translator
+    from transformer.cli.load import load_translator, refuse_unseen_nbest
     from transformer.cli.scoring import name_of_text, scoring_of
     from transformer.data.phrases import occurs
     from transformer.decoding.documents import in_documents
@@ -100,6 +100,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.evaluation.terms import term_accuracy
 
     translator, run = load_translator(config, arguments)
+    refuse_unseen_nbest(arguments, translator.search, "leave it out")
     metrics = scoring_of(config, run)
     split = _split(config, arguments, run)
     pairs = list(split)

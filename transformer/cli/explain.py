@@ -1,10 +1,13 @@
-"""What Hydra refuses, said in one line: which argument is wrong, and what was probably meant."""
+"""What Hydra refuses, said in one line: which argument is wrong, and what was probably meant.
+
+It does not know what the keys mean.
+"""
 
 import re
 from collections.abc import Sequence
 
 from hydra.errors import OverrideParseException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from transformer.errors import did_you_mean
 
@@ -31,8 +34,7 @@ def explained(error: Exception, overrides: Sequence[str], config: DictConfig) ->
     if found := _UNKNOWN_CHOICE.search(message):
         return unknown_choice(found["group"], found["name"], found["choices"].split())
     if found := _UNQUOTED_LIST.search(message):
-        key, value = found["key"], found["value"]
-        return f"{key}={value}: write '{key}=[{value}]' for a list, \"{key}='{value}'\" for a text"
+        return _several(found["key"], found["value"], config)
     known = known_keys(config)
     for override in overrides:
         key = re.split(r"[=@]", override.lstrip("+~"))[0]
@@ -43,10 +45,18 @@ def explained(error: Exception, overrides: Sequence[str], config: DictConfig) ->
     return message
 
 
-def unknown_choice(group: str, choice: str, known: Sequence[str]) -> str:
-    """That a group has no such choice, and which it has."""
-    meant = did_you_mean(choice, known)
-    return f"{group}={choice} is unknown{meant}; choose {' or '.join(known)}"
+def _several(key: str, value: str, config: DictConfig) -> str:
+    """What values with commas between them may have been meant for."""
+    sweeps = "add --multirun to sweep over them" if "trainer" in config else ""
+    if isinstance(OmegaConf.select(config, key), DictConfig):
+        return f"{key}={value} are several; {sweeps or 'choose one'}"
+    ways = [sweeps, f"write '{key}=[{value}]' for a list", f"\"{key}='{value}'\" for a text"]
+    return f"{key}={value}: {', '.join(filter(None, ways))}"
+
+
+def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
+    """That a group has no choice of this name, and which it has."""
+    return f"{group}={name} is unknown{did_you_mean(name, known)}; choose {' or '.join(known)}"
 
 
 def nearest_key(key: str, config: DictConfig) -> str:

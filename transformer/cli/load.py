@@ -74,7 +74,7 @@ def search_of(
     return typed(SearchConfig, values, "decoding")
 
 
-def refuse_unseen_nbest(arguments: Sequence[str], search: SearchConfig) -> None:
+def refuse_unseen_nbest(arguments: Sequence[str], search: SearchConfig, instead: str) -> None:
     """Refuse an n-best list that is asked for where only the best is shown.
 
     Raises:
@@ -83,7 +83,7 @@ def refuse_unseen_nbest(arguments: Sequence[str], search: SearchConfig) -> None:
     asked = [one for one in arguments if one.startswith("decoding.nbest=")]
     if asked and search.nbest > 1 and search.algorithm != "sampling":
         raise InputError(
-            f"{asked[-1]}: a line of text is the best alone; set format=json too, or leave it out"
+            f"{asked[-1]}: the best is taken alone, and the others shown nowhere; {instead}"
         )
 
 

@@ -158,8 +158,8 @@ def _check(
 
     try:
         search = search_of(arguments, config["decoding"], trained)
-        if config.get("format") == "text":
-            refuse_unseen_nbest(arguments, search)
+        if config.get("format") != "json":
+            refuse_unseen_nbest(arguments, search, "leave it out")
         batch_tokens_of(OmegaConf.create({"batch_tokens": config["batch_tokens"]}))
         typed_value(config["precision"], Precision, "precision")
         refuse_no_device(config["device"])

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from hydra.conf import HydraConf
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -16,7 +15,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import config_folder, refuse_unknown_flags
+from transformer.cli.compose import refuse_unknown_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
 from transformer.errors import InputError
@@ -38,8 +37,8 @@ TAKEN_FROM = {
 """Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows. What
 had another value already was set by the user and stays."""
 
-_CHANGEABLE = ("decoding", "schedule", "optimizer", "recovery", "trainer", "callbacks", "logger")
-"""Groups of which a run may change every key when it goes on."""
+_EXAMPLES = {"decoding": "decoding.algorithm=greedy decoding.beam_size=1"}
+"""Of keys that change together, as those who choose a group mean."""
 
 AUTO = "auto"
 """``checkpoint=auto``: the call finds out itself what to go on with."""
@@ -83,7 +82,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     for override in _parsed(arguments, config):
         key = override.key_or_group
         given[key] = override.value()
-        _refuse(key, given[key], config, checkpoint)
+        _refuse(key, config, checkpoint)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         place = TAKEN_FROM.get(key)
@@ -149,7 +148,7 @@ def _looked_at(folder: Path) -> RunFolder:
     )
 
 
-def _refuse(key: str, value: object, config: DictConfig, checkpoint: Path) -> None:
+def _refuse(key: str, config: DictConfig, checkpoint: Path) -> None:
     """Refuse what cannot be given to a run that goes on.
 
     Raises:
@@ -163,26 +162,8 @@ def _refuse(key: str, value: object, config: DictConfig, checkpoint: Path) -> No
     if isinstance(old, DictConfig):
         raise InputError(
             f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
-            f"config; change single keys, such as {_single_keys(key, value, old)}"
+            f"config; change single keys, such as {_EXAMPLES.get(key, f'{key}.KEY=VALUE')}"
         )
-
-
-def _single_keys(group: str, choice: object, own: DictConfig) -> str:
-    """What a choice of a group says itself and the run does not, as arguments of a line."""
-    file = config_folder() / group / f"{choice}.yaml"
-    if group not in _CHANGEABLE or not file.is_file():
-        return f"{group}.KEY=VALUE"
-    said: Any = OmegaConf.to_container(OmegaConf.load(file))
-    if "defaults" not in said:
-        # It says all, also what the run has for reasons of its own.
-        return f"{group}.KEY=VALUE"
-    plain = {key: value for key, value in said.items() if key in own and "$" not in str(value)}
-    differing = [
-        f"{group}.{key}={'null' if value is None else value}"
-        for key, value in plain.items()
-        if not isinstance(value, list | dict) and value != own[key]
-    ]
-    return " ".join(differing) or f"{group}.KEY=VALUE"
 
 
 def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:

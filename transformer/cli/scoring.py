@@ -67,8 +67,7 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
         return find_splits(typed(DataConfig, data, "data"))
     except MissingFile as error:
         raise MissingFile(
-            f"{error}; it is named by the run: call this where the run was trained, or give "
-            "source=FILE reference=FILE to a command that takes them"
+            f"{error}; the config of the run names it so: call this where the run was trained"
         ) from error
 
 

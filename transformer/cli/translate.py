@@ -47,7 +47,7 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
         raise InputError("several processes need a file to share out: set input= and output= too")
     found = translator_by_engine(config, arguments)
     if config.format == "text":
-        refuse_unseen_nbest(arguments, found.search)
+        refuse_unseen_nbest(arguments, found.search, "set format=json too")
     translator = _translator(config, found, share)
     if files is not None:
         _refuse_bad_lines(files[0], config.input_format, translator.tokenizer)

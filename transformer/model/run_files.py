@@ -30,22 +30,23 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     if path.is_file():
         return path
     if not path.exists():
-        beside = [str(one) for one in path.parent.glob("*")]
+        beside = [one.name for one in path.parent.glob("*")]
         raise InputError(
-            f"checkpoint={path} does not exist{did_you_mean(str(path), beside)}; give a run "
+            f"checkpoint={path} does not exist{did_you_mean(path.name, beside)}; give a run "
             "directory or a .ckpt file"
         )
-    run = path.parent if path.name == _FOLDER else path
     names = (TUNED, "best", LAST, PREVIOUS)
     wanted = [f"{one}.ckpt" for one in names[names.index(name) :]]
     for file in wanted:
-        if (run / _FOLDER / file).is_file():
-            return run / _FOLDER / file
-    raise InputError(f"checkpoint={path} {_instead(run, wanted)}")
+        if (path / _FOLDER / file).is_file():
+            return path / _FOLDER / file
+    raise InputError(f"checkpoint={path} {_instead(path, wanted)}")
 
 
 def _instead(path: Path, wanted: Sequence[str]) -> str:
     """What a folder holds that has none of the checkpoints that are wanted, and what to do."""
+    if any(path.glob("*.ckpt")):
+        return f"is a folder of checkpoints; give its run, {path.parent}, or a file in it"
     runs = [file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")]
     runs += [file.parent.parent for file in path.glob(f"*/*/{_FOLDER}/*.ckpt")]
     if runs:

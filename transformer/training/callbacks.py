@@ -28,8 +28,8 @@ class CallbacksConfig:
     Attributes:
         ema_decay: Decay of the moving average of the weights, which then validates, tests and
             translates in place of the weights themselves; 0 keeps none.
-        patience: Validations without a better score (``Criterion``) after which training stops;
-            null never stops.
+        patience: Validations, each after an interval, without a better score (``Criterion``)
+            after which training stops; null never stops.
         keep_last: Validations whose weights are kept for ``average``, the newest; below 0 all.
         save_interval: Updates from one writing of ``last.ckpt`` to the next; null writes it where
             a validation begins and where training stops, which is always done, and nowhere else.

@@ -58,7 +58,7 @@ class ProgressBar(Callback):
         shown = _shown(trainer, self.validated)
         if self.progress is not None:
             self.progress.update(self.task, shown=shown)
-        elif trainer.is_global_zero and "val/bleu" not in trainer.callback_metrics:
+        if trainer.is_global_zero and "val/bleu" not in trainer.callback_metrics:
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -59,6 +59,7 @@ class LastCheckpoint(Checkpoint):
         self.validates = False
         self._saved: tuple[int, bool] | None = None
         self._bound: int | None = None
+        self._ends = False
 
     def state_dict(self) -> dict[str, Any]:
         """Whether a validation comes next."""
@@ -71,8 +72,9 @@ class LastCheckpoint(Checkpoint):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Let a run whose last validation is still to come begin, though all updates are done."""
         if self.validates:
-            self._bound = trainer.max_steps
+            self._bound, self._ends = trainer.max_steps, trainer.should_stop
             trainer.fit_loop.epoch_loop.max_steps = -1
+            trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Validate if the run was stopped before; save where a run begins or has gone back.
@@ -102,6 +104,7 @@ class LastCheckpoint(Checkpoint):
             if self._bound is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._bound
             validate_now(trainer)
+            trainer.should_stop |= self._ends
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int

@@ -29,8 +29,6 @@ from transformer.training.saving import checkpoint_callbacks
 from transformer.training.sharding import ShardedStrategy
 from transformer.training.stopping import GracefulStop
 
-logger = logging.getLogger(__name__)
-
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
 update (update.py), and what it calls an epoch has no end (loader.py)."""

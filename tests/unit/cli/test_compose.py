@@ -29,13 +29,20 @@ from transformer.errors import InputError
             "experiment=pokcet",
             "experiment=pokcet is unknown (did you mean pocket?); choose ",
         ),
-        ("train", "experiment=[pocket,x]", "experiment=[pocket,x] is unknown (did you mean pocket"),
+        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose iwslt14_deen or mul"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
         ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
         ("train", "experiment=null", "Config group override must be a string or a list"),
         ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
         ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
-        ("train", "data.train=a,b", "data.train=a,b: write 'data.train=[a,b]' for a list, \"data."),
+        (
+            "train",
+            "data.train=a,b",
+            "data.train=a,b: add --multirun to sweep over them, write 'dat",
+        ),
+        ("train", "model=tiny,base", "model=tiny,base are several; add --multirun to sweep over"),
+        ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy are several; choose one"),
+        ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
         ("train", "debug=fast", "debug=fast is unknown; choose quick"),
         ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
     ],
@@ -74,7 +81,9 @@ def test_a_value_that_hydra_cannot_read_is_one_line() -> None:
 def test_a_flag_that_nobody_knows(flag: str) -> None:
     known = ("--multirun", "-c")
     refuse_unknown_flags(["--multirun", "-c", "job", "seed=1,2"], known)
-    with pytest.raises(InputError, match=r"'-+[a-z=]+' is not of the form KEY=VALUE; write \w+=V"):
+    with pytest.raises(
+        InputError, match=r"'-+[a-z=]+' is not of the form KEY=VALUE; keys have no dash"
+    ):
         refuse_unknown_flags([flag, "files"], known)
 
 

@@ -1,4 +1,4 @@
-"""Wrong calls of translate are one line, before anything is loaded."""
+"""Wrong calls of translate are one line."""
 
 from pathlib import Path
 
@@ -43,5 +43,6 @@ def test_an_nbest_list_that_nobody_would_see_is_refused(
     files = [f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}"]
     assert main([f"checkpoint={checkpoint}", *files, *arguments]) == (2 if refused else 0)
     assert (
-        "a line of text is the best alone; set format=json" in capsys.readouterr().err
+        "the best is taken alone, and the others shown nowhere; set format=json"
+        in capsys.readouterr().err
     ) == refused

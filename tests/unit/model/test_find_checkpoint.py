@@ -92,9 +92,17 @@ def test_what_was_meant(tmp_path: Path) -> None:
             InputError, match=f"folder of runs, and no run; the newest in it is {newest}$"
         ):
             find_checkpoint(tmp_path / folder)
-    with pytest.raises(InputError, match=r"2026-11-22 does not exist \(did you mean .*/2026-11-2"):
+    with pytest.raises(InputError, match=r"2026-11-22 does not exist \(did you mean 2026-11-2[01]"):
         find_checkpoint(tmp_path / "runs/files/2026-11-22")
-    assert find_checkpoint(newest / "checkpoints") == newest / "checkpoints" / "best.ckpt"
+    with pytest.raises(InputError, match=r"other does not exist; give a run directory"):
+        find_checkpoint(tmp_path / "runs/files/other")
+    (tmp_path / "checkpoints").mkdir()
+    own = tmp_path / "checkpoints" / "checkpoints" / "best.ckpt"
+    own.parent.mkdir()
+    own.touch()
+    assert find_checkpoint(tmp_path / "checkpoints") == own
+    with pytest.raises(InputError, match=f"is a folder of checkpoints; give its run, {newest}, or"):
+        find_checkpoint(newest / "checkpoints")
     # Training goes on from the best only where that is named.
     with pytest.raises(InputError, match=r"no last.ckpt or previous.ckpt; give .*/best\.ckpt$"):
         find_last(newest)

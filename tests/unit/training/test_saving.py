@@ -8,6 +8,7 @@ import pytest
 from pytorch_lightning import LightningModule
 
 from transformer.errors import AnotherRankFailed, InputError
+from transformer.training import saving
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.recovery import Judge
 from transformer.training.saving import BestCheckpoint, LastCheckpoint, RecentCheckpoints
@@ -141,6 +142,23 @@ def test_a_tuned_search_is_of_before_where_training_goes_on(tmp_path: Path, stop
     last.on_train_start(trainer, module())
     assert (tmp_path / "tuned.ckpt").exists() == stops
     assert len(list(tmp_path.glob("outdated-tuned-*"))) == (not stops)
+
+
+@pytest.mark.parametrize("time_is_up", [False, True])
+def test_a_validation_that_is_still_to_come_is_made_up_for_though_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_is_up: bool
+) -> None:
+    stops_before = []
+    monkeypatch.setattr(saving, "validate_now", lambda one: stops_before.append(one.should_stop))
+    last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+    trainer.fit_loop, trainer.max_steps, trainer.should_stop = Mock(), 9, time_is_up
+    last.load_state_dict({"validates": True})
+    # Lightning begins no training that is to stop, or has made all its updates.
+    last.on_fit_start(trainer, module())
+    assert (trainer.should_stop, trainer.fit_loop.epoch_loop.max_steps) == (False, -1)
+    last.on_train_start(trainer, module())
+    assert stops_before == [False]
+    assert (trainer.should_stop, trainer.fit_loop.epoch_loop.max_steps) == (time_is_up, 9)
 
 
 def validate(best: Any, trainer: Mock, *scores: float) -> None:
