@@ -22,7 +22,8 @@ def outcome(folder: Path) -> dict[str, Any]:
         ]
     names = sorted(path.name for path in (folder / "checkpoints").iterdir())
     del payload["transformer"]["config"]["checkpoint"]
-    payload["loops"] = None
+    # What Lightning counts, and nothing of ours reads.
+    payload["loops"] = payload["epoch"] = None
     return {
         "last": payload,
         "best": (best["global_step"], best["state_dict"]),

@@ -29,7 +29,8 @@ def test_the_snippets_run(
         line = text.count("\n", 0, snippet.start("code"))
         code = snippet["code"].replace(OVERRIDES, str(small))
         exec(compile("\n" * line + code, "docs/python.md", "exec"), page)
-        printed.append(capsys.readouterr().out.splitlines())
+        # An untrained model says control characters, too.
+        printed.append(capsys.readouterr().out.removesuffix("\n").split("\n"))
     _, nbest, asked, links, stream, ensemble, scores, trained, alone = printed
     assert len(nbest) == 3
     assert len(asked) == 3

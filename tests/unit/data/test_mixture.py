@@ -185,7 +185,7 @@ def test_a_weight_is_given_to_each_or_to_none(tmp_path: Path) -> None:
 
 def test_an_error_names_the_corpus(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={"train": str(tmp_path / "smal.tsv")})
-    with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file; is"):
+    with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file \(did"):
         find_splits(config)
 
 
