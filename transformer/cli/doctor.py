@@ -1,6 +1,6 @@
 """``doctor``: what is wrong with a corpus, before any training.
 
-Tables and examples for people, JSON for a file or a pipe.
+Tables and examples go to stderr; JSON to stdout, where that is a file or a pipe.
 """
 
 import json
