@@ -9,8 +9,10 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGKILL
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,7 +86,8 @@ class Subject:
     def update(self, count: int) -> dict[str, Any]:
         """Make so many updates."""
         assert self.process.stdin is not None
-        print(count, file=self.process.stdin, flush=True)
+        with suppress(BrokenPipeError):
+            print(count, file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._answer())
         self.peak = answer["peak"]
         self.done += count
@@ -100,5 +103,7 @@ class Subject:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self.key} has ended with {self.process.wait()}")
+            code = self.process.wait()
+            why = ", out of memory perhaps: all are in memory at once" if code == -SIGKILL else ""
+            raise SystemExit(f"{self.key} has ended with {code}{why}; --sizes tiny needs less")
         return line
