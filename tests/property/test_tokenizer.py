@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -138,6 +139,36 @@ def test_unigram_draws_follow_the_smoothed_probabilities() -> None:
     # Five standard errors of a frequency, at the most.
     assert np.abs(observed - expected).max() < 5 * np.sqrt(0.25 / draws)
     assert np.corrcoef(observed, expected)[0, 1] > 0.95
+
+
+def test_bpe_draws_follow_the_algorithm_of_the_paper() -> None:
+    dropout, draws = 0.3, 4000
+    tokenizer = TOKENIZERS["bpe"].with_sampling(dropout)
+    model = tokenizer._source.processor
+    score = {model.id_to_piece(i): model.get_score(i) for i in range(model.get_piece_size())}
+
+    def expected(symbols: tuple[str, ...], chance: float) -> Counter[tuple[str, ...]]:
+        found: Counter[tuple[str, ...]] = Counter()
+        merges = [
+            (-score[left + right], place)
+            for place, (left, right) in enumerate(pairwise(symbols))
+            if left + right in score
+        ]
+        for _, place in sorted(merges):
+            merged = symbols[place] + symbols[place + 1]
+            rest = (*symbols[:place], merged, *symbols[place + 2 :])
+            found += expected(rest, chance * (1 - dropout))
+            chance *= dropout
+        found[symbols] += chance
+        return found
+
+    chances = expected(tuple("▁theein"), 1.0)
+    rows = tokenizer.sample_source(["theein"] * draws, list(range(draws)))
+    drawn = Counter(tuple(tokenizer.source_pieces(row)) for row in rows)
+    assert len(chances) > 10 and drawn.keys() <= chances.keys()
+    # Five standard errors of a frequency, at the most.
+    most = max(abs(drawn[one] / draws - chance) for one, chance in chances.items())
+    assert most < 5 * np.sqrt(0.25 / draws)
 
 
 def test_bpe_without_dropout_is_plain_bpe() -> None:
