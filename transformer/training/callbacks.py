@@ -12,7 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
-from torch import Tensor
 
 from transformer.data.loader import Update
 from transformer.errors import InputError
@@ -43,6 +42,10 @@ class CallbacksConfig:
     samples: int
 
     def __post_init__(self) -> None:
+        if not 0 <= self.ema_decay < 1:
+            raise InputError(
+                f"callbacks.ema_decay={self.ema_decay} must be at least 0 (no average) and below 1"
+            )
         if self.save_interval is not None and self.save_interval < 1:
             raise InputError(
                 f"callbacks.save_interval={self.save_interval} must be at least 1, or null"
@@ -84,9 +87,8 @@ class Measure(Callback):
         self._restart()
 
     def _restart(self) -> None:
-        self.loss = torch.zeros(())
-        self.alignment = torch.zeros(2)
-        self.consistency: Tensor | None = None
+        self.loss, self.alignment = 0.0, [0.0, 0.0]
+        self.consistency: float | None = None
         self.learnt = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
@@ -112,13 +114,13 @@ class Measure(Callback):
     ) -> None:
         """Count the update; log when it is time to."""
         if outputs["good"]:
-            self.loss = self.loss.to(pl_module.device) + outputs["loss"]
+            self.loss += float(outputs["loss"])
             self.learnt += outputs["tokens"]
             if "alignment" in outputs:
-                self.alignment = self.alignment.to(pl_module.device) + outputs["alignment"]
+                more = outputs["alignment"].tolist()
+                self.alignment = [a + b for a, b in zip(self.alignment, more, strict=True)]
             if "consistency" in outputs:
-                before = 0 if self.consistency is None else self.consistency
-                self.consistency = before + outputs["consistency"]
+                self.consistency = (self.consistency or 0.0) + float(outputs["consistency"])
         self.target += outputs["tokens"]
         micro_batches: list[CountedBatch] = batch.batches
         self.real += sum(micro.tokens for micro in micro_batches)
@@ -142,9 +144,9 @@ class Measure(Callback):
         Not the speed: a checkpoint that held times would not be the same twice.
         """
         checkpoint["measured"] = {
-            "loss": self.loss.item(),
-            "alignment": self.alignment.tolist(),
-            "consistency": None if self.consistency is None else self.consistency.item(),
+            "loss": self.loss,
+            "alignment": self.alignment,
+            "consistency": self.consistency,
             "learnt": self.learnt,
             "counted": self._counted(trainer),
         }
@@ -154,18 +156,16 @@ class Measure(Callback):
     ) -> None:
         """Count on."""
         if before := checkpoint.get("measured"):
-            self.loss = torch.tensor(before["loss"])
-            self.alignment = torch.tensor(before["alignment"])
+            self.loss, self.alignment = before["loss"], before["alignment"]
             # A checkpoint of an earlier version has none.
-            if (divergence := before.get("consistency")) is not None:
-                self.consistency = torch.tensor(divergence, device=pl_module.device)
+            self.consistency = before.get("consistency")
             self.learnt = before["learnt"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 
     def _counted(self, trainer: Trainer) -> list[int]:
         """Tokens of all ranks, without and with padding."""
-        counted = torch.tensor([self.real, self.padded], dtype=torch.float64)
+        counted = torch.tensor([self.real, self.padded], dtype=torch.int64)
         counted = counted.to(trainer.strategy.root_device)
         summed = trainer.strategy.reduce(counted, reduce_op="sum")
         return [int(count) for count in summed.tolist()]
@@ -173,16 +173,16 @@ class Measure(Callback):
     def _values(self, trainer: Trainer) -> dict[str, float]:
         real, padded = self._counted(trainer)
         values = {
-            "train/loss": self.loss.item() / self.learnt if self.learnt else math.nan,
+            "train/loss": self.loss / self.learnt if self.learnt else math.nan,
             "train/tokens_per_second": self.target / self.seconds,
             "train/padding": 1 - real / padded,
             "lr": trainer.optimizers[0].param_groups[0]["lr"],
         }
-        summed, linked = self.alignment.tolist()
+        summed, linked = self.alignment
         if linked:
             values["train/alignment_loss"] = summed / linked
         if self.consistency is not None:
-            values["train/consistency"] = self.consistency.item() / max(1, self.learnt)
+            values["train/consistency"] = self.consistency / max(1, self.learnt)
         return values
 
 
@@ -196,6 +196,11 @@ class MovingAverage(EMAWeightAveraging):
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Keep the average where the weights are to be, which are not there yet."""
+        self._device = trainer.strategy.root_device
+        super().setup(trainer, pl_module, stage)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -72,12 +72,16 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
 
 
-def set_aside_tuned(folder: Path) -> None:
-    """Rename ``tuned.ckpt``: where training goes on, it is no longer the best that the run has."""
-    tuned = folder / f"{TUNED}.ckpt"
-    if tuned.exists():
-        aside = _set_aside(tuned, "outdated")
-        logger.info("%s is of before this training; it is kept as %s", tuned, aside.name)
+def set_aside_outdated(run: Path) -> None:
+    """Rename what is of before: where training goes on, another model may be the best.
+
+    That is ``tuned.ckpt``, and the scores and hypotheses of tests.
+    """
+    tuned = run / "checkpoints" / f"{TUNED}.ckpt"
+    for file in (tuned, *sorted(run.glob("test*.json")), *sorted(run.glob("test*.hyp"))):
+        if file.exists():
+            aside = _set_aside(file, "outdated")
+            logger.info("%s is of before this training; it is kept as %s", file, aside.name)
 
 
 def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path | None:

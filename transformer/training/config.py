@@ -152,7 +152,8 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
         InputError: One is out of its range.
     """
     trainer = resolved["trainer"]
-    for key in ("accumulate_grad_batches", "log_every_n_steps", "val_check_interval"):
+    counts = ("accumulate_grad_batches", "log_every_n_steps", "val_check_interval", "num_nodes")
+    for key in counts:
         if typed_value(trainer[key], int, f"trainer.{key}") < 1:
             raise InputError(f"trainer.{key}={trainer[key]} must be at least 1")
     clip = typed_value(trainer["gradient_clip_val"], float | None, "trainer.gradient_clip_val")
@@ -169,6 +170,11 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
     epochs = typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
     if epochs is not None and epochs < 1 and epochs != -1:
         raise InputError(f"trainer.max_epochs={epochs} must be at least 1; -1 sets no bound")
+    if not isinstance(trainer["max_time"], str | Mapping | None):
+        raise InputError(
+            f"trainer.max_time={trainer['max_time']} must be DAYS:HOURS:MINUTES:SECONDS, such as "
+            "00:12:00:00, or null"
+        )
     for key, value in (("seed", resolved["seed"]), ("data.seed", resolved["data"]["seed"])):
         if not 0 <= typed_value(value, int, key) < 2**32:
             raise InputError(f"{key}={value} must be from 0 to {2**32 - 1}")

@@ -97,7 +97,7 @@ class ContinuedCSVLogger(Logger):
         self.save()
 
     @rank_zero_only
-    def cut(self, rows: int, step: int) -> None:
+    def cut(self, rows: int) -> None:
         """Forget the rows after the first few: the run has gone back to before them."""
         self._open()
         if self._written > rows:
@@ -114,11 +114,18 @@ class ContinuedCSVLogger(Logger):
 
 
 class ContinuedTensorBoard(TensorBoardLogger):
-    """Goes on in the events of a run; where the disk is full it leaves some out."""
+    """Goes on in the events of a run; where the disk is full it leaves some out.
+
+    Attributes:
+        steps: So many are complete: the number of the last one logged, and one.
+    """
+
+    steps = 0
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to each curve."""
+        self.steps = max(self.steps, (step or 0) + 1)
         with self._leaving_out():
             super().log_metrics(metrics, step)
 
@@ -135,8 +142,9 @@ class ContinuedTensorBoard(TensorBoardLogger):
             super().finalize(status)
 
     @rank_zero_only
-    def cut(self, rows: int, step: int) -> None:
-        """Let TensorBoard forget the points from an update on."""
+    def cut(self, step: int) -> None:
+        """Let TensorBoard forget the points from a step on."""
+        self.steps = step
         with self._leaving_out():
             writer = self.experiment
             writer.close()
@@ -163,6 +171,7 @@ class ContinuedLogs(Callback):
 
     def __init__(self) -> None:
         self.rows: int | None = None
+        self.steps: int | None = None
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -172,19 +181,24 @@ class ContinuedLogs(Callback):
             logger.save()
             if isinstance(logger, ContinuedCSVLogger) and trainer.is_global_zero:
                 checkpoint["metrics_rows"] = logger.rows
+            if isinstance(logger, ContinuedTensorBoard) and trainer.is_global_zero:
+                checkpoint["metrics_steps"] = logger.steps
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Remember how much it was."""
         self.rows = checkpoint.get("metrics_rows")
+        # One of an earlier version does not say whether a validation after it is among them.
+        self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forget what was logged after the checkpoint."""
-        if self.rows is not None:
-            for logger in trainer.loggers:
-                if isinstance(logger, ContinuedCSVLogger | ContinuedTensorBoard):
-                    logger.cut(self.rows, trainer.global_step)
+        for logger in trainer.loggers:
+            if isinstance(logger, ContinuedCSVLogger) and self.rows is not None:
+                logger.cut(self.rows)
+            if isinstance(logger, ContinuedTensorBoard) and self.steps is not None:
+                logger.cut(self.steps)
 
 
 def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:

@@ -48,7 +48,10 @@ class ProgressBar(Callback):
         """Advance."""
         shown = _shown(trainer, self.validated)
         if self.progress is not None:
-            self.progress.update(self.task, completed=trainer.global_step, shown=shown)
+            # Where a validation comes first, the bound is set after it.
+            self.progress.update(
+                self.task, total=_updates(trainer), completed=trainer.global_step, shown=shown
+            )
         elif trainer.is_global_zero and time_to_log(trainer):
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 

@@ -64,6 +64,11 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     if values["trainer"]["devices"] not in (1, "1"):
         raise InputError("resume_check compares runs of one process: set trainer.devices=1")
     once, broken = folder / "at_once", folder / "broken"
+    for one in (once, broken):
+        if one.exists():
+            raise InputError(
+                f"{one} is of an earlier check; remove it, or choose another hydra.run.dir"
+            )
     _run(_part(values, updates, None), once)
     _run(_part(values, updates, None), broken, until=updates)
     _run(_part(values, updates, broken), broken)

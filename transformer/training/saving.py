@@ -19,7 +19,7 @@ from transformer.training.averaging import newest_checkpoints
 from transformer.training.checkpoint import (
     AtomicCheckpointIO,
     Criterion,
-    set_aside_tuned,
+    set_aside_outdated,
     set_aside_unused,
 )
 from transformer.training.recovery import Judge
@@ -89,8 +89,9 @@ class LastCheckpoint(Checkpoint):
         if trainer.is_global_zero:
             remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
             if not trainer.should_stop:
-                mark_unfinished(self.path.parent.parent)
-                set_aside_tuned(self.path.parent)
+                run = self.path.parent.parent
+                mark_unfinished(run)
+                set_aside_outdated(run)
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         begins = not trainer.strategy.broadcast(self.path.exists())

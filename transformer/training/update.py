@@ -159,10 +159,13 @@ class UpdateModule(LightningModule, ABC):
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
 
+    def on_fit_start(self) -> None:
+        """See who computes together, which the rehearsal already has to know."""
+        self.accumulate.alone = not self.sharded
+
     def on_train_start(self) -> None:
         """Let the config have the last word on what a checkpoint has brought back."""
         lr = self.optimizer.lr * self.judge.lr_scale
-        self.accumulate.alone = not self.sharded
         schedule = self._schedule()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
         groups = self._stepping().param_groups

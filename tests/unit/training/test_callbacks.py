@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from transformer.data.batch import collate
@@ -14,7 +15,7 @@ from transformer.data.loader import Update
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.training.callbacks import Measure
+from transformer.training.callbacks import Measure, MovingAverage
 from transformer.training.translated_validation import TranslateValidation
 
 from .fakes import fake_module, fake_trainer, logged
@@ -98,6 +99,14 @@ def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) 
     # A checkpoint of a version that knew of none.
     del checkpoint["measured"]["consistency"]
     Measure().on_load_checkpoint(trainer, module, checkpoint)
+
+
+def test_the_moving_average_lives_where_the_weights_will() -> None:
+    trainer, average = fake_trainer(), MovingAverage(0.9)
+    trainer.strategy.root_device = torch.device("meta")
+    average.setup(trainer, LightningModule(), "fit")
+    assert average._average_model is not None
+    assert average._average_model.n_averaged.device.type == "meta"
 
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:

@@ -7,23 +7,28 @@ from pathlib import Path
 import pytest
 
 from transformer.model.run_files import find_checkpoint
-from transformer.training.checkpoint import set_aside_tuned, set_aside_unused
+from transformer.training.checkpoint import set_aside_outdated, set_aside_unused
 
 
 def test_every_outdated_one_is_kept_by_when_it_was_written(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "best.ckpt").touch()
-    set_aside_tuned(folder)
+    set_aside_outdated(tmp_path)
     for day in (1, 2):
         tuned = folder / "tuned.ckpt"
-        tuned.write_text(str(day))
         written = datetime(2026, 5, day, 12).timestamp()
-        os.utime(tuned, (written, written))
+        for file in (tuned, tmp_path / "test_2017.json", tmp_path / "test_2017.hyp"):
+            file.write_text(str(day))
+            os.utime(file, (written, written))
         assert find_checkpoint(tmp_path) == tuned
-        set_aside_tuned(folder)
+        set_aside_outdated(tmp_path)
         assert find_checkpoint(tmp_path) == folder / "best.ckpt"
-        assert (folder / f"outdated-tuned-2026-05-0{day}_12-00-00.ckpt").read_text() == str(day)
+        then = f"2026-05-0{day}_12-00-00"
+        assert (folder / f"outdated-tuned-{then}.ckpt").read_text() == str(day)
+        for suffix in ("json", "hyp"):
+            assert not (tmp_path / f"test_2017.{suffix}").exists()
+            assert (tmp_path / f"outdated-test_2017-{then}.{suffix}").read_text() == str(day)
 
 
 @pytest.mark.parametrize("name", ["best.ckpt", "previous.ckpt"])

@@ -13,7 +13,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from transformer.training.config import LoggerConfig
-from transformer.training.loggers import ContinuedCSVLogger, ContinuedTensorBoard, build_loggers
+from transformer.training.loggers import (
+    ContinuedCSVLogger,
+    ContinuedLogs,
+    ContinuedTensorBoard,
+    build_loggers,
+)
+
+from .fakes import fake_module, fake_trainer
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:
@@ -56,13 +63,13 @@ def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
     log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}), (2, {"val": 9.0}))
     logger = ContinuedCSVLogger(tmp_path)
     assert logger.rows == 3
-    logger.cut(2, 3)
+    logger.cut(2)
     assert logger.rows == 2
     logger.log_metrics({"val": 8.0}, 2)
     assert logger.rows == 3
     logger.save()
     assert [row.get("val") for row in rows(tmp_path)] == [None, None, 8.0]
-    logger.cut(5, 3)
+    logger.cut(5)
     assert len(rows(tmp_path)) == 3
 
 
@@ -117,7 +124,7 @@ def test_where_the_disk_is_full_tensorboard_leaves_points_out(
             lambda: logger.log_metrics({"loss": 2.0}, 2),
             logger.save,
             lambda: logger.log_metrics({"loss": 3.0}, 3),
-            lambda: logger.cut(0, 3),
+            lambda: logger.cut(3),
             lambda: logger.finalize("success"),
         ):
             attempt()
@@ -142,7 +149,7 @@ def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> N
     for part, steps in enumerate(((0, 1, 2, 3), (2, 3, 4))):
         logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
         if part:
-            logger.cut(0, 2)
+            logger.cut(2)
         for step in steps:
             logger.log_metrics({"loss": step + 10.0 * part}, step)
         logger.finalize("success")
@@ -156,6 +163,33 @@ def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> N
         (3, 13.0),
         (4, 14.0),
     ]
+
+
+@pytest.mark.parametrize("csv_wanted", [True, False])
+def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) -> None:
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    checkpoint: dict[str, Any] = {"global_step": 2}
+    for step in (1, 2, 3):
+        for logger in loggers:
+            logger.log_metrics({"loss": float(step)}, step)
+        if step == 2:
+            callback = ContinuedLogs()
+            callback.on_save_checkpoint(fake_trainer(loggers=loggers), fake_module(), checkpoint)
+    for logger in loggers:
+        logger.save()
+        logger.finalize("success")
+    time.sleep(1.1)  # the names of TensorBoard's files are seconds
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    trainer, callback = fake_trainer(loggers=loggers, global_step=2), ContinuedLogs()
+    callback.on_load_checkpoint(trainer, fake_module(), checkpoint)
+    callback.on_train_start(trainer, fake_module())
+    for logger in loggers:
+        logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2]
+    if csv_wanted:
+        assert [row["step"] for row in rows(tmp_path)] == [1, 2]
 
 
 @pytest.mark.parametrize("csv_wanted", [True, False])

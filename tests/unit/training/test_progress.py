@@ -80,6 +80,19 @@ def test_a_terminal_gets_a_bar_and_no_lines(
     assert "BLEU 31.2" in terminal.getvalue()
 
 
+def test_the_bar_has_an_end_though_a_validation_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    trainer, bar = fake_trainer(estimated_stepping_batches=float("inf")), ProgressBar()
+    bar.on_train_start(trainer, fake_module())
+    trainer.estimated_stepping_batches = 40
+    bar.on_train_batch_end(trainer, fake_module(), None, None, 0)
+    assert bar.progress is not None
+    assert bar.progress.tasks[0].total == 40
+    bar.on_train_end(trainer, fake_module())
+
+
 def test_an_error_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", Terminal())
     bar = ProgressBar()

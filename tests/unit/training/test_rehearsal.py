@@ -58,6 +58,28 @@ def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_ranks_that_share_out_the_weights_halve_no_batch(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
+) -> None:
+    def no_memory(loss: torch.Tensor) -> None:
+        if module.accumulate.most_positions == float("inf"):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        loss.backward()
+
+    monkeypatch.setattr(Listening, "sharded", sharded)
+    module = Listening()
+    monkeypatch.setattr(module, "manual_backward", no_memory)
+    # Lightning calls the modules' after all callbacks', which must not be too late.
+    module.on_fit_start()
+    if sharded:
+        with pytest.raises(InputError, match="ranks that share out the weights cannot halve"):
+            Rehearsal(data).on_train_start(trainer(), module)
+    else:
+        Rehearsal(data).on_train_start(trainer(), module)
+        assert [one.size for one in module.rehearsed[1:]] < [module.rehearsed[0].size]
+
+
 def test_ranks_that_plan_other_batches_do_not_begin(
     data: DataModule, monkeypatch: pytest.MonkeyPatch
 ) -> None:

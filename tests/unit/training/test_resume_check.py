@@ -1,5 +1,6 @@
 """What the check of a run's resume compares, and what it says when something differs."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,14 @@ def test_equal_runs_are_said_to_be_equal(tmp_path: Path, monkeypatch: pytest.Mon
     assert parts == [("at_once", None, None), ("broken", 2, None), ("broken", None, broken)]
 
 
+def test_what_an_earlier_check_has_left_is_not_mixed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path, monkeypatch)
+    with pytest.raises(InputError, match="at_once is of an earlier check; remove it, or choose"):
+        check(tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize(
     ("what", "value", "where"),
     [
@@ -74,6 +83,8 @@ def test_another_device_may_add_in_another_order(
     near = {"w": torch.tensor([0.0, 1.0, 2.0, 3.0002])}
     said, _ = check(tmp_path, monkeypatch, "trainer.accelerator=gpu", state_dict=near)
     assert "to within 0.0002" in said
+    for name in ("at_once", "broken"):
+        shutil.rmtree(tmp_path / name)
     far = {"w": torch.tensor([0.0, 1.0, 2.0, 3.01])}
     with pytest.raises(InputError, match=r"first state_dict/w by 0\.01"):
         check(tmp_path, monkeypatch, "trainer.accelerator=gpu", state_dict=far)

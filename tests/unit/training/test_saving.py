@@ -135,13 +135,17 @@ def test_what_training_ends_with_must_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_a_tuned_search_is_of_before_where_training_goes_on(tmp_path: Path, stops: bool) -> None:
-    (tmp_path / "tuned.ckpt").touch()
-    last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+def test_tuned_and_tested_are_of_before_where_training_goes_on(tmp_path: Path, stops: bool) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "tuned.ckpt").touch()
+    (tmp_path / "test.json").touch()
+    last, (trainer, _) = LastCheckpoint(folder, 2), saving_trainer()
     trainer.should_stop = stops
     last.on_train_start(trainer, module())
-    assert (tmp_path / "tuned.ckpt").exists() == stops
-    assert len(list(tmp_path.glob("outdated-tuned-*"))) == (not stops)
+    assert (folder / "tuned.ckpt").exists() == stops == (tmp_path / "test.json").exists()
+    assert len(list(folder.glob("outdated-tuned-*"))) == (not stops)
+    assert len(list(tmp_path.glob("outdated-test-*"))) == (not stops)
 
 
 @pytest.mark.parametrize("time_is_up", [False, True])

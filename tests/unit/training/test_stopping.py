@@ -9,8 +9,10 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
+from transformer.cli.compose import config_folder
 from transformer.errors import Interrupted
 from transformer.training.checkpoint import Criterion
 from transformer.training.patience import Patience
@@ -184,6 +186,12 @@ def test_where_there_is_nothing_to_finish_it_stops_at_once(
         send(number)
     assert caught.value.code == 128 + number
     assert [signal.getsignal(n) for n in SIGNALS] == handlers
+
+
+def test_slurm_warns_jobs_of_a_sweep_with_a_signal_that_is_heard() -> None:
+    job = OmegaConf.load(config_folder() / "cluster" / "slurm.yaml").hydra.launcher
+    name, _, _ = job.additional_parameters.signal.partition("@")
+    assert signal.Signals[f"SIG{name}"] in SIGNALS
 
 
 @pytest.mark.parametrize(
