@@ -95,6 +95,11 @@ def test_average_writes_a_checkpoint_that_translates(home: Path) -> None:
     assert translated.count("\n") == 1
 
 
+def test_average_of_no_number_is_one_line(home: Path) -> None:
+    code, stdout, stderr = verb("average", "checkpoint=run", "last=all", home=home)
+    assert (code, stdout, stderr) == (2, "", "error: last='all' must be a whole number\n")
+
+
 def test_attention_writes_a_page_and_the_measures_of_every_head(home: Path) -> None:
     code, stdout, stderr = verb(
         "attention", "checkpoint=run", "text=alpha, (beta", "sentences=30", "png=false", home=home

@@ -18,11 +18,12 @@ def main(arguments: Sequence[str]) -> int:
 def _average(config: DictConfig) -> None:
     from transformer.model.checkpoint import write_payload
     from transformer.training.averaging import average_checkpoints, recent_checkpoints
+    from transformer.training.typed import typed_value
 
     folder = path_of(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory")
-    paths = recent_checkpoints(folder, config.last)
+    paths = recent_checkpoints(folder, typed_value(config.last, int, "last"))
     output = folder / "checkpoints" / "average.ckpt"
     if config.output is not None:
         output = path_of(config, "output")

@@ -21,6 +21,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
+    from transformer.evaluation.report import require_writable
     from transformer.files import written_whole
 
     chosen = _format(config, arguments)
@@ -32,8 +33,9 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     if folder.exists():
         raise InputError(f"{folder} is there already; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
+    require_writable(folder.parent)
     with written_whole(folder) as part:
-        part.mkdir(parents=True)
+        part.mkdir()
         verified = chosen.write(translator, run, part, config)
         print(json.dumps(verified), file=sys.stderr)
     print(folder)
@@ -45,6 +47,8 @@ def _format(config: DictConfig, arguments: Sequence[str]) -> Format:
     chosen = FORMATS[config.format]
     for argument in arguments:
         key = argument.partition("=")[0]
+        if key.partition(".")[0] == "decoding":
+            raise InputError(f"{argument} does nothing here: an export carries no search")
         owners = [name for name, other in FORMATS.items() if key in other.keys]
         if owners and config.format not in owners:
             raise InputError(f"{argument} does nothing here; it is of format={' or '.join(owners)}")

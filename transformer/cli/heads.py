@@ -31,6 +31,7 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     shares = typed_value(prune, Sequence[float], "prune")
     if not all(0 < share <= 1 for share in shares) or len(set(shares)) < len(shares):
         raise InputError(f"prune={prune} must be shares of the heads, each once, above 0 to 1")
+    _refuse_idle_search(config, arguments)
     translator, run = load_translator(config, arguments)
     scorer = _scorer(config, translator, run)
     if config.split != "validation":
@@ -39,6 +40,17 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     report = HeadReport.measure(translator.model, scorer, alone=alone, shares=shares)
     report.print_tables()
     print(json.dumps(report.to_json(), indent=1))
+
+
+def _refuse_idle_search(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Refuse a search where nothing is translated.
+
+    Raises:
+        InputError: One is given.
+    """
+    given = [one for one in arguments if one.partition("=")[0].partition(".")[0] == "decoding"]
+    if given and config.metric == "loss":
+        raise InputError(f"{given[0]} does nothing with metric=loss; set metric=bleu too")
 
 
 def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -> "Scorer":

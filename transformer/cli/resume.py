@@ -49,7 +49,8 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     for argument in reversed(arguments):
         key, _, value = argument.partition("=")
         if key == "checkpoint" and value not in ("", "null", AUTO):
-            return given_path(value)
+            quote = value[0] if value[0] in "'\"" and value[-1] == value[0] else ""
+            return given_path(value.strip(quote) if quote else value)
     return None
 
 
@@ -78,8 +79,10 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         )
     before = OmegaConf.create(payload[PORTABLE]["config"])
     config = before.copy()
-    given: dict[str, object] = {}
-    for override in _parsed(arguments, config):
+    given: dict[str, object] = {"checkpoint": str(checkpoint)}
+    # A path may hold signs that Hydra reads as more than a text.
+    changes = [one for one in arguments if one.partition("=")[0] != "checkpoint"]
+    for override in _parsed(changes, config):
         key = override.key_or_group
         given[key] = override.value()
         _refuse(key, config, checkpoint)

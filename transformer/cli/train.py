@@ -61,8 +61,7 @@ _FLAGS = (
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
     if {"-h", "--help"} & set(arguments):
-        print(help_of("train"))
-        return 0
+        return exit_code_of(lambda: print(help_of("train")))
     return exit_code_of(lambda: _launch(list(arguments)))
 
 

@@ -23,6 +23,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.evaluation.report import require_writable
     from transformer.model.checkpoint import read_payload, write_payload
     from transformer.model.run_files import TUNED
     from transformer.tuning.sweep import sweep
@@ -32,6 +33,8 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     settings = _settings(config)
     path = path_of(config, "checkpoint")
     offers = _offers(config, path, arguments)
+    # What the sweep finds in hours is written at its end.
+    require_writable(path / "checkpoints" if path.is_dir() else path.parent)
     print("weights  algorithm  beam  penalty   score  seconds  sentences/s", file=sys.stderr)
     trials = sweep(offers, settings, _show)
     best = best_trial(trials)

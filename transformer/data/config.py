@@ -126,6 +126,8 @@ def _out_of_range(config: DataConfig) -> Iterator[str]:
     ):
         if getattr(config, name) < least:
             yield f"data.{name}={getattr(config, name)} must be at least {least}"
+    if config.prepare_workers is not None and config.prepare_workers < 0:
+        yield f"data.prepare_workers={config.prepare_workers} must be at least 0, or null"
     if config.max_ratio is not None and config.max_ratio < 1:
         yield (
             f"data.max_ratio={config.max_ratio} leaves out every pair; set 1 (sides of equal "

@@ -74,7 +74,8 @@ def _measured(
         targets = tokenizer.encode_target([target for _, target in chunk])
         for pair, source, target in zip(chunk, sources, targets, strict=True):
             text = len(source) - tokenizer.leading_tags(source)
-            yield pair, (text, len(target)) if source and target else None
+            whole = source and target and all(text.strip() for text in pair)
+            yield pair, (text, len(target)) if whole else None
 
 
 def _join(window: Sequence[Pair]) -> Pair:

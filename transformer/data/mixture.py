@@ -149,13 +149,19 @@ def shares_of(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     Args:
         config: that names them.
         sizes: of each, in their order, whatever is counted.
+
+    Raises:
+        InputError: all are empty, and have no weight.
     """
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {
         name: size**root if corpus.weight is None else corpus.weight
         for (name, corpus), size in zip(corpora.items(), sizes, strict=True)
     }
-    return {name: mass / sum(masses.values()) for name, mass in masses.items()}
+    total = sum(masses.values())
+    if not total:
+        raise InputError(f"data.corpora: none of {', '.join(corpora)} has a training pair")
+    return {name: mass / total for name, mass in masses.items()}
 
 
 def format_shares(shares: Mapping[str, float]) -> str:

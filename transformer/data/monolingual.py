@@ -67,10 +67,8 @@ class MonolingualData(DataModule):
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
-        found = find_splits(_found(self._data))
-        return {
-            name: _target_of(split) for name, split in found.items() if isinstance(split, Split)
-        }
+        found = find_splits(_found(self._data), _target_of)
+        return {name: split for name, split in found.items() if isinstance(split, Split)}
 
 
 def _target_of(split: Split) -> TargetSplit:

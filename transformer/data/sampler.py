@@ -110,7 +110,7 @@ class BatchPlan:
             raise InputError("no sentence pairs are left to train or validate on")
         if longest.max() > batch_tokens:
             raise InputError(
-                f"pair {longest.argmax():,} has {longest.max():,} tokens, eos included, and "
+                f"the longest pair has {longest.max():,} tokens, eos included, and "
                 f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
                 "more, or data.max_length lower"
             )

@@ -67,7 +67,7 @@ class Shard:
             with _explained(self.urls[-1]):
                 if _kind(self.urls[0]) == "parquet":
                     yield from self._rows(files[0], place.row)
-                elif any(url.endswith(".gz") for url in self.urls):
+                elif any(map(_is_packed, self.urls)):
                     yield from self._packed(files, place.row)
                 else:
                     yield from self._plain(files, place)
@@ -93,7 +93,7 @@ class Shard:
     ) -> Iterator[tuple[Pair, Place]]:
         """Read on from the start: nothing else can be done with gzip."""
         lines = [
-            unpacked_lines(file, url) if url.endswith(".gz") else decoded_lines(file, url)
+            unpacked_lines(file, url) if _is_packed(url) else decoded_lines(file, url)
             for file, url in zip(files, self.urls, strict=True)
         ]
         pairs = enumerate(self._parsed(lines, 1), start=1)
@@ -207,8 +207,17 @@ def _expanded(name: str) -> list[str]:
 
 
 def _kind(url: str) -> str:
-    name = url.partition("?")[0]
+    name = _name(url)
     return "parquet" if name.endswith((".parquet", ".pq")) else format_of(name)
+
+
+def _is_packed(url: str) -> bool:
+    return _name(url).endswith(".gz")
+
+
+def _name(url: str) -> str:
+    """Without the query, such as a signature."""
+    return url.partition("?")[0]
 
 
 @contextmanager

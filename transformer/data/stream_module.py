@@ -17,6 +17,7 @@ from transformer.data.corpus import Pair
 from transformer.data.datamodule import DataModule
 from transformer.data.dataset import KeyedDataset
 from transformer.data.filters import Filters
+from transformer.data.mixture import tags_of_config
 from transformer.data.shards import Place, Shard, find_shards, shards_fingerprint
 from transformer.data.stream_row import StreamedKey, StreamRow
 from transformer.data.subword_sampling import draw, fitting
@@ -100,6 +101,7 @@ class StreamData(DataModule):
         """
         config = self._tokenizer_config
         if self._initial_tokenizer is not None:
+            tags_of_config(self._data).refuse_unlike(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(config.sampling)
         with locked(self._cache):
             return Tokenizer.train(

@@ -101,6 +101,8 @@ def planned_lengths(
         drawn: segmentations of the first pairs, to measure how much longer they are.
         batch_tokens: the budget, which no single pair may exceed.
     """
+    if not len(best):
+        return best
     longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
     planned = np.ceil(best * float(np.quantile(longer, 0.95)))
     return np.maximum(best, np.minimum(planned, batch_tokens - 1)).astype(np.int32)

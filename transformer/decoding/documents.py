@@ -101,7 +101,10 @@ class DocumentTranslator:
         for _, run in groupby(range(len(texts)), lambda place: tags_of(texts[place])):
             places = list(run)
             leading = max(self.tokenizer.leading_tags(rows[place]) for place in places)
-            alone = [not rows[place] or bool(asked and asked[place]) for place in places]
+            alone = [
+                not rows[place] or not texts[place].strip() or bool(asked and asked[place])
+                for place in places
+            ]
             lengths = [
                 None if alone[index] else (len(rows[place]) - leading,)
                 for index, place in enumerate(places)

@@ -27,7 +27,9 @@ def run(tmp_path: Path) -> Path:
 def test_the_config_is_that_of_the_run(run: Path) -> None:
     config = resumed_config(run, [])
     assert (config.model.d_model, config.seed, config.data.root) == (512, 5, "here")
-    assert config == resumed_config(run / "checkpoints" / "last.ckpt", [])
+    of_the_file = resumed_config(run / "checkpoints" / "last.ckpt", [])
+    of_the_file.checkpoint = config.checkpoint
+    assert config == of_the_file
 
 
 def test_weights_alone_do_not_go_on(run: Path) -> None:
@@ -58,6 +60,16 @@ def test_single_keys_change(run: Path) -> None:
     before.optimizer = config.optimizer
     before.data.root = None
     assert config == before  # and nothing else
+
+
+@pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote: str) -> None:
+    renamed = run.rename(run.with_name(name))
+    arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
+    assert named_checkpoint(arguments) == renamed
+    config = resumed_config(renamed, arguments)
+    assert (config.checkpoint, config.trainer.max_steps) == (str(renamed), 77)
 
 
 def test_a_key_that_others_took_their_value_from_reaches_them(run: Path) -> None:

@@ -51,6 +51,7 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
         ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
         ("precision=16-mixed", "float16 would need a scaled loss"),
         ("data.batch_tokens=0", "data.batch_tokens=0 must be at least 1"),
+        ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0, or null"),
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
     ],
 )

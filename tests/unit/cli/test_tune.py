@@ -9,6 +9,7 @@ import torch
 
 from tests.unit.tuning.runs import write_run
 from transformer.cli.tune import main
+from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 
 
@@ -90,6 +91,22 @@ def test_what_is_refused_leaves_nothing(
     assert (code, stdout) == (2, "")
     assert says in stderr.strip().split("\n")[-1]
     assert contents(run) == before
+
+
+def test_where_nothing_can_be_written_nothing_is_searched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        raise InputError(f"{folder} cannot be written to")
+
+    run = write_run(tmp_path)
+    monkeypatch.setattr("transformer.evaluation.report.require_writable", refuse)
+    monkeypatch.setattr("transformer.tuning.sweep.sweep", None)
+    for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
+        parent = folder if folder.is_dir() else folder.parent
+        code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")
+        assert code == 2
+        assert f"{parent} cannot be written to" in stderr
 
 
 @pytest.mark.parametrize("argument", ["weights=[single]", "last=3"])

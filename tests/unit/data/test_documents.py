@@ -14,7 +14,7 @@ from tests.unit.data.corpora import data_config, tokenizer_config
 from transformer.data.corpus import Corpus
 from transformer.data.datamodule import DataModule
 from transformer.data.dataset import EncodedCorpus
-from transformer.data.documents import begins_window
+from transformer.data.documents import begins_window, joined_pairs
 from transformer.data.split import Split
 from transformer.doctor.pair import numbered
 from transformer.errors import InputError
@@ -94,6 +94,17 @@ def test_a_pair_is_a_window_of_a_document(tmp_path: Path, split: str) -> None:
     separator = tokenizer.source_vocab_size - 1
     (first,) = corpus.ids("source", np.array([0]))
     assert (first == separator).sum() == 2
+
+
+def test_a_pair_of_blanks_other_than_spaces_parts_documents(tmp_path: Path) -> None:
+    blank = "\u3000\t\u00a0"
+    path = tmp_path / "text.tsv"
+    path.write_text(f"a\tb\n{blank}\nc\td\n\u00a0\te\nb\ta\n", encoding="utf-8")
+    module = documents_module(tmp_path, validation=str(path))
+    windows = [
+        source for source, _ in joined_pairs(Split(Corpus((path,), "x", "y")), module.tokenizer, 3)
+    ]
+    assert windows == ["a", "c", "\u00a0", "b"]
 
 
 def test_a_window_has_no_more_tokens_than_a_pair_may_have(tmp_path: Path) -> None:

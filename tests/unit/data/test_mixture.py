@@ -189,6 +189,16 @@ def test_an_error_names_the_corpus(tmp_path: Path) -> None:
         find_splits(config)
 
 
+def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
+    validation = str(tmp_path / "big.tsv")
+    for name in ("none", "nothing"):
+        (tmp_path / f"{name}.tsv").write_text("")
+    entries = {n: {"train": str(tmp_path / f"{n}.tsv")} for n in ("none", "nothing")}
+    config = replace(corpora(tmp_path, **entries), validation=validation)
+    with pytest.raises(InputError, match="none of none, nothing has a training pair"):
+        _ = module(config).tokenizer
+
+
 def test_a_text_that_no_corpus_reads_is_refused(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={})
     with pytest.raises(InputError, match=r"^data\.train is read by no corpus of data\.corpora"):

@@ -91,6 +91,8 @@ def test_shards_come_from_a_web_server(folder: Path, server: str, workers: int) 
     assert sorted(texts(module, numbers)) == sorted(target for _, target in PAIRS)
     local = [str(folder / name.rpartition("/")[2]) for name in names]
     assert texts(stream(folder, local), numbers) == texts(module, numbers)
+    signed = [f"{name}?signature=a.b%2Fc" for name in names]
+    assert texts(stream(folder, signed), numbers) == texts(module, numbers)
     module.teardown("fit")
     with pytest.raises(InputError, match=rf"{server}/gone\.tsv: no such file"):
         stream(folder, [f"{server}/gone.tsv"]).prepare_data()

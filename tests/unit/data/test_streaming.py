@@ -6,12 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.data.corpora import tokenizer_config
+from tests.unit.data.corpora import data_config, tokenizer_config
 from tests.unit.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.data.shards import Shard
 from transformer.data.stream_module import StreamData
+from transformer.data.tags import Tags
 from transformer.data.tokenizer import PAD
 from transformer.errors import InputError
+
+
+def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path)
+    plain = stream(folder)
+    known = plain.tokenizer.with_tags(Tags(sentences=3, pieces=40))
+    config = data_config(folder, train=plain._data.train, streaming=True, validation="v.tsv")
+    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
+        _ = StreamData(config, tokenizer_config(), initial_tokenizer=known).tokenizer
 
 
 @pytest.fixture

@@ -110,6 +110,15 @@ def test_a_line_end_in_a_text_is_a_space_and_no_separator() -> None:
     assert sentences_asked(documents) == [3]
 
 
+@pytest.mark.parametrize("blank", ["", "  ", "\t", "\u00a0", "\u3000", "\u2028"])
+def test_a_blank_line_of_any_kind_ends_a_document(blank: str) -> None:
+    documents, texts = translator(), ["a dog .", blank, "two cats ."]
+    assert [one.text for one in documents.translate(texts)] == ["a dog .", "", "two cats ."]
+    assert sentences_asked(documents) == [1, 1]
+    streamed = translator().translate_stream(map(Request, texts), ready=lambda: False)
+    assert [one.text for one in streamed] == ["a dog .", "", "two cats ."]
+
+
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("done", [0, 1, 4, 9, 24, 25])
 def test_a_stream_makes_the_same_windows_from_wherever_it_goes_on(waits: bool, done: int) -> None:
