@@ -100,6 +100,9 @@ def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> N
             answer = subject.update(each)
             subject.speeds.append(answer["tokens"] / answer["seconds"])
         print(f"{size}: turn {turn + 1} of {arguments.turns}", file=sys.stderr, flush=True)
+    # The losses may take longer than all turns: who stops there has the speeds.
+    for subject in found:
+        print(f"{size}: {subject.key} {subject.speed:,.0f} tokens/s", file=sys.stderr, flush=True)
     for subject in sorted(found, key=lambda one: one.key in COMPARED):
         if arguments.updates > subject.done + LAST and subject.key in COMPARED:
             subject.update(arguments.updates - LAST - subject.done)
