@@ -60,7 +60,8 @@ KINDS = {
 """Operations of torch by the beginning of their names; of ``_EXACT``, by the whole of it."""
 _EXACT = ("exp", "ge")
 TURNS = 9
-WARM_UP = {"tiny": 12, "base": 4}
+WARM_UP = 20
+"""Updates in which a process that keeps its memory still asks for more."""
 SHAPES = {
     "tiny": ((4096, 128, 128), (4096, 128, 256), (4096, 128, 8000)),
     "base": ((2048, 512, 512), (2048, 512, 2048), (2048, 512, 8000)),
@@ -127,7 +128,7 @@ def train(size: str, setting: str, folder: Path, data: Path, updates: int) -> No
     if setting == "plain":
         dropout.Dropout.forward = _torch_dropout  # type: ignore
     config = composed(folder, [*common(data, size), *SETTINGS[setting]])
-    fit(config, folder / setting, [Profiled(WARM_UP[size], updates, answers)])
+    fit(config, folder / setting, [Profiled(WARM_UP, updates, answers)])
 
 
 def _torch_dropout(module: dropout.Dropout, hidden: torch.Tensor) -> torch.Tensor:
