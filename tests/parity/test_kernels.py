@@ -252,6 +252,14 @@ def test_a_few_queries_by_plain_products_are_the_formula(
     assert_close(found, eager(query, key, value, scope, 0.0))
 
 
+def test_a_few_queries_drop_weights_too() -> None:
+    torch.manual_seed(3)
+    query, key = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 20, 4)
+    with torch.no_grad():
+        dropped = [Sdpa()(query, key, key, Scope(), 0.5) for _ in range(2)]
+    assert not torch.equal(*dropped)
+
+
 def test_what_sees_nothing_is_not_left_to_plain_products() -> None:
     blind = Scope(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
     keys = torch.randn(1, 2, 16, 4)

@@ -84,7 +84,7 @@ def _write_safetensors(
 FORMATS = {
     "ctranslate2": Format(
         "ctranslate2",
-        ("quantization", "sentences", "most_bleu_lost"),
+        ("quantization", "sentences", "most_bleu_lost", "batch_tokens"),
         _ctranslate2_name,
         _write_ctranslate2,
     ),

@@ -22,10 +22,15 @@ class Copies(PairCheck):
         if source != target:
             # Most pairs differ in the first letter: spare them the closer look.
             first, other = _FIRST.search(source), _FIRST.search(target)
-            if first is None or other is None or first[0].lower() != other[0].lower():
+            if first is None or other is None or _differ(first[0], other[0]):
                 return None
             if bare(source) != bare(target):
                 return None
         if not any(map(str.isalpha, source)):
             return None
         return Fault(None, f"untranslated: {quoted(source)}")
+
+
+def _differ(letter: str, other: str) -> bool:
+    """Whether letters are surely not the same; those beyond ASCII have other forms."""
+    return letter.isascii() and other.isascii() and letter.lower() != other.lower()

@@ -23,10 +23,16 @@ from transformer.model.transformer import Transformer
 WEIGHTS = "model.safetensors"
 SIDES = ("source", "target")
 
+_MANGLED = (ValueError, KeyError, TypeError, AttributeError)
+"""What values raise that are not laid out as they should be."""
+
 
 def is_exported(path: Path) -> bool:
-    """Whether a path is such a folder."""
-    return (path / WEIGHTS).is_file()
+    """Whether a path is such a folder, and may be looked at."""
+    try:
+        return (path / WEIGHTS).is_file()
+    except OSError:
+        return False
 
 
 def write_safetensors(
@@ -58,8 +64,8 @@ def write_safetensors(
     text = json.dumps(values, indent=1, ensure_ascii=False)
     (folder / "config.json").write_text(text + "\n", encoding="utf-8")
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
-    # It comes for its owner alone.
-    (folder / WEIGHTS).chmod(0o644)
+    # It comes for its owner alone; who may read it is for the umask to say.
+    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
 
 
 def read_safetensors(folder: Path) -> Checkpoint:
@@ -84,7 +90,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
         load_model(model, folder / WEIGHTS)
         tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
         tokenizer |= {side: _model(folder, side) for side in SIDES}
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except (*_MANGLED, OSError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
     try:

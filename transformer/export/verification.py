@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
+from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.export.ctranslate2 import load_ctranslate2
 
@@ -71,10 +72,10 @@ def verify_ctranslate2(
         metrics: How translations and references are compared.
 
     Raises:
-        InputError: The engine does not load it.
+        InputError: The engine does not load it, or no source is short enough to compare.
     """
-    sources, references = zip(*pairs, strict=True)
     tokenizer = translator.tokenizer
+    sources, references = zip(*_uncut(pairs, translator), strict=True)
     greedy = _plain(translator.search)
     ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
     began = time.perf_counter()
@@ -93,6 +94,23 @@ def verify_ctranslate2(
     )
 
 
+def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
+    """Those whose source the model reads as a whole: longer ones we cut, and the engine does not.
+
+    Raises:
+        InputError: There is none.
+    """
+    rows = translator.tokenizer.encode_source([source for source, _ in pairs])
+    most = most_pieces(translator.model)
+    short = [pair for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
+    if not short:
+        raise InputError(
+            f"no validation sentence has {most} pieces or fewer, as the model reads; an export "
+            "cannot be verified"
+        )
+    return short
+
+
 def _translated(
     ours: Translator, engine: "Engine", sources: Sequence[str]
 ) -> tuple[list[list[str]], float]:
@@ -107,6 +125,7 @@ def _translated(
         max_batch_size=ours.batch_tokens,
         batch_type="tokens",
         max_decoding_length=max(limits),
+        max_input_length=0,
     )
     seconds = time.perf_counter() - began
     # The engine has one limit for all sentences.

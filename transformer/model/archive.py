@@ -4,6 +4,7 @@ It does not know what they mean. It is opened with ``weights_only=True`` and in 
 that no code in it ever runs.
 """
 
+import errno
 import os
 import uuid
 import zipfile
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import torch
 
-from transformer.errors import InputError
+from transformer.errors import InputError, is_out_of_memory
 from transformer.files import sync
 
 
@@ -73,22 +74,32 @@ def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
             file.unlink(missing_ok=True)
 
 
+class Unread(InputError):
+    """The system could not read a file, of which nothing is known but that."""
+
+
 def read_archive(path: Path) -> Any:
     """What the file holds, on the CPU.
 
     torch does not look at the checksums in the file, so a flipped bit would pass for a weight.
 
     Raises:
-        InputError: It cannot be read, is damaged, or holds more than plain values and tensors.
+        Unread: The system could not read it; it may be whole.
+        InputError: It is not there, is damaged, or holds more than plain values and tensors.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(damaged)
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:
+        if is_out_of_memory(error):
+            raise Unread(f"{path} cannot be read: there is not enough memory") from error
+        # A damaged archive lets its reader look before the beginning of the file.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise Unread(f"{path} cannot be read: {error.strerror}") from error
         # Bytes that are no archive make the readers fail in every way there is.
         raise InputError(
             f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "

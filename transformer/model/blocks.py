@@ -24,7 +24,7 @@ BLOCK = 64
 """Positions a block."""
 
 GROUP = 32
-"""Most blocks of keys that are gathered at once."""
+"""Most blocks of keys that are gathered at once, unless one block of queries sees more."""
 
 
 @dataclass(frozen=True)

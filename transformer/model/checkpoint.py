@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from transformer.errors import InputError
 from transformer.files import given_path
-from transformer.model.archive import read_archive, write_archive
+from transformer.model.archive import Unread, read_archive, write_archive
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
@@ -88,13 +88,15 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
     It is the file itself, or in a run directory the newest; where that is damaged, the one before.
 
     Raises:
-        InputError: There is none, or none that can be read.
+        InputError: There is none, or none that can be read; or the system could not read it.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
     try:
         return file, read_payload(file)
+    except Unread:
+        raise
     except InputError as damage:
         if path.is_file() or file == before or not before.is_file():
             raise

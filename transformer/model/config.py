@@ -33,7 +33,8 @@ class ModelConfig:
         num_kv_heads: Heads of keys and values, each shared by a group of query heads (Ainslie et
             al. 2023); 1 is multi-query attention (Shazeer 2019), null one for each head.
         head_dim: Width of one head; null is ``d_model / num_heads``.
-        query_key_norm: Normalise each query and key by its root mean square (Henry et al. 2020).
+        query_key_norm: Normalise each query and key by its root mean square (Henry et al. 2020
+            by the Euclidean norm; so in Gemma 3 and Qwen 3).
         ffn_dim: Inner width of the feed-forward block.
         encoder_layers: Depth of the encoder.
         decoder_layers: Depth of the decoder; 0 for an encoder alone.

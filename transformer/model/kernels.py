@@ -75,7 +75,7 @@ class Sdpa:
     def _attend(
         self, query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
     ) -> QueryHeads:
-        if self.backend == "any" and few_queries(query, key, scope):
+        if self.backend == "any" and not dropout and few_queries(query, key, scope):
             return attend_few(query, key, value, scope)
         if self.backend == "any" and learns_short(query, key):
             return eager(query, key, value, scope, dropout)
@@ -179,7 +179,10 @@ def compiled_flex_attention() -> FlexAttention:
 def auto(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
 ) -> QueryHeads:
-    """``flex`` for a sparse pattern over a long sequence, else ``sdpa``."""
+    """``flex`` for a sparse pattern over a long sequence, where it can compute it, else ``sdpa``.
+
+    On a GPU it drops no weights, and wants heads from width 16 on in groups of a power of two.
+    """
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
     cannot = query.device.type != "cpu" and (dropout > 0 or _flex_refuses(query, key) is not None)
     if scope.pattern is not None and long and not cannot:

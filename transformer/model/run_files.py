@@ -27,9 +27,13 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
         InputError: There is none.
     """
     path = given_path(path)
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise InputError(f"checkpoint={path} cannot be looked at: {error.strerror}") from error
     if path.is_file():
         return path
-    if not path.exists():
+    if not there:
         beside = [one.name for one in path.parent.glob("*")]
         raise InputError(
             f"checkpoint={path} does not exist{did_you_mean(path.name, beside)}; give a run "

@@ -4,7 +4,7 @@ The layers know nothing of it. What is drawn at random is drawn alike again, and
 the same, bit for bit. Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None)
 
 def _encoder_layer(forward: Callable[[Tensor, Scope], Tensor]) -> Callable[..., Tensor]:
     def twice(hidden: Tensor, scope: Scope) -> Tensor:
+        _make_bias([scope])
         return _checkpointed(forward, hidden, scope)
 
     return twice
@@ -48,9 +49,19 @@ def _decoder_layer(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
         if not torch.is_grad_enabled():
             return forward(hidden, cache, *scopes)
+        _make_bias(scopes)
         return _checkpointed(begun_anew, hidden, cache.cross_keys, cache.cross_values)
 
     return twice
+
+
+def _make_bias(scopes: Sequence[Scope]) -> None:
+    """Make what a stack learns and its layers share before the first of them would, once only.
+
+    Made inside a layer it would not be made there again, and what the layer keeps would differ.
+    """
+    for scope in scopes:
+        _ = scope.dense_bias
 
 
 def _checkpointed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:

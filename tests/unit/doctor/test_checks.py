@@ -33,7 +33,9 @@ def test_markup(text: str, fault: bool) -> None:
     assert (Markup("train", 3).said("source", text) is not None) is fault
 
 
-@pytest.mark.parametrize("code", [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x2028, 0xFEFF, 0xE000])
+@pytest.mark.parametrize(
+    "code", [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x2028, 0xFEFF, 0xE000, 0x1FFFE, 0xEFFFF, 0xF0001]
+)
 def test_control_characters(code: int) -> None:
     said = ControlCharacters("train", 3).said("source", f"a{chr(code)}b")
     assert said is not None and f"U+{code:04X}" in said
@@ -59,6 +61,8 @@ def test_what_scripts_are_spelt_with_is_no_control_character(text: str) -> None:
         ("", "", False),
         ("a", "", False),
         ("Straße", "STRASSE", True),
+        ("NHK", "\uff2e\uff28\uff2b", True),
+        ("\ufb01ne", "fine", True),
     ],
 )
 def test_copies(source: str, target: str, fault: bool) -> None:

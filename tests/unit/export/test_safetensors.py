@@ -1,6 +1,7 @@
 """A folder of safetensors is the whole translator, bit by bit."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,24 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
         (tmp_path / file).write_bytes(content)
     with pytest.raises(InputError, match="cannot be read as a safetensors export"):
         read_safetensors(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["config", "model", "tokenizer"])
+def test_settings_that_are_none_are_refused(part: str, tmp_path: Path) -> None:
+    file = written(tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {part: None}))
+    with pytest.raises(InputError, match="cannot be read as a safetensors export"):
+        read_safetensors(tmp_path)
+
+
+def test_who_may_read_the_weights_is_the_umasks_to_say(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        folder = written(tmp_path)
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
 
 
 def test_a_folder_that_names_a_program_is_refused(tmp_path: Path) -> None:

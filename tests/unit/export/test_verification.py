@@ -46,6 +46,16 @@ def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
     assert verify_ctranslate2(other, tmp_path, PAIRS, RAW).agreement < 1
 
 
+def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
+    translator = tiny_translator(max_length=12)
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
+    long = ("a dog runs . " * 9, "ein hund .")
+    found = verify_ctranslate2(translator, tmp_path, [long, *PAIRS[:1]], RAW)
+    assert (found.agreement, found.loss) == (1, 0)
+    with pytest.raises(InputError, match="no validation sentence has 11 pieces or fewer"):
+        verify_ctranslate2(translator, tmp_path, [long], RAW)
+
+
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
 def test_what_this_machine_cannot_compute_in_is_verified_in_another_type(
     quantization: str, tmp_path: Path

@@ -1,11 +1,14 @@
 """Which file of a run is meant."""
 
+import errno
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from transformer.errors import InputError
+from transformer.export.safetensors import is_exported
 from transformer.model.checkpoint import FORMAT, PORTABLE, find_last, read_payload, write_payload
 from transformer.model.run_files import find_checkpoint
 
@@ -47,6 +50,33 @@ def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
 def test_no_file_at_all(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
         read_payload(tmp_path / name)
+
+
+def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="x cannot be looked at: File name too long"):
+        find_checkpoint(tmp_path / ("x" * 300))
+    assert not is_exported(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (OSError(errno.EIO, "Input/output error"), "cannot be read: Input/output error"),
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot be read: Permission denied"),
+        (MemoryError(), "cannot be read: there is not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
+    ],
+)
+def test_what_the_system_could_not_read_is_not_taken_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
+) -> None:
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    for step in (1, 2):
+        portable = {"format": FORMAT, "config": {}}
+        write_payload({"state_dict": {}, PORTABLE: portable, "global_step": step}, last)
+    monkeypatch.setattr("torch.load", Mock(side_effect=error))
+    with pytest.raises(InputError, match=rf"last\.ckpt {says}|last\.ckpt .*{says}"):
+        find_last(tmp_path)
 
 
 def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None:

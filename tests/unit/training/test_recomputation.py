@@ -37,6 +37,8 @@ def gradients(model: Transformer) -> list[Tensor | None]:
         {"share_layers": "attention"},
         {"attention": "eager", "norm_order": "post"},
         {"positions": "rotary", "pattern": "sliding"},
+        {"positions": "relative"},
+        {"positions": "relative", "attention": "eager"},
     ],
 )
 def test_the_gradient_is_the_same_bit_for_bit(changes: dict[str, Any]) -> None:
