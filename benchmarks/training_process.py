@@ -104,6 +104,6 @@ class Subject:
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
-            why = ", out of memory perhaps: all are in memory at once" if code == -SIGKILL else ""
-            raise SystemExit(f"{self.key} has ended with {code}{why}; --sizes tiny needs less")
+            why = "; all are in memory at once: --sizes tiny needs less" if code == -SIGKILL else ""
+            raise SystemExit(f"{self.key} has ended with {code}{why}")
         return line

@@ -9,11 +9,10 @@ import hashlib
 import heapq
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from transformer.data.cache import locked, remembered
-from transformer.data.corpus import Pair
+from transformer.data.corpus import Corpus, Pair
 from transformer.data.split import Split
 from transformer.errors import InputError
 
@@ -37,30 +36,31 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     Raises:
         InputError: there are too few different pairs, or the text cannot be read.
     """
-    equal = _remembered(train, sum(sizes.values()), cache)
+    corpus, links = train.corpus, train.links
+    equal = _remembered(corpus, sum(sizes.values()), cache)
     if len(equal) < sum(sizes.values()) + 1:
         asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
-            f"{train.place} has {len(equal):,} different pairs, too few to hold out {asked}; "
+            f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {asked}; "
             "set them lower, or give data.validation and data.test"
         )
     # The last would be the next to be held out.
     chosen = equal[:-1]
     leave = frozenset(line for lines in chosen for line in lines)
-    splits, first = {"train": replace(train, lines=leave)}, [lines[0] for lines in chosen]
+    splits, first = {"train": Split(corpus, leave, links=links)}, [lines[0] for lines in chosen]
     for name, size in sizes.items():
-        splits[name] = replace(train, lines=frozenset(first[:size]), inverted=False)
+        splits[name] = Split(corpus, frozenset(first[:size]), inverted=False, links=links)
         first = first[size:]
     return splits
 
 
-def _remembered(text: Split, wanted: int, cache: Path) -> list[list[int]]:
-    """Return `_smallest` of the pairs of a text, one more than are wanted."""
-    if sum(path.stat().st_size for path in text.corpus.paths if path.is_file()) < _REMEMBERED:
-        return _smallest(text, wanted + 1)
+def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:
+    """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
+    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
+        return _smallest(corpus, wanted + 1)
     with locked(cache):
-        question = f"lines held out {_VERSION}: {wanted} of {text.corpus.fingerprint(cache)}"
-        found = remembered(cache, question, lambda: json.dumps(_smallest(text, wanted + 1)))
+        question = f"lines held out {_VERSION}: {wanted} of {corpus.fingerprint(cache)}"
+        found = remembered(cache, question, lambda: json.dumps(_smallest(corpus, wanted + 1)))
     lines: list[list[int]] = json.loads(found)
     return lines
 

@@ -67,8 +67,12 @@ class MonolingualData(DataModule):
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
-        found = find_splits(_found(self._data), _target_of)
-        return {name: split for name, split in found.items() if isinstance(split, Split)}
+        found = find_splits(_found(self._data))
+        views = {
+            name: _target_of(split) for name, split in found.items() if isinstance(split, Split)
+        }
+        held_out = [view for view in views.values() if not view.inverted]
+        return {**views, "train": _without(views["train"], held_out)}
 
 
 def _target_of(split: Split) -> TargetSplit:
@@ -76,6 +80,16 @@ def _target_of(split: Split) -> TargetSplit:
     corpus, paths = split.corpus, split.corpus.paths
     corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
     return TargetSplit(corpus, split.lines, split.inverted)
+
+
+def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit:
+    """Leave out what is held out, beside whatever source it stands again."""
+    if not held_out:
+        return train
+    texts = {target for split in held_out for _, target in split}
+    whole = replace(train, lines=frozenset())
+    again = frozenset(line for line, (_, target) in enumerate(whole) if target in texts)
+    return replace(train, lines=train.lines | again)
 
 
 def _line(split: Split, place: int) -> str:

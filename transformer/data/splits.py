@@ -5,9 +5,8 @@ Knows where text lies; does not know pieces or batches. Nothing is read before i
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from transformer.data.cache import locked
@@ -33,26 +32,20 @@ _POCKET_SEED = 1
 logger = logging.getLogger(__name__)
 
 
-def find_splits(
-    config: DataConfig, view: Callable[[Split], Split] = lambda split: split
-) -> dict[str, AnySplit]:
+def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """Return "train", "validation" and what else there is to evaluate on, by name.
 
     Of several corpora, "train" and "validation" are all of theirs, and each has its own
     ("train_NAME", "validation_NAME", "test_NAME"). Makes or fetches a corpus if need be.
-
-    Args:
-        config: what to find.
-        view: changes what a split yields, before pairs are held out.
 
     Raises:
         InputError: a corpus is unknown, or lacks what the config asks of it.
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:
-        splits |= splits_of_one(config, view)
+        splits |= splits_of_one(config)
     else:
-        splits |= mixed_splits(config, partial(splits_of_one, view=view))
+        splits |= mixed_splits(config, splits_of_one)
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
@@ -61,9 +54,7 @@ def find_splits(
     return splits
 
 
-def splits_of_one(
-    config: DataConfig, view: Callable[[Split], Split] = lambda split: split
-) -> dict[str, Split]:
+def splits_of_one(config: DataConfig) -> dict[str, Split]:
     """Return what `find_splits` does of a config without several corpora.
 
     There need be no validation text.
@@ -82,13 +73,10 @@ def splits_of_one(
     refuse_idle_keys(config)
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
-    splits = {name: view(split) for name, split in makers[config.corpus](config).items()}
-    if config.corpus in ("files", "folder") and not config.streaming:
-        splits |= _held_out(config, splits)
     tags = SourceTags(config.target if config.target_tag else None)
     return {
         name: replace(split, tags=tags, sentences=config.documents or 1)
-        for name, split in splits.items()
+        for name, split in makers[config.corpus](config).items()
     }
 
 
@@ -195,7 +183,7 @@ def _files(config: DataConfig) -> dict[str, Split]:
     given = {"train": config.train, "validation": config.validation, "test": config.test}
     if config.streaming:
         del given["train"]  # shards.py finds it
-    return {
+    splits = {
         name: Split(
             Corpus.of(paths, config.source, config.target, config.document_key),
             links=_links_of_training(config) if name == "train" else None,
@@ -203,10 +191,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
         for name, paths in given.items()
         if paths is not None
     }
-
-
-def _held_out(config: DataConfig, splits: Mapping[str, Split]) -> Mapping[str, Split]:
-    """Return the splits that are not given, and "train" without them."""
+    if config.streaming:
+        return splits
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     if missing and config.documents is not None and config.documents > 1:
@@ -215,14 +201,14 @@ def _held_out(config: DataConfig, splits: Mapping[str, Split]) -> Mapping[str, S
             "and data.test, or set data.validation_size=0 or data.test_size=0"
         )
     if not missing:
-        return {}
+        return splits
     if config.held_out_by != "content":
         raise InputError(
             "an older version drew the pairs that this run held out, which cannot be told from its "
             "training text any more; score it with source=FILE reference=FILE, and train in a new "
             "run"
         )
-    return hold_out(splits["train"], missing, given_path(config.cache))
+    return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
 def _links_of_training(config: DataConfig) -> Path | None:

@@ -78,7 +78,13 @@ def set_aside_outdated(run: Path) -> None:
     That is ``tuned.ckpt``, and the scores and hypotheses of tests.
     """
     tuned = run / "checkpoints" / f"{TUNED}.ckpt"
-    for file in (tuned, *sorted(run.glob("test*.json")), *sorted(run.glob("test*.hyp"))):
+    tests = [
+        file
+        for kind in ("json", "hyp")
+        for name in ("test", "test_*")
+        for file in sorted(run.glob(f"{name}.{kind}"))
+    ]
+    for file in (tuned, *tests):
         if file.exists():
             aside = _set_aside(file, "outdated")
             logger.info("%s is of before this training; it is kept as %s", file, aside.name)

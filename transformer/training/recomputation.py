@@ -4,8 +4,8 @@ The layers know nothing of it. What is drawn at random is drawn alike again, and
 the same, bit for bit. Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -35,8 +35,13 @@ def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None)
 
 def _encoder_layer(forward: Callable[[Tensor, Scope], Tensor]) -> Callable[..., Tensor]:
     def twice(hidden: Tensor, scope: Scope) -> Tensor:
-        _make_bias([scope])
-        return _checkpointed(forward, hidden, scope)
+        def begun_anew(x: Tensor) -> Tensor:
+            return forward(x, _anew(scope))
+
+        if not torch.is_grad_enabled():
+            return forward(hidden, scope)
+        _make_bias(scope)
+        return _checkpointed(begun_anew, hidden)
 
     return twice
 
@@ -45,27 +50,32 @@ def _decoder_layer(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def twice(hidden: Tensor, cache: LayerCache, *scopes: Scope) -> Tensor:
         def begun_anew(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             # A layer adds its positions to the cache: each time to one that is still empty.
-            return forward(x, LayerCache(keys, values), *scopes)
+            return forward(x, LayerCache(keys, values), *map(_anew, scopes))
 
         if not torch.is_grad_enabled():
             return forward(hidden, cache, *scopes)
-        _make_bias(scopes)
+        for scope in scopes:
+            _make_bias(scope)
         return _checkpointed(begun_anew, hidden, cache.cross_keys, cache.cross_values)
 
     return twice
 
 
-def _make_bias(scopes: Sequence[Scope]) -> None:
-    """Make what a stack learns and its layers share before the first of them would, once only.
+def _make_bias(scope: Scope) -> None:
+    """Make what is learnt of distances, which all layers share, before the first of them does.
 
-    Made inside a layer it would not be made there again, and what the layer keeps would differ.
+    It would not make it the second time, and keep something else. Where there is a sparse pattern
+    nobody may want that of all queries and keys.
     """
-    for scope in scopes:
+    if scope.pattern is None:
         _ = scope.dense_bias
 
 
-def _checkpointed(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    if not torch.is_grad_enabled():
-        return function(*arguments)
+def _anew(scope: Scope) -> Scope:
+    """The scope that a layer finds each time: with that made, or with nothing made."""
+    return scope if scope.bias is None or scope.pattern is None else replace(scope)
+
+
+def _checkpointed(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
     result: Tensor = checkpoint(function, *arguments, use_reentrant=False)
     return result

@@ -68,7 +68,7 @@ def test_what_is_held_out_is_held_out_of_the_target(tmp_path: Path) -> None:
     assert {*kept, *data.texts("validation")[1], *data.texts("test")[1]} == set(TARGETS)
 
 
-@pytest.mark.parametrize("kind", ["plain", "pair", "tsv", "jsonl"])
+@pytest.mark.parametrize("kind", ["plain", "pair", "tsv"])
 def test_a_target_that_is_held_out_is_trained_on_beside_no_source(
     tmp_path: Path, kind: str
 ) -> None:

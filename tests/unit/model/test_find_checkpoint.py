@@ -3,9 +3,10 @@
 import errno
 import os
 from pathlib import Path
-from unittest.mock import Mock
+from typing import Any
 
 import pytest
+import torch
 
 from transformer.errors import InputError
 from transformer.export.safetensors import is_exported
@@ -74,8 +75,15 @@ def test_what_the_system_could_not_read_is_not_taken_for_damaged(
     for step in (1, 2):
         portable = {"format": FORMAT, "config": {}}
         write_payload({"state_dict": {}, PORTABLE: portable, "global_step": step}, last)
-    monkeypatch.setattr("torch.load", Mock(side_effect=error))
-    with pytest.raises(InputError, match=rf"last\.ckpt {says}|last\.ckpt .*{says}"):
+    whole = torch.load
+
+    def fails(path: Path, **how: Any) -> Any:
+        if path == last:
+            raise error
+        return whole(path, **how)
+
+    monkeypatch.setattr("torch.load", fails)
+    with pytest.raises(InputError, match=rf"last\.ckpt .*{says}"):
         find_last(tmp_path)
 
 

@@ -49,6 +49,18 @@ def test_the_gradient_is_the_same_bit_for_bit(changes: dict[str, Any]) -> None:
         assert expected is None or torch.equal(mine, expected)
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
+def test_what_is_learnt_of_distances_within_a_pattern_is_made_in_every_layer(
+    attention: str,
+) -> None:
+    changes = {"positions": "relative", "pattern": "sliding", "attention": attention}
+    kept, forgetful = (tiny_transformer(dropout=0.2, **changes) for _ in range(2))
+    recompute_layers(forgetful)
+    for mine, expected in zip(gradients(forgetful), gradients(kept), strict=True):
+        assert mine is not None and expected is not None
+        torch.testing.assert_close(mine, expected)
+
+
 @contextmanager
 def bytes_kept() -> Iterator[list[int]]:
     """Of the tensors that the backward pass will need, each storage once."""
