@@ -39,8 +39,8 @@ BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25
 """Times Hugging Face's bfloat16: what Eole 0.6.4, the fastest in bfloat16 at base size, reached."""
 RATES = {"tiny": "1e-3", "base": "3e-4"}
-"""Of learning: at 1e-3 a base model that normalises after its sublayers is stuck, where chance has
-it, and its loss tells nothing."""
+"""Of learning: at 1e-3 a base model that normalises after its sublayers does not begin to learn,
+and what its loss comes to is chance."""
 CHUNKS = {"tiny": 512, "base": 2048}
 """Rows of logits that we have at a time (``loss.chunk``); the others have all."""
 LAST = 50

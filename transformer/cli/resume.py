@@ -49,8 +49,8 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     for argument in reversed(arguments):
         key, _, value = argument.partition("=")
         if key == "checkpoint" and value not in ("", "null", AUTO):
-            quote = value[0] if value[0] in "'\"" and value[-1] == value[0] else ""
-            return given_path(value.strip(quote) if quote else value)
+            quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+            return given_path(value[1:-1] if quoted else value)
     return None
 
 

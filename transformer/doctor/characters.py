@@ -9,11 +9,12 @@ import unicodedata
 from transformer.doctor.check import SideCheck
 from transformer.doctor.pair import Side, quoted
 
-# Not among them: joiners and direction marks (U+202A to 202E, U+2066 to 2069 too), which some
-# scripts are spelt with, and no-break and ideographic spaces, which are typography.
+# Of a plane, which are no characters.
 _LAST_TWO = "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0xF0000, 2**16)
 )
+# Not among them: joiners and direction marks (U+202A to 202E, U+2066 to 2069 too), which some
+# scripts are spelt with, and no-break and ideographic spaces, which are typography.
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"
     "\ue000-\uf8ff\ufdd0-\ufdef\U000f0000-\U0010ffff" + _LAST_TWO + "]"
