@@ -1,8 +1,8 @@
 """Computes each layer again in the backward pass, so that its activations need not be kept.
 
 The layers know nothing of it. What is drawn at random is drawn alike again, and the gradient is
-the same, bit for bit; only up to rounding where distances are learnt within a sparse pattern. Chen et
-al. 2016, "Training Deep Nets with Sublinear Memory Cost".
+the same, bit for bit; only up to rounding where distances are learnt within a sparse pattern.
+Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
 from collections.abc import Callable
