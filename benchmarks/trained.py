@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.calls import UNKNOWN, Calls
 from transformer.cli.compose import compose_config
+from transformer.recipes.entries import versions_of
 from transformer.recipes.manifest import MANIFEST
 from transformer.training.run_folder import is_finished
 
@@ -116,7 +117,8 @@ class Chained(Training):
     @property
     def commit(self) -> str:
         """Of the code of all stages."""
-        commits = (stage["version"]["commit"] or UNKNOWN for stage in self._stages)
+        versions = (version for stage in self._stages for version in versions_of(stage))
+        commits = (version["commit"] or UNKNOWN for version in versions)
         return " ".join(dict.fromkeys(commits))
 
     @property

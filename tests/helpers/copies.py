@@ -13,7 +13,7 @@ class Copies:
 
     def __init__(self, home: Path) -> None:
         self.home, self.done = home, list[str]()
-        self.code, self.fails_in = 0, ""
+        self.code, self.fails_in, self.verb = 0, "", "select"
         self.said, self.leaves = list[str](), tuple[str, ...]()
         (home / "given").write_text("text")
 
@@ -22,7 +22,7 @@ class Copies:
         return [
             Stage(
                 name=output.parent.name,
-                verb="text",
+                verb=self.verb,
                 arguments=("output=x",),
                 config={"value": value, "device": "cpu", "seed": number},
                 inputs=(source,),

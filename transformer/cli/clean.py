@@ -30,9 +30,8 @@ def _clean(config: DictConfig) -> None:
     from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
-    wanted = {
-        name for name, on in values["filters"].items() if typed_value(on, bool, f"filters.{name}")
-    }
+    filters = typed_value(values["filters"], Mapping[str, bool], "filters")
+    wanted = {name for name, on in filters.items() if on}
     names = typed_value(values["splits"], Sequence[str], "splits")
     data = data_config(config)
     settings = ExaminationConfig(

@@ -32,10 +32,11 @@ def _doctor(config: DictConfig) -> None:
     from transformer.doctor.examination import examine
     from transformer.doctor.pair import refuse_empty
     from transformer.doctor.report import to_json, too_many
-    from transformer.training.typed import typed, typed_value
+    from transformer.training.typed import typed_value
 
     values: Any = OmegaConf.to_container(config)
-    shares = typed(Thresholds, values["thresholds"], "thresholds").shares()
+    thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
+    shares = thresholds.shares()
     data = data_config(config)
     examination_config = ExaminationConfig(
         checks=frozenset(shares),

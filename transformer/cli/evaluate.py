@@ -99,6 +99,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.evaluation.report import format_json, print_table, save_report
     from transformer.evaluation.terms import term_accuracy
 
+    refuse_what_counts_nothing(config)
     translator, run = load_translator(config, arguments)
     refuse_unseen_nbest(arguments, translator.search, "leave it out")
     metrics = scoring_of(config, run)
@@ -122,6 +123,20 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         save_report(output, name, scores, hypotheses)
 
 
+def refuse_what_counts_nothing(config: DictConfig) -> None:
+    """Refuse keys of what is not counted.
+
+    Raises:
+        InputError: One is given.
+    """
+    from transformer.cli.load import refuse_idle
+
+    if config.constrain and config.terms is None:
+        raise InputError("constrain=true does nothing alone; set terms=FILE too")
+    if not config.alignment:
+        refuse_idle(config, ("alignment_head", "alignment_threshold"), "alignment=true")
+
+
 def _split(config: DictConfig, arguments: Sequence[str], run: dict[str, Any]) -> "AnySplit":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
     from transformer.cli.load import refuse_idle
@@ -143,8 +158,6 @@ def _terms(
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
-        if constrain:
-            raise InputError("constrain=true does nothing alone; set terms=FILE too")
         return None, None
     terms = list(read_phrases(path_of(config, "terms")))
     if len(terms) != pairs:
@@ -157,13 +170,11 @@ def _terms(
 
 def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
-    from transformer.cli.load import refuse_idle
     from transformer.data.links import read_links
     from transformer.training.typed import typed_value
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:
-        refuse_idle(config, ("alignment_head", "alignment_threshold"), "alignment=true")
         return None
     if alignment is not True:
         return list(read_links(Path(alignment), split))

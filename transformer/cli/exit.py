@@ -4,8 +4,8 @@ Stopped by another signal, the code is the one that a shell knows it by: 143 for
 SIGUSR1.
 
 Who reads the output may have enough of it (``| head -1``): 141, as the shell says of a filter that
-ends so. A full disk is said in one line (2). Anything else is a bug and keeps its traceback (exit
-code 1).
+ends so. A full disk and a missing permission are said in one line (2). Anything else is a bug and
+keeps its traceback (exit code 1).
 """
 
 import errno
@@ -25,6 +25,8 @@ def exit_code_of(action: Callable[[], None]) -> int:
     except BrokenPipeError:
         _drop_output()
         return 141
+    except PermissionError as error:
+        print(f"error: {error.filename}: {error.strerror}; give another place", file=sys.stderr)
     except OSError as error:
         full = _full(error)
     what = "a file" if full is None else full.filename or "a file"

@@ -55,13 +55,23 @@ def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     for checkpoint in checkpoints:
         _switch_off(config.get("heads_off"), checkpoint.model)
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
+    averaging = averaging_of(config, len(models))
+    return models[0] if averaging is None else Ensemble(models, averaging)
+
+
+def averaging_of(config: DictConfig, models: int) -> Averaging | None:
+    """How so many models are averaged; None for a single one.
+
+    Raises:
+        InputError: There is no such way, or there is nothing to average.
+    """
     averaging: Averaging | None = config.get("averaging")
     typed_value(averaging, Averaging | None, "averaging")
-    if len(models) > 1:
-        return Ensemble(models, averaging or "probability")
+    if models > 1:
+        return averaging or "probability"
     if averaging is not None:
         raise InputError(f"averaging={averaging} is of ensembles: checkpoint=[PATH,PATH]")
-    return models[0]
+    return None
 
 
 def device_of(name: Any) -> torch.device:

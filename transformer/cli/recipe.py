@@ -151,8 +151,9 @@ def _check(
     verb: str, arguments: Sequence[str], config: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> None:
     """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
+    from transformer.cli.evaluate import refuse_what_counts_nothing
     from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
-    from transformer.cli.models import refuse_no_device
+    from transformer.cli.models import averaging_of, refuse_no_device
     from transformer.model.precision import Precision
     from transformer.training.typed import typed_value
 
@@ -163,5 +164,9 @@ def _check(
         batch_tokens_of(OmegaConf.create({"batch_tokens": config["batch_tokens"]}))
         typed_value(config["precision"], Precision, "precision")
         refuse_no_device(config["device"])
+        said, several = OmegaConf.create(dict(config)), isinstance(config["checkpoint"], list)
+        averaging_of(said, len(config["checkpoint"]) if several else 1)
+        if verb == "evaluate":
+            refuse_what_counts_nothing(said)
     except InputError as error:
         raise InputError(f"{verb}: {error}") from error

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from transformer.errors import InputError
 
+# What is smaller leaves only the largest corpus, and powers that no number holds.
+_LEAST_TEMPERATURE = 0.05
 _NAME = re.compile(r"[\w.+-]+")
 
 
@@ -61,7 +63,7 @@ class DataConfig:
     """files: as ``train``; None holds ``test_size`` pairs of the training text out."""
     validation_size: int
     """Pairs held out where there is no validation file: the same whatever ``seed`` says, and in
-    both directions; a pair that equals one of them is in no split."""
+    both directions; a pair that equals one of them is in no split of that corpus."""
     test_size: int
     """Pairs held out likewise, where there is no test file; 0 goes without."""
     held_out_by: str
@@ -155,6 +157,7 @@ def _objections(config: DataConfig) -> Iterator[str]:
         )
     if config.corpora is not None:
         yield from _objections_to_all(config.corpora, config.temperature)
+        yield from _objections_to_targets(config.corpora) if config.target_tag else ()
     elif config.temperature is not None:
         yield "data.temperature is of several corpora; set data.corpora={NAME:{train:…},…} too"
     elif config.document_key is not None and config.documents is None:
@@ -166,8 +169,8 @@ def _objections_to_all(
 ) -> Iterator[str]:
     if not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
-    if temperature is not None and temperature <= 0:
-        yield f"data.temperature={temperature} must be above 0"
+    if temperature is not None and temperature < _LEAST_TEMPERATURE:
+        yield f"data.temperature={temperature} must be at least {_LEAST_TEMPERATURE}"
     for name, corpus in corpora.items():
         yield from _objections_to(name, corpus)
     without = [name for name, corpus in corpora.items() if corpus.weight is None]
@@ -183,14 +186,22 @@ def _objections_to(name: str, corpus: CorpusConfig) -> Iterator[str]:
     where = f"data.corpora.{name}"
     if not _NAME.fullmatch(name):
         yield f"data.corpora: {name!r} cannot be a name; use letters, digits and ._+-"
-    for key in ("tag", "target"):
-        if (value := getattr(corpus, key)) is not None and not _NAME.fullmatch(value):
-            yield f"{where}.{key}={value!r} cannot be a tag; use letters, digits and ._+-"
+    if corpus.tag is not None and not _NAME.fullmatch(corpus.tag):
+        yield f"{where}.tag={corpus.tag!r} cannot be a tag; use letters, digits and ._+-"
     if corpus.weight is not None and corpus.weight <= 0:
         yield f"{where}.weight={corpus.weight} must be above 0"
     for key, least in (("documents", 1), ("validation_size", 0), ("test_size", 0)):
         if (number := getattr(corpus, key)) is not None and number < least:
             yield f"{where}.{key}={number} must be at least {least}"
+
+
+def _objections_to_targets(corpora: Mapping[str, CorpusConfig]) -> Iterator[str]:
+    for name, corpus in corpora.items():
+        if corpus.target is not None and not _NAME.fullmatch(corpus.target):
+            yield (
+                f"data.corpora.{name}.target={corpus.target!r} cannot be a tag; use letters, "
+                "digits and ._+-"
+            )
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,12 @@ class Corpus:
                 f"{found[0]}: one file holds both sides only as .tsv or .jsonl (or these .gz); "
                 "give two plain files as [SOURCE,TARGET]; a treebank is for task=tagging"
             )
+        for path in found if len(found) == 2 else ():
+            if not is_plain(path):
+                raise InputError(
+                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone, "
+                    "or several as entries of data.corpora"
+                )
         if document_key is not None and (len(found) != 1 or format_of(found[0]) != "jsonl"):
             raise InputError(
                 f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
@@ -113,6 +119,20 @@ class Corpus:
         if not any(map(is_large, self.paths)):
             return int(counted())
         return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
+
+
+def read_again_and_again(corpus: Corpus) -> Corpus:
+    """Return a corpus that can be read more than once.
+
+    Raises:
+        InputError: a file of it is a pipe or a device.
+    """
+    for path in corpus.paths:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InputError(
+                f"{path}: a pipe can be read once, and this is read again; give a file"
+            )
+    return corpus
 
 
 def is_plain(path: str | Path) -> bool:

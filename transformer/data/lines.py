@@ -122,5 +122,8 @@ def _opened(path: Path) -> BufferedReader:
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
-    names = [entry.name for entry in path.parent.iterdir()]
+    try:
+        names = [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        names = []
     return did_you_mean(path.name, names) or f" (seen from {Path.cwd()})"

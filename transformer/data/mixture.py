@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Pair
+from transformer.data.corpus import Pair, format_of
 from transformer.data.idle_keys import refuse_keys_of_none, without_idle_keys
 from transformer.data.links import WordLinks
 from transformer.data.split import Split
@@ -124,9 +125,19 @@ def configs_of(config: DataConfig) -> dict[str, DataConfig]:
             for key, value in values.items()
             if value is not None and key not in _OF_A_MIXTURE
         }
+        if not _parted_by_key(config, given):
+            given.setdefault("document_key", None)
         one = replace(config, corpora=None, temperature=None, **given)
         found[name] = without_idle_keys(one, given)
     return found
+
+
+def _parted_by_key(config: DataConfig, given: Mapping[str, Any]) -> bool:
+    """Whether a corpus, given what it says itself, has documents that a key of JSONL parts."""
+    train = given.get("train", config.train) or ()
+    files = (train,) if isinstance(train, str) else train
+    joins = (given.get("documents", config.documents) or 1) > 1
+    return joins and [format_of(file) for file in files] == ["jsonl"]
 
 
 def tags_of_config(config: DataConfig) -> Tags:

@@ -22,8 +22,10 @@ WORD_START = "\u2581"
 # A character without a piece is this much (in log probability) worse than the worst piece, as in
 # SentencePiece; it is then spelt in bytes.
 _UNKNOWN_PENALTY = 10.0
-# Words whose lattice is kept: a few kilobytes each.
+# Words whose lattice is kept, a few kilobytes each, and how long they may be: in text without
+# spaces a word is a whole sentence, which hardly comes again.
 _WORDS_KEPT = 20_000
+_LONGEST_KEPT = 24
 
 Arrivals = tuple[list[float], list[tuple[int, tuple[int, ...]]]]
 """Ways to reach a position of a word: cumulative weights, and (where from, pieces) of each."""
@@ -54,7 +56,7 @@ class SegmentationSampler:
         self._longest = max(map(len, self._pieces))
         worst = min(score for _, score in self._pieces.values())
         self._unknown_score = worst - _UNKNOWN_PENALTY
-        self._lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
+        self._kept_lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
 
     def draw(self, text: str, seed: int) -> list[int]:
         """Return the piece ids of one segmentation of a normalised text."""
@@ -73,6 +75,10 @@ class SegmentationSampler:
             position, pieces = arrivals[choice]
             drawn.append(pieces)
         return [piece for pieces in reversed(drawn) for piece in pieces]
+
+    def _lattice(self, word: str) -> list[Arrivals]:
+        short = len(word) <= _LONGEST_KEPT
+        return self._kept_lattice(word) if short else self._build_lattice(word)
 
     def _build_lattice(self, word: str) -> list[Arrivals]:
         """Return, for each position after the first, the ways to reach it and their weights."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
-from transformer.data.corpus import Corpus
+from transformer.data.corpus import Corpus, read_again_and_again
 from transformer.data.fetch import fetch, find
 from transformer.data.folder import as_files
 from transformer.data.held_out import hold_out
@@ -185,7 +185,9 @@ def _files(config: DataConfig) -> dict[str, Split]:
         del given["train"]  # shards.py finds it
     splits = {
         name: Split(
-            Corpus.of(paths, config.source, config.target, config.document_key),
+            read_again_and_again(
+                Corpus.of(paths, config.source, config.target, config.document_key)
+            ),
             links=_links_of_training(config) if name == "train" else None,
         )
         for name, paths in given.items()

@@ -70,8 +70,11 @@ class StreamRow:
         return self._key(buffer, position, self._plan[number - first])
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the batch of the first buffer with the most positions, and how many it has."""
-        buffer = self._containing(0)
+        """Return the batch with the most positions, and how many, of a buffer that is at hand.
+
+        That is the one that was filled last, and else the first.
+        """
+        buffer = self._buffer if self._plan and self._buffer else self._containing(0)
         sides = buffer.lengths["source"], buffer.lengths["target"]
         sizes = [
             len(pairs) * sum(int(side[pairs].max()) + 1 for side in sides) for pairs in self._plan
@@ -100,15 +103,22 @@ class StreamRow:
     def state_dict(self, number: int) -> dict[str, Any]:
         """Return where the buffer begins that holds a batch, of those that were asked for."""
         first, position = self._starts[self._known(number)]
-        return {"first": first, "position": asdict(position), "shards": self._shards}
+        return {
+            "first": first,
+            "position": asdict(position),
+            "shards": self._shards,
+            "seed": self._config.seed,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Know where a buffer begins: a batch in it, or after it, costs nothing of those before.
 
-        In other shards that is the start of the same epoch.
+        In other shards, or with another order of them, that is the start of the same epoch.
         """
         position = Position(state["position"]["epoch"])
-        if state["shards"] == self._shards:
+        # Checkpoints of before do not say the seed.
+        seed = state.get("seed", self._config.seed)
+        if (state["shards"], seed) == (self._shards, self._config.seed):
             place = state["position"]["place"]
             place = Place(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))

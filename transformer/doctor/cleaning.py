@@ -13,7 +13,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Corpus, read_lines
+from transformer.data.corpus import Corpus, read_again_and_again, read_lines
 from transformer.data.folder import as_files
 from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import read_links
@@ -82,7 +82,10 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
         raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")
     texts = {
         # No blank pairs are put between documents of JSONL: lines go out as they came in.
-        name: Split(Corpus.of(paths, data.source, data.target), sentences=data.documents or 1)
+        name: Split(
+            read_again_and_again(Corpus.of(paths, data.source, data.target)),
+            sentences=data.documents or 1,
+        )
         for name, paths in given.items()
         if paths is not None
     }

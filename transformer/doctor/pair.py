@@ -77,7 +77,9 @@ def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
         if pair is SEPARATOR:
             continue
         line += 1
-        if (place in split.lines) is not split.inverted and (split.sentences == 1 or any(pair)):
+        if (place in split.lines) is not split.inverted and (
+            split.sentences == 1 or any(text.strip() for text in pair)
+        ):
             yield line, pair
 
 

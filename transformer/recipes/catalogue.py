@@ -40,9 +40,13 @@ class Recipe:
 
 
 RECIPES: dict[str, Recipe] = {
-    "distill": Recipe(DistillConfig, ("teacher", "translate", "student", "evaluate"), distill),
+    "distill": Recipe(
+        DistillConfig, ("teacher", "evaluate_teachers", "translate", "student", "evaluate"), distill
+    ),
     "backtranslate": Recipe(
-        BacktranslateConfig, ("reverse", "translate", "forward", "evaluate"), backtranslate
+        BacktranslateConfig,
+        ("reverse", "evaluate_reverse", "translate", "forward", "evaluate"),
+        backtranslate,
     ),
     "bidirectional": Recipe(
         BidirectionalConfig, ("pretrain", "finetune", "evaluate"), bidirectional

@@ -5,6 +5,7 @@ is the manifest.
 """
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,10 @@ _PART = re.compile(r".*\.\d+\.part")
 
 _WRITES_WHOLE = ("text", "translate", "select")
 """Verbs whose outputs are there only when they are finished."""
+
+
+_SIGNALS = 128
+"""Exit codes from here on are of processes that a signal has ended."""
 
 
 class StageFailed(Interrupted):
@@ -122,11 +127,14 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
         entry["seconds"] = round(before + time.monotonic() - begun, 1)
         manifest.write()
     if code:
+        if stage.verb == "text" and 0 < code < _SIGNALS:
+            # It is quickly made again, of text that the user mends.
+            shutil.rmtree(stage.folder)
         begun_to_write = stage.folder.exists() and any(stage.folder.iterdir())
         if not begun_to_write:
             manifest.withdraw(stage)
-        code = 128 - code if code < 0 else code
-        mended = "" if code > 128 else "when what it says is mended, "
+        code = _SIGNALS - code if code < 0 else code
+        mended = "" if code > _SIGNALS else "when what it says is mended, "
         anew = f"; with other settings it begins anew: redo_from={stage.name}"
         raise StageFailed(
             f"{stage.name} has ended with exit code {code}; {mended}the same command goes on with "

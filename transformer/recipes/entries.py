@@ -42,6 +42,11 @@ def read_entries(values: Any) -> list[dict[str, Any]]:
     return values
 
 
+def versions_of(entry: Mapping[str, Any]) -> list[Any]:
+    """Of the code that began a stage, if it was gone on with by another, and of the last."""
+    return [*entry.get("earlier_versions", ()), entry["version"]]
+
+
 def folder_name(value: Any) -> str:
     """The name of a stage, whose folder may be deleted.
 

@@ -15,7 +15,7 @@ from transformer.errors import InputError
 from transformer.files import remove_parts, written_whole
 from transformer.recipes.comparison import difference, placed, recorded
 from transformer.recipes.digests import Digests
-from transformer.recipes.entries import folder_name, read_entries
+from transformer.recipes.entries import folder_name, read_entries, versions_of
 from transformer.recipes.stage import Stage
 from transformer.recipes.version import code_version
 
@@ -113,6 +113,11 @@ class Manifest:
                 }
             )
             self.write()
+        elif self.stages[-1]["version"] != (version := code_version()):
+            entry = self.stages[-1]
+            entry.setdefault("earlier_versions", []).append(entry["version"])
+            entry["version"] = version
+            self.write()
         return self.stages[-1]
 
     def withdraw(self, stage: Stage) -> None:
@@ -190,10 +195,10 @@ class Manifest:
     def other_code(self) -> str | None:
         """Which stages another version of the code has made, in a sentence; None if none."""
         now = code_version()
-        others = [entry for entry in self.stages if entry["version"] != now]
+        others = [entry for entry in self.stages if any(one != now for one in versions_of(entry))]
         if not others:
             return None
-        versions = [entry["version"] for entry in others]
+        versions = [version for entry in others for version in versions_of(entry)]
         differing = [
             f"{key} {' or '.join(sorted({str(one.get(key)) for one in versions}))} then, {new} now"
             for key, new in now.items()

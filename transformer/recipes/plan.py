@@ -25,6 +25,7 @@ from transformer.recipes.texts import (
     by_name,
     files_of_corpus,
     paths_in,
+    read_by_evaluation,
     text_settings,
 )
 from transformer.training.config import run_config
@@ -185,15 +186,21 @@ class Plan:
         return file
 
     def evaluate(self, checkpoints: Sequence[Path], texts: Sides, suffix: str = "") -> None:
-        """Let a model, or an ensemble, be scored on the validation text."""
-        name = self._name(f"evaluate{suffix}")
+        """Let a model, or an ensemble, be scored on the validation text.
+
+        With a ``suffix`` it is a kind of stage of its own, as what it scores may be an ensemble, or
+        of another direction.
+        """
+        kind = f"evaluate{suffix}"
+        name = self._name(kind)
         own = [
             *(_checkpoint(checkpoints), override("source", texts.source)),
             *(override("reference", texts.target), override("output", self.folder / name)),
         ]
-        arguments = merged(self._extras("evaluate"), own)
+        arguments = merged(self._extras(kind), own)
         outputs = [self.folder / name / f"{texts.source.name}.{end}" for end in ("json", "hyp")]
-        self._add(name, "evaluate", arguments, [*checkpoints, *texts], outputs)
+        files = read_by_evaluation(self.compose("evaluate", arguments))
+        self._add(name, "evaluate", arguments, [*checkpoints, *texts, *files], outputs)
         self._check_search(checkpoints[0])
 
     def complete(self) -> None:

@@ -18,10 +18,14 @@ OWNED = (
     *("data.corpus", "data.corpora", "data.train", "data.validation", "data.test"),
     *("data.source", "data.target", "data.root", "data.alignment", "data.streaming"),
     *("data.validation_size", "data.test_size"),
+    *("data.target_tag", "data.documents", "data.document_key"),
 )
 """What the recipe says itself to a stage; a user says it to the recipe, or not at all."""
 
-_OWNED_BY_KIND = {"translate": ("input_format", "alignment", "attention")}
+_OWNED_BY_KIND = {
+    "translate": ("input_format", "alignment", "attention"),
+    **dict.fromkeys(("evaluate", "evaluate_teachers", "evaluate_reverse"), ("split",)),
+}
 """Likewise, what is the user's to say in stages of other kinds."""
 
 

@@ -161,3 +161,9 @@ def paths_in(data: Any) -> list[Path]:
     if isinstance(data, Sequence) and not isinstance(data, str):
         return [path for one in data for path in paths_in(one)]
     return []
+
+
+def read_by_evaluation(config: Mapping[str, Any]) -> list[Path]:
+    """Files of the user's beside the text."""
+    named = (config["terms"], config["alignment"])
+    return [given_path(name) for name in named if isinstance(name, str)]

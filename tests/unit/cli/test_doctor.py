@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def call(verb: str, *arguments: str) -> int:
     [
         ("doctor", ["thresholds.empty=2"], "thresholds.empty=2.0 is no share of the pairs"),
         ("doctor", ["thresholds.emty=0"], "thresholds.empty"),
+        ("doctor", ["thresholds=0.01"], "thresholds=0.01 must be"),
+        ("clean", ["output=out", "filters=false"], "filters=False must be"),
         ("doctor", ["ratio=1"], "ratio=1.0 must be above 1"),
         ("doctor", ["data.train=gone.tsv"], "gone.tsv"),
         ("doctor", ["tokenizer=bpe", "checkpoint=x"], "leave tokenizer= out"),
@@ -72,6 +75,16 @@ def test_a_text_without_a_line_is_refused(
     said = f"in/{split}.en, in/{split}.de: the {split} text has no line; give another data.{split}"
     assert said in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("call_of_verb", [["doctor"], ["clean", "output=out"]])
+def test_a_pipe_which_can_be_read_once_is_refused(
+    call_of_verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo("pipe")
+    verb, *more = call_of_verb
+    assert call(verb, *call_of("in"), "data.train=[pipe,in/train.de]", *more) == 2
+    assert "error: pipe: a pipe can be read once" in capsys.readouterr().err
 
 
 def test_a_tokenizer_may_be_learnt_to_count_with(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Exceptions to exit codes."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -25,6 +26,11 @@ def raising(error: BaseException) -> Callable[[], None]:
         (InputError("a.en:3: not UTF-8"), 2, "error: a.en:3: not UTF-8\n"),
         (Interrupted("stopped; go on with: x"), 130, "stopped; go on with: x\n"),
         (KeyboardInterrupt(), 130, ""),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "/home/other/a.en"),
+            2,
+            "error: /home/other/a.en: Permission denied; give another place\n",
+        ),
     ],
 )
 def test_codes(

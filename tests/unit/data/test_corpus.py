@@ -127,6 +127,8 @@ def test_one_plain_file_or_three_are_no_corpus(tmp_path: Path) -> None:
         Corpus.of("a.en", "en", "de")
     with pytest.raises(InputError, match=r"\[a, b, c\] is not a corpus"):
         Corpus.of(["a", "b", "c"], "en", "de")
+    with pytest.raises(InputError, match=r"b.tsv.gz: a TSV file holds both sides; give it alone"):
+        Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
 
 
 def test_the_fingerprint_follows_content_and_keys(tmp_path: Path) -> None:

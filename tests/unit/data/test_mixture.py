@@ -12,7 +12,14 @@ from tests.unit.data.corpora import data_config, tokenizer_config, write_corpus
 from transformer.data import held_out, lines
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
-from transformer.data.mixture import AnySplit, BalancedText, JoinedSplit, shares_of, tags_of_config
+from transformer.data.mixture import (
+    AnySplit,
+    BalancedText,
+    JoinedSplit,
+    configs_of,
+    shares_of,
+    tags_of_config,
+)
 from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.tags import SourceTags, tags_of
@@ -148,6 +155,21 @@ def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_pat
     assert len(after) == 4 and before.items() <= after.items()
 
 
+def test_a_key_of_jsonl_with_a_space_is_no_tag_where_none_is_wanted(tmp_path: Path) -> None:
+    corpora(tmp_path, big={"target": "German text"})
+
+
+def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
+    entries = {
+        "books": CorpusConfig(train="b.jsonl", documents=3),
+        "web": CorpusConfig(train="w.jsonl"),
+        "plain": CorpusConfig(train=["a", "b"], documents=2),
+    }
+    config = data_config(tmp_path, corpora=entries, document_key="id")
+    keys = {name: one.document_key for name, one in configs_of(config).items()}
+    assert keys == {"books": "id", "web": None, "plain": None}
+
+
 def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path) -> None:
     known = module(corpora(tmp_path, big={"tag": "a"})).tokenizer
     more = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
@@ -160,8 +182,9 @@ def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path
     [
         ({"temperature": 2.0}, {"weight": 1.0}, "both set the shares; leave one out"),
         ({}, {"weight": 0.0}, r"data.corpora.big.weight=0.0 must be above 0"),
-        ({"temperature": -1.0}, {}, "data.temperature=-1.0 must be above 0"),
+        ({"temperature": -1.0}, {}, "data.temperature=-1.0 must be at least 0.05"),
         ({}, {"tag": "two words"}, "data.corpora.big.tag='two words' cannot be a tag"),
+        ({"target_tag": True}, {"target": "two words"}, "big.target='two words' cannot be a tag"),
         ({"documents": 0}, {}, "data.documents=0 must be at least 1"),
         ({"corpora": {}}, {}, "names none"),
         ({"corpora": None, "temperature": 2.0}, {}, "is of several corpora"),

@@ -10,6 +10,7 @@ import torch
 
 from tests.unit.data.streams import epoch_of, stream, write, write_shards
 from transformer.data import buffers
+from transformer.data.buffers import Position
 from transformer.data.loader import UpdateLoader
 from transformer.data.shares import Shares
 from transformer.data.stream_module import StreamData
@@ -126,6 +127,28 @@ def test_other_shards_begin_the_epoch_again_and_other_buffers_do_not(folder: Pat
     longer.row.load_state_dict(state)
     assert longer.row._starts[0] == module.row._starts[module.row._known(last)]
     assert longer.row.identity() != module.row.identity()
+
+
+def test_another_seed_orders_the_shards_anew_and_begins_the_epoch_again(folder: Path) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    other = stream(folder, seed=2)
+    other.row.load_state_dict(module.row.state_dict(last))
+    assert other.row._starts == [(module.row.state_dict(last)["first"], Position(1))]
+
+
+def test_the_largest_batch_is_of_the_buffer_that_is_there(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    again = stream(folder)
+    again.row.load_state_dict(module.row.state_dict(last))
+    again.row[last]
+    with caplog.at_level(logging.INFO):
+        _, key = again.row.largest()
+    assert key.epoch == 1
+    assert "from its beginning" not in caplog.text
 
 
 def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:

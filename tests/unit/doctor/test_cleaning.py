@@ -151,7 +151,7 @@ def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
 def test_what_parts_documents_is_kept(tmp_path: Path, suffix: str) -> None:
-    pairs = [("a", "b"), ("", ""), ("copy", "copy"), ("", ""), ("", "c"), ("d", "e"), ("", "")]
+    pairs = [("a", "b"), ("", ""), ("copy", "copy"), (" ", ""), ("", "c"), ("d", "e"), ("", "")]
     if suffix == "tsv":
         lines = ["\t".join(pair) for pair in pairs]
     else:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.helpers.copies import Copies
 from transformer.errors import InputError
+from transformer.recipes import manifest
 from transformer.recipes.chain import StageFailed, run_chain
+from transformer.recipes.entries import versions_of
 from transformer.recipes.manifest import Manifest
 from transformer.recipes.stage import Stage
 
@@ -123,10 +125,42 @@ def test_what_was_half_written_is_swept_where_it_is_written_anew(copies: Copies)
     assert sorted(names) == ["mine.part", "out"]
 
 
+def test_the_text_is_made_anew_when_what_was_wrong_with_it_is_mended(copies: Copies) -> None:
+    copies.verb, copies.fails_in, copies.code = "text", "01_copy", 2
+    copies.leaves = ("out",)
+    with pytest.raises(StageFailed, match="when what it says is mended, the same command goes on"):
+        copies.run()
+    copies.fails_in = ""
+    (copies.home / "given").write_text("mended")
+    assert copies.run() == ["01_copy", "02_copy", "03_copy"]
+    assert (copies.home / "r" / "03_copy" / "out").read_text() == "mended"
+
+
 def test_a_folder_that_no_manifest_knows_is_not_taken_for_a_stage(copies: Copies) -> None:
     (copies.home / "r" / "02_copy").mkdir(parents=True)
     with pytest.raises(InputError, match=r"02_copy is there, and .*manifest.json does not say"):
         copies.run()
+
+
+def test_the_code_that_began_a_stage_is_told_beside_that_which_ended_it(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies.fails_in, copies.code, copies.leaves = "02_copy", 2, ("mine",)
+    before = manifest.code_version()
+    with pytest.raises(StageFailed):
+        copies.run()
+    copies.fails_in = ""
+    monkeypatch.setattr(manifest, "code_version", lambda: before | {"commit": "b"})
+    copies.run()
+    stages = json.loads((copies.home / "r" / "manifest.json").read_text())["stages"]
+    assert [[one["commit"] for one in versions_of(stage)] for stage in stages] == [
+        [before["commit"]],
+        [before["commit"], "b"],
+        ["b"],
+    ]
+    copies.run()
+    (line,) = [line for line in copies.said if "version" in line]
+    assert line.startswith("01_copy, 02_copy: made by another version of the code")
 
 
 def test_another_version_of_the_code_is_told(copies: Copies) -> None:

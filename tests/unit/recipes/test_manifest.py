@@ -88,7 +88,7 @@ def test_it_says_of_every_stage_what_made_what(copies: Copies) -> None:
         digest for one in stages for k in ("inputs", "outputs") for digest in one[k].values()
     }
     assert len(digests) == 1
-    assert stages[0]["command"] == "python -m transformer text output=x"
+    assert stages[0]["command"] == "python -m transformer select output=x"
     assert stages[1]["seeds"] == {"seed": 2}
     assert set(stages[0]["version"]) >= {"commit", "python", "torch", "transformer"}
 

@@ -37,6 +37,16 @@ def test_models_of_the_other_direction_are_refused(
     assert "/mono has no line; give text" in refused(back, capsys)
 
 
+def test_a_stage_that_scores_what_was_there_has_arguments_of_its_own(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
+    stages = plan(["recipe=distill", *base, "teachers=2", "output=r", *own], capsys)
+    assert "averaging=log_probability" in stages["04_evaluate_teachers"]
+    assert "decoding.beam_size=2" in stages["07_evaluate"]
+    assert not any("averaging" in argument for argument in stages["07_evaluate"])
+
+
 def test_what_is_said_for_stages_that_are_not_there_is_refused(
     base: list[str],
     tmp_path: Path,
@@ -110,6 +120,24 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (["recipe=distill", "output=r", "translate.device=gpuu"], "translate: device=gpuu cannot"),
         (["recipe=distill", "output=r", "evaluate.precision=int9"], "evaluate: precision='int9'"),
         (["recipe=distill", "output=r", "translate.alignment=true"], "translate.alignment cannot"),
+        (["recipe=distill", "output=r", "evaluate.split=test"], "evaluate.split cannot be set"),
+        (
+            ["recipe=distill", "output=r", "student.data.target_tag=true"],
+            "student.data.target_tag cannot be set",
+        ),
+        (
+            ["recipe=distill", "output=r", "evaluate.constrain=true"],
+            "evaluate: constrain=true does nothing alone",
+        ),
+        (
+            ["recipe=distill", "output=r", "evaluate.alignment_head=1"],
+            "evaluate: alignment_head=1 does nothing alone",
+        ),
+        (
+            ["recipe=distill", "output=r", "teachers=2", "evaluate.averaging=log_probability"],
+            "evaluate: averaging=log_probability is of ensembles",
+        ),
+        (["recipe=distill", "output=r", "evaluate.terms=gone"], "gone: no such file; "),
         (
             ["recipe=distill", "output=r", "student.loss=r_drop", "student.model.dropout=0"],
             "loss.consistency=r_drop compares two passes",
