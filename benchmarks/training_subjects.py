@@ -89,7 +89,7 @@ class Clock:
         self.loss.zero_()
         self.began = time.perf_counter()
 
-    def count(self, tokens: int, loss: Tensor) -> None:
+    def count(self, tokens: int, loss: Tensor | float) -> None:
         """To be called after every update, with the sum of its loss."""
         self.left -= 1
         self.tokens += tokens
@@ -117,7 +117,7 @@ class Paced(Callback):
         batch_idx: int,
     ) -> None:
         """Count."""
-        self.clock.count(outputs["tokens"], outputs["loss"])
+        self.clock.count(outputs["tokens"], outputs["sums"]["loss"])
 
 
 class TorchTransformer(nn.Module):

@@ -134,3 +134,6 @@ def test_a_folder_of_safetensors_is_enough(home: Path) -> None:
     ]
     assert results[0] == results[1]
     assert results[0][0] == 0
+    page = ["checkpoint=folder", "text=cat", "sentences=0", "output=page.html"]
+    assert verb("attention", *page, home=home)[0] == 0
+    assert (home / "page.html").exists()

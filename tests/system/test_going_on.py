@@ -80,6 +80,7 @@ def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> N
     finish(tiny_config(home), folder, SignalAt("on_train_batch_end", 4, signal.SIGTERM), 143)
     changed = [
         "optimizer.lr=0.5",
+        "optimizer.name=adamw",
         "optimizer.betas=[0.5,0.6]",
         "optimizer.weight_decay=0.25",
         "schedule=constant",
@@ -96,6 +97,10 @@ def test_keys_given_on_resume_have_their_effect(home: Path, tmp_path: Path) -> N
             (0.5, 0.6),
             decay,
         )
+        assert group["decoupled_weight_decay"]
+    finish(tiny_config(home, *changed, "optimizer.name=adam", "trainer.max_steps=6"), folder)
+    again = outcome(folder)["last"]["optimizer_states"][0]["param_groups"]
+    assert not any(group["decoupled_weight_decay"] for group in again)
     assert not list((folder / "checkpoints").glob("step-*"))
     whole = torch.load(home / "whole" / "checkpoints" / "last.ckpt")
     step = [last["state_dict"][name] - tensor for name, tensor in whole["state_dict"].items()]

@@ -24,6 +24,7 @@ from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
 from transformer.export.safetensors import is_exported
+from transformer.files import given_path
 from transformer.model.run_files import find_checkpoint
 from transformer.training.typed import typed_value
 
@@ -93,7 +94,7 @@ def find_compared(
 def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
     """All systems, and the runs among them, each once."""
     values: Any = OmegaConf.to_container(config)
-    paths = list(map(Path, typed_value(values["runs"], Sequence[str], "runs")))
+    paths = list(map(given_path, typed_value(values["runs"], Sequence[str], "runs")))
     if len(paths) < 2:
         raise InputError("one system alone cannot be compared; give two or more")
     return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
@@ -108,7 +109,7 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     wanted = typed_value(config.training, bool | str, "training")
     if isinstance(wanted, bool):
         return None
-    lines = read_lines(Path(wanted))
+    lines = read_lines(given_path(wanted))
     # A pipe can be read only once.
     first = [line for line in [next(lines, None)] if line is not None]
     return chain(first, lines)

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, ListConfig
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+from transformer.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.corpus import Pair
@@ -108,14 +109,14 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
     output = _writable(config)
+    aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:
         asked = "must" if constraints else "free"
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
-    if gold is not None:
-        scores += _alignment_scores(translator, pairs, gold)
+    scores += aligned
     name = name_of_text(config)
     print_table(name, scores)
     print(format_json(scores))
@@ -165,6 +166,8 @@ def _terms(
             f"{config.terms} has {len(terms)} lines for {pairs} pairs; give one line for each, "
             "empty where there is no term"
         )
+    if not any(terms):
+        raise InputError(f"{config.terms}: there is no term to look for; give at least one")
     return terms, [Constraints(must=line) for line in terms] if constrain else None
 
 
@@ -177,7 +180,7 @@ def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | Non
     if not alignment:
         return None
     if alignment is not True:
-        return list(read_links(Path(alignment), split))
+        return list(read_links(given_path(alignment), split))
     if split.links is None:
         raise InputError(
             "the right links of this text are not known; give alignment=FILE, a line such as "

@@ -21,6 +21,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
 from transformer.errors import InputError
+from transformer.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.tokenizer import Tokenizer
@@ -41,7 +42,9 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     _check(config)
     share = Share.of_process()
     # A name such as 2014 is a number to the config.
-    source, target = (None if one is None else str(one) for one in (config.input, config.output))
+    source, target = (
+        None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
+    )
     files = files_of(source, target)
     if files is None and share.world > 1:
         raise InputError("several processes need a file to share out: set input= and output= too")

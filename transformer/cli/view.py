@@ -20,6 +20,7 @@ from transformer.cli.survey import (
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
+from transformer.export.safetensors import is_exported
 from transformer.model.run_files import find_checkpoint
 from transformer.model.transformer import Transformer
 from transformer.training.typed import typed_value
@@ -33,6 +34,7 @@ def attention_view(
     Raises:
         InputError: A sentence is blank or too long, or the run's corpus is not there.
     """
+    path = path_of(config, "checkpoint")
     pair = encoded_pair(translator, text, target)
     pairs, measured = _measured_on(config, pair, translator, run)
     characters = survey(translator, pairs)
@@ -43,7 +45,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(find_checkpoint(path_of(config, "checkpoint"))),
+        checkpoint=str(path if is_exported(path) else find_checkpoint(path)),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),

@@ -5,6 +5,7 @@ It does not know what happens to them. Small windows answer soon, large ones mak
 
 from collections.abc import Callable, Iterable, Iterator
 
+from transformer.data.tags import tags_of, with_tags
 from transformer.decoding.constraints import Request
 
 FIRST_WINDOW, LAST_WINDOW = 8, 4096
@@ -23,7 +24,8 @@ def windows_of(
     try:
         for line in lines:
             if isinstance(line, str):
-                line = Request(line.removesuffix("\n").removesuffix("\r"))
+                text = line.removesuffix("\n").removesuffix("\r")
+                line = Request(with_tags(text, tags_of(line)))
             window.append(line)
             if len(window) == size or (ready is not None and not ready()):
                 yield window

@@ -6,6 +6,10 @@ model; here eight elements share one draw of 64 bits. It does not know what it d
 Source: Srivastava et al. 2014, "Dropout".
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -74,6 +78,20 @@ def random_bytes(count: int) -> Tensor:
     words = torch.empty((count + 7) // 8, dtype=torch.int64)
     # None stands for one above the largest value: every pattern of 64 bits is as likely.
     return words.random_(-(2**63), None).view(torch.uint8)[:count]
+
+
+@contextmanager
+def all_layers(model: nn.Module) -> Iterator[None]:
+    """Let a model leave out none of its layers, as a step may that happens to draw so."""
+    stacks: list[Any] = [module for module in model.modules() if hasattr(module, "layer_drop")]
+    before = [stack.layer_drop for stack in stacks]
+    for stack in stacks:
+        stack.layer_drop = 0.0
+    try:
+        yield
+    finally:
+        for stack, probability in zip(stacks, before, strict=True):
+            stack.layer_drop = probability
 
 
 def layer_is_dropped(probability: float, training: bool) -> bool:

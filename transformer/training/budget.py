@@ -17,6 +17,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError, is_out_of_memory
+from transformer.model.dropout import all_layers
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.rehearsal import adam_means
 from transformer.training.rendezvous import external_place
@@ -106,7 +107,7 @@ class Attempt:
         module: What is trained.
         data_of: The prepared data of a budget.
         device: Where.
-        precision: As in the group ``trainer``.
+        config: Of the run.
     """
 
     def __init__(
@@ -114,10 +115,13 @@ class Attempt:
         module: UpdateModule,
         data_of: Callable[[int], BatchModule],
         device: torch.device,
-        precision: str,
+        config: RunConfig,
     ) -> None:
         self.module, self.data_of, self.device = module, data_of, device
-        self.dtype = torch.bfloat16 if "bf16" in precision else None
+        self.dtype = torch.bfloat16 if "bf16" in str(config.trainer["precision"]) else None
+        self.averaged = config.callbacks.ema_decay > 0
+        # Beside the gradient of one micro-batch the next must fit.
+        self.times = 2 if config.trainer["accumulate_grad_batches"] > 1 else 1
 
     def __call__(self, budget: int) -> bool:
         """Try."""
@@ -135,10 +139,15 @@ class Attempt:
     def _step(self, batch: Any) -> None:
         module = self.module.to(self.device).train()
         means = adam_means(module)
-        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
-            loss, _, _ = module.micro_loss(batch)
-        loss.backward()
-        del means
+        average = [torch.empty_like(p) for p in module.parameters() if self.averaged]
+        for _ in range(self.times):
+            with (
+                all_layers(module.model),
+                torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None),
+            ):
+                loss, _, _ = module.micro_loss(batch)
+            loss.backward()
+        del means, average
 
     def forget(self) -> None:
         """Leave the device as it was, but for the weights."""

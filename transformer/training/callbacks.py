@@ -114,13 +114,15 @@ class Measure(Callback):
     ) -> None:
         """Count the update; log when it is time to."""
         if outputs["good"]:
-            self.loss += float(outputs["loss"])
+            sums = outputs["sums"]
+            self.loss += sums["loss"]
             self.learnt += outputs["tokens"]
-            if "alignment" in outputs:
-                more = outputs["alignment"].tolist()
-                self.alignment = [a + b for a, b in zip(self.alignment, more, strict=True)]
-            if "consistency" in outputs:
-                self.consistency = (self.consistency or 0.0) + float(outputs["consistency"])
+            if "alignment" in sums:
+                pairs = zip(self.alignment, sums["alignment"], strict=True)
+                self.alignment = [before + more for before, more in pairs]
+            if "consistency" in sums:
+                self.consistency = (self.consistency or 0.0) + sums["consistency"]
+        self.lr = outputs["lr"]
         self.target += outputs["tokens"]
         micro_batches: list[CountedBatch] = batch.batches
         self.real += sum(micro.tokens for micro in micro_batches)
@@ -176,7 +178,7 @@ class Measure(Callback):
             "train/loss": self.loss / self.learnt if self.learnt else math.nan,
             "train/tokens_per_second": self.target / self.seconds,
             "train/padding": 1 - real / padded,
-            "lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "lr": self.lr,
         }
         summed, linked = self.alignment
         if linked:

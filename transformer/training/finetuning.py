@@ -18,18 +18,9 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.run_files import find_checkpoint
 from transformer.training.config import RunConfig
+from transformer.training.fixed_keys import without_weights
 
 logger = logging.getLogger(__name__)
-
-FREE = frozenset(
-    {
-        *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
-        *("source_token_dropout", "target_token_dropout"),
-        *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
-        *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
-    }
-)
-"""Keys of a model that say nothing of its weights."""
 
 
 def initial_payload(config: RunConfig) -> dict[str, Any] | None:
@@ -98,8 +89,7 @@ def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
         before: The two groups that the weights were trained with.
         now: Those of the run that is to begin with them.
     """
-    learned = before["model"]["positions"] == "learned"
-    free = FREE - {"max_length"} if learned else FREE
+    free = without_weights(before["model"])
     return {
         f"{group}.{key}": before[group][key]
         for group, may_differ in (("tokenizer", {"sampling"}), ("model", free))

@@ -8,14 +8,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+_WITHOUT_WEIGHTS = frozenset(
+    {
+        *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
+        *("source_token_dropout", "target_token_dropout"),
+        *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
+        *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
+    }
+)
+
 _HOLDING = ("files", "folder")
 """Corpora of which pairs may be held out."""
+
+_SPLITS = ("validation", "test")
 
 
 def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """A key that a run cannot change and that differs: it would have no effect, or a false one.
 
-    The vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
+    The model is the one that the weights were trained in, but for what says nothing of them. The
+    vocabulary is that of the checkpoint, whatever the tokenizer's keys say; only how strongly
     segmentations are sampled is free. What the run was fine-tuned from is not read again, and may
     have been moved. The best score so far is of the metrics that the run began with, and is not
     comparable with others. What is held out of the training text stays: of another number, some
@@ -25,14 +37,21 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
         return "task"
     if not _same_start(before.get("finetune_from"), now.get("finetune_from")):
         return "finetune_from"
-    for group, free in (("tokenizer", "sampling"), ("metrics", None)):
+    for group in ("tokenizer", "metrics", "model"):
         began = before.get(group)
         if not isinstance(began, Mapping):
             continue
+        free = {"tokenizer": {"sampling"}, "model": without_weights(began)}.get(group, ())
         for name, value in now[group].items():
-            if name != free and began.get(name, value) != value:
+            if name not in free and began.get(name, value) != value:
                 return f"{group}.{name}"
     return _held_out_key_that_differs(before.get("data"), now.get("data"))
+
+
+def without_weights(model: Mapping[str, Any]) -> frozenset[str]:
+    """Keys of a model that say nothing of its weights: they may change."""
+    learned = model.get("positions") == "learned"
+    return _WITHOUT_WEIGHTS - {"max_length"} if learned else _WITHOUT_WEIGHTS
 
 
 def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
@@ -40,20 +59,28 @@ def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
         return None
     began = dict(_corpora(before))
     for where, data in _corpora(now):
-        holds = data.get("corpus") in _HOLDING and not data.get("streaming")
-        if where not in began or not holds:
+        if data.get("corpus") in _HOLDING and not data.get("streaming"):
+            if where not in began:
+                # Perhaps by another name, and then it has been trained on.
+                if any(data.get(split) is None and data.get(f"{split}_size") for split in _SPLITS):
+                    return where
+            elif key := _size_that_differs(began[where], data):
+                return "data.held_out_by" if key == "held_out_by" else f"{where}.{key}"
+    return None
+
+
+def _size_that_differs(began: Mapping[str, Any], data: Mapping[str, Any]) -> str | None:
+    for split in _SPLITS:
+        size = data.get(key := f"{split}_size")
+        if data.get(split) is not None:
             continue
-        for split in ("validation", "test"):
-            size = data.get(key := f"{split}_size")
-            if data.get(split) is not None:
-                continue
-            if began[where].get(key, size) != size:
-                return f"{where}.{key}"
-            if size and began[where].get(split) is not None:
-                return f"{where}.{split}"
-            # As it was before there was such a key.
-            if size and began[where].get("held_out_by", "seed") != data.get("held_out_by"):
-                return "data.held_out_by"
+        if began.get(key, size) != size:
+            return key
+        if size and began.get(split) is not None:
+            return split
+        # As it was before there was such a key.
+        if size and began.get("held_out_by", "seed") != data.get("held_out_by"):
+            return "held_out_by"
     return None
 
 

@@ -46,13 +46,13 @@ class ProgressBar(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Advance."""
-        shown = _shown(trainer, self.validated)
         if self.progress is not None:
             # Where a validation comes first, the bound is set after it.
-            self.progress.update(
-                self.task, total=_updates(trainer), completed=trainer.global_step, shown=shown
-            )
+            self.progress.update(self.task, total=_updates(trainer), completed=trainer.global_step)
+            if time_to_log(trainer):
+                self.progress.update(self.task, shown=_shown(trainer, self.validated))
         elif trainer.is_global_zero and time_to_log(trainer):
+            shown = _shown(trainer, self.validated)
             logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -46,8 +46,9 @@ class Rehearsal(Callback):
         rehearse: Any = pl_module.rehearse
         # A run that goes on has them already.
         means = [] if trainer.optimizers[0].state else _means_beside(pl_module)
+        times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
-            rehearse(batch.to(trainer.strategy.root_device))
+            rehearse(batch.to(trainer.strategy.root_device), times)
         del means
 
     def _compare(self, trainer: Trainer) -> None:

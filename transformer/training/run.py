@@ -179,7 +179,7 @@ def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> 
         data.setup("fit")
         return data
 
-    attempt = Attempt(module, data_of, device, str(config.trainer["precision"]))
+    attempt = Attempt(module, data_of, device, config)
     budget = largest_fitting(attempt, config.data.batch_tokens)
     module.cpu()
     attempt.forget()

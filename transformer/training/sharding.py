@@ -39,6 +39,8 @@ class ShardedStrategy(ReplicatedStrategy):
         """Shard, unless that has been done: after a divergence the same model is fitted again."""
         model = self._sharded()
         if isinstance(model, FSDPModule):
+            # Lightning took it off the device when the fit before ended.
+            self._sharded().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
@@ -116,7 +118,7 @@ class ShardedStrategy(ReplicatedStrategy):
             f"{file.stem}-{save}-{rank}of{self.world_size}{SUFFIX}"
             for rank in range(self.world_size)
         ]
-        index, parts = split(checkpoint, _part)
+        index, parts = split(checkpoint, _Parts())
         error: InputError | None = None
         try:
             write_archive(parts, file.parent / names[self.global_rank])
@@ -145,9 +147,20 @@ def _elsewhere(file: Path) -> InputError:
     )
 
 
-def _part(value: Any) -> Tensor | None:
-    """This rank's rows of a sharded tensor, on the CPU."""
-    return value.to_local().detach().cpu() if isinstance(value, DTensor) else None
+class _Parts:
+    """This rank's rows of sharded tensors, on the CPU; weights of several names once."""
+
+    def __init__(self) -> None:
+        self.copies: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+
+    def __call__(self, value: Any) -> Tensor | None:
+        if not isinstance(value, DTensor):
+            return None
+        local = value.to_local().detach()
+        key = local.data_ptr(), tuple(local.shape)
+        if key not in self.copies:
+            self.copies[key] = local.cpu()
+        return self.copies[key]
 
 
 def _alike(value: Any, weight: Any) -> Any:

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.loader import Update
 from transformer.model.checkpoint import PORTABLE
+from transformer.model.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.gradients import Accumulator, Totals, sum_over_ranks
@@ -101,8 +102,8 @@ class UpdateModule(LightningModule, ABC):
         """Update the weights once, unless that would do harm.
 
         Returns:
-            The sums over all ranks of what ``micro_loss`` gives to log, and of its ``tokens``; and
-            whether the update was ``good``.
+            The ``sums`` over all ranks of what ``micro_loss`` gives to log, as plain numbers, and
+            of its ``tokens``; the ``lr``; and whether the update was ``good``.
 
         Raises:
             Diverged: Too many updates in a row would have done harm.
@@ -110,8 +111,10 @@ class UpdateModule(LightningModule, ABC):
         totals = self._over_all_ranks(self.accumulate(update))
         norm = self._normalised(totals.tokens)
         number = self.global_step + 1
-        loss = float(totals.sums["loss"]) / totals.tokens
-        good = self.judge.is_good(loss, float(norm), number)
+        # All that is read of the device is read here, before the optimiser has work there.
+        sums: dict[str, Any] = {name: value.tolist() for name, value in totals.sums.items()}
+        good = self.judge.is_good(sums["loss"] / totals.tokens, float(norm), number)
+        lr = self._stepping().param_groups[0]["lr"]
         if good:
             self._stepping().step()
             self.log("train/grad_norm", norm)
@@ -121,15 +124,20 @@ class UpdateModule(LightningModule, ABC):
         self.log("train/skipped", float(self.judge.skipped))
         self._schedule().step()
         self.zero_grad()
-        return totals.sums | {"tokens": totals.tokens, "good": good}
+        return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
 
-    def rehearse(self, batch: Any) -> None:
+    def rehearse(self, batch: Any, times: int = 1) -> None:
         """Compute the gradient of a batch and forget it, to know that memory suffices.
+
+        Args:
+            batch: The largest.
+            times: 2 where an update adds up several, beside whose gradient the next must fit.
 
         Raises:
             InputError: It does not suffice for one row.
         """
-        self.accumulate(Update([batch], [0]))
+        with all_layers(self.model):
+            self.accumulate(Update([batch] * times, [0] * times))
         self.zero_grad()
 
     def validation_step(self, batch: Any | None, batch_index: int) -> None:
@@ -172,6 +180,7 @@ class UpdateModule(LightningModule, ABC):
         for group, decay in zip(groups, (self.optimizer.weight_decay, 0.0), strict=True):
             group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
             group |= {"weight_decay": decay, "initial_lr": lr}
+            group["decoupled_weight_decay"] = self.optimizer.name == "adamw"
             group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ def fake_trainer(**changes: Any) -> Mock:
         "ckpt_path": None,
         "estimated_stepping_batches": 40,
         "callback_metrics": {},
-        "optimizers": [Mock(param_groups=[{"lr": 0.125}])],
+        "optimizers": [Mock()],
         "strategy": one_process(),
     }
     return Mock(spec=Trainer, **(fields | changes))

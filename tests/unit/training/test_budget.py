@@ -142,7 +142,7 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
         return learn(batch)
 
     task.module.micro_loss = micro_loss
-    attempt = Attempt(task.module, data_of, torch.device("cpu"), "32-true")
+    attempt = Attempt(task.module, data_of, torch.device("cpu"), config)
     assert attempt(1024)
     assert not attempt(4096)
     small, large = seen

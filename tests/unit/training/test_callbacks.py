@@ -41,10 +41,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 UPDATE = Update([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
 
 
-def run_update(measure: Measure, trainer: Any, module: Any, loss: float, **parts: Any) -> None:
+def run_update(
+    measure: Measure, trainer: Any, module: Any, loss: float, *, good: bool = True, **sums: Any
+) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step += 1
-    outputs = {"loss": torch.tensor(loss), "tokens": 6, "good": True} | parts
+    outputs = {"sums": {"loss": loss} | sums, "tokens": 6, "lr": 0.125, "good": good}
     measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
 
 
@@ -71,7 +73,7 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
         clock.now += 1
-        run_update(measure, trainer, module, 1.0, alignment=torch.tensor([summed, linked]))
+        run_update(measure, trainer, module, 1.0, alignment=[summed, linked])
     for _ in range(2):
         clock.now += 1
         run_update(measure, trainer, module, 1.0)
@@ -84,9 +86,9 @@ def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) 
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for divergence in (6.0, 3.0):
         clock.now += 1
-        run_update(measure, trainer, module, 1.0, consistency=torch.tensor(divergence))
+        run_update(measure, trainer, module, 1.0, consistency=divergence)
     assert logged(module)[0]["train/consistency"] == (6 + 3) / (2 * 6)
-    run_update(measure, trainer, module, 1.0, consistency=torch.tensor(5.0))
+    run_update(measure, trainer, module, 1.0, consistency=5.0)
     checkpoint: dict[str, Any] = {}
     trainer.strategy.root_device = torch.device("cpu")
     measure.on_save_checkpoint(trainer, module, checkpoint)
@@ -94,7 +96,7 @@ def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) 
     resumed.on_load_checkpoint(trainer, module, checkpoint)
     resumed.on_train_batch_start(trainer, module, UPDATE, 0)
     clock.now += 1
-    run_update(resumed, trainer, module, 1.0, consistency=torch.tensor(1.0))
+    run_update(resumed, trainer, module, 1.0, consistency=1.0)
     assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
     # A checkpoint of a version that knew of none.
     del checkpoint["measured"]["consistency"]
@@ -111,7 +113,7 @@ def test_the_moving_average_lives_where_the_weights_will() -> None:
 
 def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
-    outputs = {"loss": torch.tensor(1.0), "tokens": 6, "good": True}
+    outputs = {"sums": {"loss": 1.0}, "tokens": 6, "lr": 0.125, "good": True}
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     clock.now += 2
     trainer.global_step = 1
@@ -165,7 +167,7 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step, clock.now = 1, clock.now + 2
     twice = Update(UPDATE.batches * 2, [0, 2])
-    outputs = {"loss": torch.tensor(54.0), "tokens": 27, "good": True}
+    outputs = {"sums": {"loss": 54.0}, "tokens": 27, "lr": 0.125, "good": True}
     measure.on_train_batch_end(trainer, module, outputs, twice, 0)
     (values,) = logged(module)
     assert values["train/loss"] == 2.0

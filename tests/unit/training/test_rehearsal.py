@@ -77,7 +77,25 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
             Rehearsal(data).on_train_start(trainer(), module)
     else:
         Rehearsal(data).on_train_start(trainer(), module)
-        assert [one.size for one in module.rehearsed[1:]] < [module.rehearsed[0].size]
+        whole, *halves = [one.size for one in module.rehearsed]
+        assert len(halves) == 2 and sum(halves) == whole
+
+
+def test_what_an_update_adds_up_is_tried_beside_its_gradient_with_every_layer(
+    data: DataModule,
+) -> None:
+    module = Listening()
+    module.model.encoder.layer_drop = module.model.decoder.layer_drop = 0.999
+    kept = []
+    for layer in (*module.model.encoder.layers, *module.model.decoder.layers):
+        layer.register_forward_hook(lambda *_: kept.append(1))
+    data.accumulation = 3
+    Rehearsal(data).on_train_start(trainer(), module)
+    first, second = module.rehearsed
+    assert first is second
+    layers = len(module.model.encoder.layers) + len(module.model.decoder.layers)
+    assert len(kept) == 2 * layers
+    assert module.model.encoder.layer_drop == 0.999
 
 
 def test_ranks_that_plan_other_batches_do_not_begin(

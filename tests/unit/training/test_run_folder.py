@@ -220,6 +220,38 @@ def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, 
 
 
 @pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ({"num_heads": 8}, "model.num_heads"),
+        ({"activation": "gelu"}, "model.activation"),
+        ({"max_length": 64}, None),
+        ({"positions": "learned", "max_length": 64}, "model.positions"),
+        ({"dropout": 0.5, "attention": "eager", "new": 1}, None),
+    ],
+)
+def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
+    model: dict[str, Any], key: str | None
+) -> None:
+    """These have weights of the same shapes."""
+    base = {"num_heads": 4, "activation": "relu", "positions": "rotary", "max_length": 32}
+    before = CONFIG | {"model": base | {"dropout": 0.1, "attention": "auto"}}
+    assert fixed_key_that_differs(before, CONFIG | {"model": before["model"] | model}) == key
+    learned = {"model": before["model"] | {"positions": "learned"}}
+    longer = {"model": learned["model"] | {"max_length": 64}}
+    assert fixed_key_that_differs(CONFIG | learned, CONFIG | longer) == "model.max_length"
+
+
+@pytest.mark.parametrize(("size", "key"), [(5, "data.corpora.new"), (0, None)])
+def test_what_a_corpus_by_another_name_holds_out_may_have_been_trained_on(
+    size: int, key: str | None
+) -> None:
+    corpus = {"validation": None, "test": None, "validation_size": size, "test_size": 0}
+    before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
+    now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}
+    assert fixed_key_that_differs(before, now) == key
+
+
+@pytest.mark.parametrize(
     ("corpus", "validation", "key"),
     [
         ("files", None, "data.held_out_by"),

@@ -11,6 +11,7 @@ import torch
 from tests.unit.model.test_shards import payload, write
 from transformer.model.checkpoint import read_payload
 from transformer.model.shards import SHARDS, SUFFIX
+from transformer.training import sharding
 from transformer.training.checkpoint import AtomicCheckpointIO
 from transformer.training.sharding import ShardedStrategy, consolidate
 
@@ -44,6 +45,35 @@ class Alone(ShardedStrategy):
     def error(self) -> str:
         assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
         return str(self.checkpoint_io.error)
+
+
+class OnDevice:
+    """A tensor of which this rank has rows, on a device from which each copy is another."""
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self.rows = rows
+
+    def to_local(self) -> "OnDevice":
+        return self
+
+    detach = to_local
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rows, name)
+
+    def cpu(self) -> torch.Tensor:
+        return self.rows.clone()
+
+
+def test_weights_of_several_names_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharding, "DTensor", OnDevice)
+    part = sharding._Parts()
+    tied, other = torch.randn(4), torch.randn(4)
+    copy = part(OnDevice(tied))
+    assert copy is part(OnDevice(tied))
+    assert copy is not None and torch.equal(copy, tied)
+    assert part(OnDevice(other)) is not copy
+    assert part(3) is None
 
 
 @pytest.mark.parametrize("rank", [0, 1])
