@@ -115,6 +115,13 @@ def compared(systems: list[Path]) -> list[dict[str, Any]]:
     return [{**one, "signature": bleu["signatures"]["score"]} for one in bleu["systems"]]
 
 
+def alone(run: Path) -> dict[str, Any]:
+    """BLEU on validation of the recipe where nothing is compared with it."""
+    scores = json.loads(_verb("evaluate", f"checkpoint={run}", "split=validation"))
+    [bleu] = [one for one in scores if one["name"] == "BLEU"]
+    return {**bleu, "difference": None}
+
+
 def measured(change: Change, run: Training, score: Mapping[str, Any], updates: int) -> Measured:
     """What a row has given."""
     compared = score["difference"] is not None
@@ -191,9 +198,8 @@ def measure(rows: Mapping[Change, Training], base: Training, updates: int) -> li
         SystemExit: The recipe has another BLEU than what the rows before were compared with.
     """
     others = {change: run for change, run in rows.items() if change.name != BASE}
-    if not others:
-        return []
-    scores = compared([base.run, *(system(change, run.run) for change, run in others.items())])
+    systems = [system(change, run.run) for change, run in others.items()]
+    scores = compared([base.run, *systems]) if systems else [alone(base.run)]
     for one in RECORDS.read():
         if (one.name, one.updates) == (BASE, updates) and one.bleu != scores[0]["score"]:
             raise SystemExit(

@@ -46,21 +46,25 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     }[pattern_name]
     stack = SelfScope(pattern=pattern)
 
-    def step(positions: int) -> None:
+    def inputs(positions: int) -> list[torch.Tensor]:
         shape = (1, HEADS, positions, HEAD_DIM)
-        heads = [torch.randn(shape, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
+        return [torch.randn(shape, device=device, dtype=dtype).requires_grad_() for _ in range(3)]
+
+    def step(heads: list[torch.Tensor]) -> None:
+        positions = heads[0].size(2)
         scope = stack(positions, 0, None, device)
         kernels[kernel_name](heads[0], heads[1], heads[2], scope, 0.0).sum().backward()
         if device.type == "cuda":
             torch.cuda.synchronize()
 
     # What a first step loads is not the pattern's.
-    step(2 * window)
+    step(inputs(2 * window))
     idle = _peak_memory(device.type)
-    step(length)
+    step(inputs(length))
     memory = _peak_memory(device.type) - idle
+    heads = inputs(length)
     start = time.perf_counter()
-    step(length)
+    step(heads)
     return time.perf_counter() - start, memory
 
 

@@ -126,7 +126,7 @@ def short_run(data_root: Path | None, steps: int) -> Path:
     if data_root is not None:
         corpus = "multi30k"
         given = ["experiment=multi30k_tiny", "loss=label_smoothed", "tokenizer.vocab_size=6000"]
-        given.append(f"data.root={data_root}")
+        given.append(f"data.root={data_root.resolve()}")
     folder = ROOT / "runs" / "decoding" / f"{corpus}-{steps}"
     settings = ("model.norm_order=post", "decoding=greedy", "optimizer.lr=2e-3")
     bounds = (f"trainer.max_steps={steps}", f"trainer.val_check_interval={steps}")

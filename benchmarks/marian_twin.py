@@ -32,8 +32,12 @@ HAS: dict[str, Any] = {
 """What Marian is; of all other settings it has every value."""
 
 
-def marian(ours: Transformer) -> MarianMTModel:
+def marian(ours: Transformer, attention: str = "sdpa") -> MarianMTModel:
     """The twin, in evaluation mode; it is a copy and shares no memory.
+
+    Args:
+        ours: The model.
+        attention: How theirs computes it: ``sdpa``, which it does unless told, or ``eager``.
 
     Raises:
         ValueError: Marian is another architecture.
@@ -43,6 +47,7 @@ def marian(ours: Transformer) -> MarianMTModel:
         if (found := getattr(config, name)) != value:
             raise ValueError(f"model.{name}={found}: Marian has {value}")
     theirs = MarianMTModel(_config(config)).eval()
+    theirs.set_attn_implementation(attention)
     theirs.generation_config = GenerationConfig.from_model_config(theirs.config)
     with torch.no_grad():
         _fill(ours, theirs)

@@ -83,6 +83,8 @@ def main() -> int:
         return 2
     pairs = list(islice(split, arguments.first, arguments.first + arguments.pairs))
     terms = terms_of([reference for _, reference in pairs], arguments.seed)
+    # What is made once is none of theirs.
+    translator.translate([source for source, _ in pairs[:10]])
     free = measure(translator, pairs, terms, metrics, must=False)
     constrained = measure(translator, pairs, terms, metrics, must=True)
     print(json.dumps({"free": free, "constrained": constrained}))

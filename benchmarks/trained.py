@@ -136,10 +136,15 @@ class Trained(Training):
         """Train, unless it is finished.
 
         Raises:
-            SystemExit: It cannot be trained.
+            SystemExit: It cannot be trained, or nobody knows in which calls it was.
         """
         if not is_finished(self.folder):
             super().train(threads)
+        elif not self._calls_file.exists():
+            raise SystemExit(
+                f"{self._calls_file} is not there, which says how long {self.folder} took on which "
+                "machine; put it back, or move that folder away to train again"
+            )
 
     @property
     def call(self) -> list[str]:

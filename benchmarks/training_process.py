@@ -16,7 +16,14 @@ from signal import SIGKILL
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = {"ours": "ours", "hf": "Hugging Face", "torch": "torch.nn.Transformer"}
+NAMES = {
+    "ours": "ours",
+    "hf": "Hugging Face",
+    "hf_eager": "Hugging Face, eager",
+    "torch": "torch.nn.Transformer",
+}
+MOST = 400
+"""Updates that the others have batches in memory for; then they begin again."""
 KEPT = {True: "kept", False: "returned"}
 FAST = ("precision=bf16-mixed", "loss.bfloat16=true")
 
@@ -31,7 +38,7 @@ class Subject:
         kept: Whether freed memory is kept.
         speeds: Target tokens a second, of each turn.
         loss: Mean of the last updates, in nats.
-        peak: MiB.
+        peak: MiB, when it was timed last.
         done: Updates so far.
     """
 
@@ -89,7 +96,6 @@ class Subject:
         with suppress(BrokenPipeError):
             print(count, file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self._answer())
-        self.peak = answer["peak"]
         self.done += count
         return answer
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.marian_twin import marian
+from benchmarks.training_process import MOST
 from transformer.cli.compose import compose_config
 from transformer.data.batch import Batch
 from transformer.data.loader import Update
@@ -38,9 +39,6 @@ from transformer.training.optimizer import build_optimizer
 from transformer.training.run import fit
 from transformer.training.schedule import build_schedule
 from transformer.training.tasks import make_task
-
-MOST = 400
-"""Updates that the others have batches in memory for; then they begin again."""
 
 
 @dataclass
@@ -191,17 +189,9 @@ def train_ours(config: RunConfig, folder: Path, clock: Clock) -> None:
 def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
     """A plain loop; ends with the process."""
     seed_everything(config.seed, verbose=False)
-    task = make_task(config, None)
-    task.data.prepare_data()
-    task.data.setup("fit")
-    ours = task.module.model
-    assert isinstance(ours, Transformer)
-    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), MOST)]
-    task.data.teardown("fit")
-    model: Any = marian(ours) if name == "hf" else TorchTransformer(ours)
-    model.train()
+    model, batches = _prepared(config, name)
     optimizer = build_optimizer(config.optimizer, model.parameters())
-    schedule = build_schedule(config.schedule, optimizer, ours.config.d_model)
+    schedule = build_schedule(config.schedule, optimizer, config.model["d_model"])
     half = config.trainer["precision"] == "bf16-mixed"
     for batch in _endless(batches):
         clock.wait()
@@ -221,6 +211,23 @@ def train_plainly(config: RunConfig, name: str, clock: Clock) -> None:
         optimizer.zero_grad()
         tokens = batch.target_tokens
         clock.count(tokens, loss.detach() * tokens)
+
+
+def _prepared(config: RunConfig, name: str) -> tuple[Any, list[Batch]]:
+    """The model, with our weights where it can hold them, and the batches that it learns from."""
+    task = make_task(config, None)
+    task.data.prepare_data()
+    task.data.setup("fit")
+    ours = task.module.model
+    assert isinstance(ours, Transformer)
+    batches = [update.batches[0] for update in islice(task.data.train_dataloader(), MOST)]
+    task.data.teardown("fit")
+    kinds = {
+        "hf": lambda: marian(ours),
+        "hf_eager": lambda: marian(ours, "eager"),
+        "torch": lambda: TorchTransformer(ours),
+    }
+    return kinds[name]().train(), batches
 
 
 def _logits(model: Any, name: str, batch: Batch) -> Tensor:

@@ -15,8 +15,8 @@ echo "A few translations:"
 sentences='The old woman sees the small dog.
 We do not want to wait because it rains.
 Where did the teacher find the red book?'
-printf '%s\n' "$sentences" | python -m transformer translate checkpoint="$run" |
-    while IFS= read -r translation; do echo "  $translation"; done
+translations=$(printf '%s\n' "$sentences" | python -m transformer translate checkpoint="$run")
+printf '%s\n' "$translations" | sed 's/^/  /'
 
 cat <<END
 

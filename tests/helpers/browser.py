@@ -1,6 +1,5 @@
 """A headless Chromium driven over a pipe by its DevTools protocol; knows nothing of the pages."""
 
-import base64
 import json
 import os
 import select
@@ -102,10 +101,6 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-
-    def screenshot(self, path: Path) -> None:
-        """Write what the window shows."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._pending:

@@ -26,7 +26,6 @@ _FORKS.set_forkserver_preload(
         "transformer.training.run",
         "transformer.cli.evaluate",
         "transformer.cli.translate",
-        "datasets",
         "sacrebleu",
         "torch._dynamo",
     ]

@@ -40,6 +40,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
         "consolidate",
         "attention",
         "heads",
+        "tune",
     ],
 )
 def test_every_verb_has_a_config(verb: str) -> None:

@@ -21,8 +21,9 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     """What each says of its first three updates, without dropout."""
     folder = tmp_path_factory.mktemp("benchmark")
     run = [*corpus_overrides(folder), *SMALL, "model.norm_order=post", "trainer.max_steps=100"]
+    run.append("loss.label_smoothing=0.1")
     said = {}
-    for name in ("ours", "hf", "torch"):
+    for name in ("ours", "hf", "hf_eager", "torch"):
         subject = Subject(name, "float32", kept=True)
         subject.start(folder, run, threads=1)
         subject.ready()
@@ -38,6 +39,7 @@ def test_all_train_on_the_same_batches(answers: dict[str, dict[str, Any]]) -> No
 
 def test_from_the_same_weights_the_loss_is_the_same(answers: dict[str, dict[str, Any]]) -> None:
     assert answers["hf"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
+    assert answers["hf_eager"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=1e-5)
     # torch.nn.Transformer begins with weights of its own.
     assert answers["torch"]["loss"] == pytest.approx(answers["ours"]["loss"], rel=0.3)
 
@@ -88,6 +90,8 @@ def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str
         values[key] for key in ("torch_float32", "torch_bfloat16") if key in values
     )
     assert ("ratio_hf_kept" in values) == (size == "tiny" or not quick)
+    eager = values.get("hf_eager_bfloat16")
+    assert values.get("ratio_hf_eager") == (None if quick else round(values["ours"] / eager, 3))
     proxy = 1.25 * values["hf_bfloat16"]
     told = values.get("ratio_eole_bfloat16")
     assert told == (round(values["ours"] / proxy, 3) if size == "base" else None)

@@ -26,7 +26,8 @@ from transformer.model.transformer import Transformer
 class Aligner:
     """How links are read off the cross-attention.
 
-    The defaults were chosen on the validation text of pocket; README.md has what came of them.
+    The defaults were chosen on the validation text of pocket; what came of them is in
+    docs/alignment.md.
 
     Attributes:
         head: The head of the cross-attention to look at; None looks at all heads of the layers

@@ -5,6 +5,7 @@ It does not know what the code does.
 
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -12,12 +13,16 @@ _LIBRARIES = ("torch", "pytorch-lightning", "sentencepiece", "sacrebleu")
 _CODE = ("transformer", "conf", "data/pocket", "train.py")
 
 
-def code_version() -> dict[str, str | None]:
-    """By name; a commit ends in "+" where the code of the checkout has changes that are in none."""
+def code_version(*besides: str) -> dict[str, str | None]:
+    """By name; a commit ends in "+" where the code of the checkout has changes that are in none.
+
+    Args:
+        besides: What is code, too, for whoever asks: files and folders of the checkout.
+    """
     versions: dict[str, str | None] = {
         name: _installed(name) for name in ("transformer", *_LIBRARIES)
     }
-    return {"commit": _commit(), "python": platform.python_version(), **versions}
+    return {"commit": _commit((*_CODE, *besides)), "python": platform.python_version(), **versions}
 
 
 def _installed(name: str) -> str | None:
@@ -27,13 +32,13 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _commit() -> str | None:
+def _commit(code: Sequence[str]) -> str | None:
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
         commit = _git(root, "rev-parse", "HEAD")
-        changed = _git(root, "status", "--porcelain", "--", *_CODE)
+        changed = _git(root, "status", "--porcelain", "--", *code)
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{commit}{'+' if changed else ''}"

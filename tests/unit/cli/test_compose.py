@@ -1,6 +1,8 @@
 """A call becomes a config, or one line that helps."""
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
 
 from transformer.cli.compose import (
     compose_config,
@@ -146,3 +148,21 @@ def test_known_keys_are_dotted() -> None:
     keys = known_keys(compose_config("translate", ["checkpoint=x"]))
     assert {"checkpoint", "decoding", "decoding.beam_size"} <= set(keys)
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "pocket"),
+        (["experiment=multi30k_tok"], "multi30k_tok"),
+        (["data=files"], "files"),
+        (["~experiment", "data=multi30k"], "multi30k"),
+    ],
+)
+def test_a_run_directory_is_named_by_the_experiment_or_else_by_the_data(
+    overrides: list[str], name: str
+) -> None:
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        config = compose("train", overrides, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    assert config.hydra.run.dir.startswith(f"runs/{name}/2")

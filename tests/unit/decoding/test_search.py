@@ -1,36 +1,21 @@
 """The settings and constraints that all searches share."""
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from transformer.data.tokenizer import BOS, EOS, PAD
-from transformer.decoding.config import SearchConfig
 from transformer.decoding.search import constrain, refuse_nan
 from transformer.errors import InputError
 
 from .steps import search_config
-
-CONF = Path(__file__).parents[3] / "conf"
 
 
 def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
     tokens = torch.full((batch, beam, length + 1), 4)
     tokens[..., 0] = BOS
     return tokens
-
-
-@pytest.mark.parametrize("name", ["beam", "greedy", "sampling", "diverse"])
-def test_every_preset_builds(name: str) -> None:
-    with initialize_config_dir(str(CONF / "decoding"), version_base=None):
-        values = OmegaConf.to_container(compose(name))
-    assert isinstance(values, dict)
-    config = SearchConfig(**{str(key): value for key, value in values.items()})
-    assert config.algorithm == name
 
 
 @pytest.mark.parametrize(
