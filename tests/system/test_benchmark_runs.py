@@ -30,6 +30,15 @@ def test_a_finished_run_is_not_repeated(trained: Trained) -> None:
     assert [updates for updates, _ in trained.validated] == [2, 4]
 
 
+def test_a_finished_run_of_which_nobody_knows_the_hours_is_refused(
+    trained: Trained, tmp_path: Path
+) -> None:
+    shutil.copytree(trained.folder, tmp_path / "run")
+    moved = Trained(trained.overrides, tmp_path / "run")
+    with pytest.raises(SystemExit, match=r"run\.calls\.jsonl is not there, which says how long"):
+        moved.train(threads=1)
+
+
 @pytest.mark.parametrize("over", [True, False])
 def test_a_run_of_other_settings_is_refused_before_any_is_trained(
     trained: Trained, over: bool, tmp_path: Path
@@ -159,11 +168,15 @@ def test_ablations_grow_and_are_compared_with_one_recipe(
         ]
 
     monkeypatch.setattr(ablations, "compared", compared)
+    monkeypatch.setattr(ablations, "alone", lambda run: compared([run])[0])
     asked = ("--data-root", str(tmp_path), "--updates", "40", "--only")
+    assert fakes.call(*asked, "recipe") == ["recipe"]
+    [only] = fakes.lines()
+    assert "nothing" in only
     fakes.fails = "seed-2"
     with pytest.raises(SystemExit, match="seed-2: exit code 1"):
         fakes.call(*asked, "seed-2", "loss-simcut")
-    assert fakes.begun == ["recipe", "seed-2", "loss-simcut"]
+    assert fakes.begun == ["seed-2", "loss-simcut"]
     first, second = fakes.lines()
     assert "nothing" in first and "`loss=simcut`" in second and "+1.00" in second
     fakes.fails = ""
