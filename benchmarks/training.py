@@ -6,7 +6,7 @@ One run measures all: English to German of Multi30k in FOLDER, the same batches 
 so many tokens with padding on the longer side), the same sizes, optimiser, schedule and loss, each
 in a process of its own, in turns. Numbers are real target tokens a second, medians over the turns;
 ± is half of the distance from the slowest turn to the fastest, as a share of the median; memory is
-what a process has had resident at most while it was timed.
+what a process has had resident at most until its last timed turn.
 
 ``ours`` is a run as ``train.py`` makes it, with all that is fast: ``precision=bf16-mixed
 loss.bfloat16=true``. ``float32`` multiplies in float32 throughout. ``kept`` says whether freed

@@ -26,7 +26,12 @@ def exit_code_of(action: Callable[[], None]) -> int:
         _drop_output()
         return 141
     except PermissionError as error:
-        print(f"error: {error.filename}: {error.strerror}; give another place", file=sys.stderr)
+        if error.filename is None:
+            raise
+        said = (
+            f"error: {error.filename}: {error.strerror}; ask for the right to it, or give another"
+        )
+        print(said, file=sys.stderr)
     except OSError as error:
         full = _full(error)
     what = "a file" if full is None else full.filename or "a file"

@@ -36,6 +36,9 @@ def read_entries(values: Any) -> list[dict[str, Any]]:
         for key, kind in (_KINDS | (_OF_DONE if done else {})).items():
             if not isinstance(entry.get(key), kind):
                 raise ValueError(f"stage {number} has no {key}")
+        earlier = entry.get("earlier_versions", [])
+        if not isinstance(earlier, list) or not all(isinstance(one, dict) for one in earlier):
+            raise ValueError(f"stage {number} has no list of earlier_versions")
         folder_name(entry["name"])
         if not done and number < len(values):
             raise ValueError(f"stage {number} has not ended, and another has begun")

@@ -29,7 +29,8 @@ def raising(error: BaseException) -> Callable[[], None]:
         (
             PermissionError(errno.EACCES, "Permission denied", "/home/other/a.en"),
             2,
-            "error: /home/other/a.en: Permission denied; give another place\n",
+            "error: /home/other/a.en: Permission denied; ask for the right to it, "
+            "or give another\n",
         ),
     ],
 )
