@@ -63,8 +63,7 @@ class DataConfig:
     """files: as ``train``; None holds ``test_size`` pairs of the training text out."""
     validation_size: int
     """Pairs held out where there is no validation file: the same whatever ``seed`` says, and in
-    both directions; a pair that equals one of them is in no split, nor trained on in any of
-    ``corpora``."""
+    both directions; a pair that equals one of them is in no split of that corpus."""
     test_size: int
     """Pairs held out likewise, where there is no test file; 0 goes without."""
     held_out_by: str

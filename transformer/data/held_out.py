@@ -9,7 +9,6 @@ import hashlib
 import heapq
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from transformer.data.cache import locked, remembered
@@ -55,45 +54,9 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     return splits
 
 
-def without_pairs_of(train: Split, others: Iterable[Split], cache: Path) -> Split:
-    """Return a training text without the pairs that other corpora hold out of theirs.
-
-    Pairs are equal as in `hold_out`.
-
-    Args:
-        train: the text.
-        others: splits of other corpora, of which those that were held out count.
-        cache: remembers the lines of a large text.
-
-    Raises:
-        InputError: a text cannot be read.
-    """
-    held = [split for split in others if not split.inverted]
-    if not held:
-        return train
-
-    def found() -> list[int]:
-        values = {_hash(pair) for split in held for pair in split}
-        pairs = enumerate(train.corpus)
-        return [line for line, pair in pairs if any(pair) and _hash(pair) in values]
-
-    if not any(_is_large(split.corpus) for split in (train, *held)):
-        lines = found()
-    else:
-        known = " ".join(split.fingerprint(cache) for split in held)
-        question = f"lines held out {_VERSION}: {known} of {train.corpus.fingerprint(cache)}"
-        with locked(cache):
-            lines = json.loads(remembered(cache, question, lambda: json.dumps(found())))
-    return replace(train, lines=train.lines.union(lines))
-
-
-def _is_large(corpus: Corpus) -> bool:
-    return sum(path.stat().st_size for path in corpus.paths if path.is_file()) >= _REMEMBERED
-
-
 def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:
     """Return `_smallest` of the pairs of a corpus, one more than are wanted."""
-    if not _is_large(corpus):
+    if sum(path.stat().st_size for path in corpus.paths if path.is_file()) < _REMEMBERED:
         return _smallest(corpus, wanted + 1)
     with locked(cache):
         question = f"lines held out {_VERSION}: {wanted} of {corpus.fingerprint(cache)}"

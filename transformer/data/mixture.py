@@ -11,7 +11,6 @@ from typing import Any
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair, format_of
-from transformer.data.held_out import without_pairs_of
 from transformer.data.idle_keys import refuse_keys_of_none, without_idle_keys
 from transformer.data.links import WordLinks
 from transformer.data.split import Split
@@ -108,9 +107,6 @@ def mixed_splits(
         for split, text in splits.items():
             tags = text.tags._replace(tag=tag)
             found.setdefault(split, {})[name] = replace(text, tags=tags)
-    for name, train in found.get("train", {}).items():
-        elsewhere = (texts[other] for texts in found.values() for other in texts if other != name)
-        found["train"][name] = without_pairs_of(train, elsewhere, given_path(config.cache))
     every: dict[str, AnySplit] = {
         split: JoinedSplit(found[split]) for split in ("train", "validation") if split in found
     }

@@ -57,26 +57,6 @@ def test_what_a_corpus_does_not_say_is_said_for_all(tmp_path: Path) -> None:
     assert validation.ranges([3, 5]) == {"big": range(3), "small": range(3, 8)}
 
 
-@pytest.mark.parametrize("remembered_from", [8, 2**22])
-def test_what_one_corpus_holds_out_no_other_is_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remembered_from: int
-) -> None:
-    monkeypatch.setattr(held_out, "_REMEMBERED", remembered_from)
-    whole = write_corpus(tmp_path).read_text().splitlines()
-    swapped = ["\t".join(reversed(line.split("\t"))) for line in whole]
-    (tmp_path / "all.tsv").write_text("".join(f"{line}\n" for line in swapped))
-    everything = {"train": str(tmp_path / "all.tsv"), "validation_size": 0}
-    config = corpora(tmp_path, big={}, all=everything)
-    for _ in range(2):
-        splits = find_splits(config)
-        held = {pair[::-1] for pair in splits["validation_big"]}
-        assert len(held) == 3
-        left = list(splits["train_all"])
-        assert len(left) == len(swapped) - sum(tuple(row.split("\t")) in held for row in swapped)
-        assert not held & set(left)
-        assert len(list(splits["train_big"])) == 57
-
-
 def test_each_source_has_the_tags_of_its_corpus(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={"target": "z", "tag": "web"})
     config = replace(config, target_tag=True)
