@@ -88,7 +88,7 @@ def common(data: Path, size: str) -> list[str]:
 
 
 def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> None:
-    """Let them train in turns, and then some of them on, for their loss."""
+    """Let them train in turns, and note how fast each is; they wait for more."""
     folder = arguments.folder / size
     folder.mkdir(parents=True, exist_ok=True)
     settings = common(arguments.data_root, size)

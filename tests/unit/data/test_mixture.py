@@ -157,7 +157,9 @@ def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_pat
 
 
 def test_a_key_of_jsonl_with_a_space_is_no_tag_where_none_is_wanted(tmp_path: Path) -> None:
-    corpora(tmp_path, big={"target": "German text"})
+    config = corpora(tmp_path, big={"target": "German text"})
+    assert configs_of(config)["big"].target == "German text"
+    assert tags_of_config(config).targets == ()
 
 
 def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
