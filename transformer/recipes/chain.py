@@ -121,8 +121,11 @@ def _do(stage: Stage, manifest: Manifest, call: Call) -> None:
     stage.folder.mkdir(exist_ok=True)
     _sweep(stage)
     begun, before = time.monotonic(), entry["seconds"]
+    code = 0
     try:
-        code = 0 if _is_whole(stage) else call(stage)
+        if not _is_whole(stage):
+            manifest.goes_on_now()
+            code = call(stage)
     finally:
         entry["seconds"] = round(before + time.monotonic() - begun, 1)
         manifest.write()

@@ -113,12 +113,15 @@ class Manifest:
                 }
             )
             self.write()
-        elif self.stages[-1]["version"] != (version := code_version()):
-            entry = self.stages[-1]
+        return self.stages[-1]
+
+    def goes_on_now(self) -> None:
+        """Note that the code of now works on the last stage, which another may have begun."""
+        entry, version = self.stages[-1], code_version()
+        if entry["version"] != version:
             entry.setdefault("earlier_versions", []).append(entry["version"])
             entry["version"] = version
             self.write()
-        return self.stages[-1]
 
     def withdraw(self, stage: Stage) -> None:
         """Forget a stage that was refused before it wrote anything: it may become another."""

@@ -18,7 +18,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.run_files import find_checkpoint
 from transformer.training.config import RunConfig
-from transformer.training.fixed_keys import without_weights
+from transformer.training.fixed_keys import of_weights
 
 logger = logging.getLogger(__name__)
 
@@ -89,13 +89,18 @@ def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str
         before: The two groups that the weights were trained with.
         now: Those of the run that is to begin with them.
     """
-    free = without_weights(before["model"])
-    return {
-        f"{group}.{key}": before[group][key]
-        for group, may_differ in (("tokenizer", {"sampling"}), ("model", free))
-        for key, value in now[group].items()
-        if key not in may_differ and before[group][key] != value
+    was, is_now = of_weights(before["model"]), of_weights(now["model"])
+    models = {
+        f"model.{key}": before["model"][key]
+        for key, value in is_now.items()
+        if was.get(key, value) != value
     }
+    vocabularies = {
+        f"tokenizer.{key}": before["tokenizer"][key]
+        for key, value in now["tokenizer"].items()
+        if key != "sampling" and before["tokenizer"][key] != value
+    }
+    return vocabularies | models
 
 
 def _setting(key: str, value: Any) -> str:

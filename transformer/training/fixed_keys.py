@@ -41,17 +41,32 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
         began = before.get(group)
         if not isinstance(began, Mapping):
             continue
-        free = {"tokenizer": {"sampling"}, "model": without_weights(began)}.get(group, ())
-        for name, value in now[group].items():
-            if name not in free and began.get(name, value) != value:
+        was, is_now = began, now[group]
+        if group == "model":
+            was, is_now = of_weights(began), of_weights(is_now)
+        for name, value in is_now.items():
+            free = group == "tokenizer" and name == "sampling"
+            if not free and was.get(name, value) != value:
                 return f"{group}.{name}"
     return _held_out_key_that_differs(before.get("data"), now.get("data"))
 
 
-def without_weights(model: Mapping[str, Any]) -> frozenset[str]:
-    """Keys of a model that say nothing of its weights: they may change."""
-    learned = model.get("positions") == "learned"
-    return _WITHOUT_WEIGHTS - {"max_length"} if learned else _WITHOUT_WEIGHTS
+def of_weights(model: Mapping[str, Any]) -> dict[str, Any]:
+    """What the keys of a model say of its weights, and what they mean where they are null.
+
+    The weights of one model fit another of which they say the same.
+    """
+    free = set(_WITHOUT_WEIGHTS)
+    if model.get("positions") == "learned":
+        free.remove("max_length")
+    if model.get("positions") != "relative":
+        free |= {"relative_buckets", "relative_max_distance"}
+    said = {key: value for key, value in model.items() if key not in free}
+    if "head_dim" in said:
+        said["head_dim"] = said["head_dim"] or said["d_model"] // said["num_heads"]
+    if "num_kv_heads" in said:
+        said["num_kv_heads"] = said["num_kv_heads"] or said["num_heads"]
+    return said
 
 
 def _held_out_key_that_differs(before: Any, now: Any) -> str | None:

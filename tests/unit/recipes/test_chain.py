@@ -46,7 +46,12 @@ def test_a_stage_that_was_killed_when_its_files_were_whole_is_not_done_again(
         with pytest.raises(KeyboardInterrupt):
             copies.run()
     assert copies.done == ["01_copy"]
+    before = manifest.code_version()
+    monkeypatch.setattr(manifest, "code_version", lambda: before | {"commit": "another"})
     assert copies.run() == ["02_copy", "03_copy"]
+    file = copies.home / "r" / "manifest.json"
+    first = json.loads(file.read_text())["stages"][0]
+    assert versions_of(first) == [before], "it was not made by the code that found it whole"
 
 
 def test_a_killed_stage_ends_it_as_a_shell_says(copies: Copies) -> None:

@@ -227,6 +227,11 @@ def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, 
         ({"max_length": 64}, None),
         ({"positions": "learned", "max_length": 64}, "model.positions"),
         ({"dropout": 0.5, "attention": "eager", "new": 1}, None),
+        ({"relative_buckets": 16}, None),
+        ({"head_dim": 32, "num_kv_heads": 4}, None),
+        ({"head_dim": 64}, "model.head_dim"),
+        ({"num_kv_heads": 2}, "model.num_kv_heads"),
+        ({"positions": "relative", "relative_buckets": 16}, "model.positions"),
     ],
 )
 def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
@@ -234,11 +239,15 @@ def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
 ) -> None:
     """These have weights of the same shapes."""
     base = {"num_heads": 4, "activation": "relu", "positions": "rotary", "max_length": 32}
+    base |= {"d_model": 128, "head_dim": None, "num_kv_heads": None, "relative_buckets": 32}
     before = CONFIG | {"model": base | {"dropout": 0.1, "attention": "auto"}}
     assert fixed_key_that_differs(before, CONFIG | {"model": before["model"] | model}) == key
     learned = {"model": before["model"] | {"positions": "learned"}}
     longer = {"model": learned["model"] | {"max_length": 64}}
     assert fixed_key_that_differs(CONFIG | learned, CONFIG | longer) == "model.max_length"
+    buckets = {"model": before["model"] | {"positions": "relative"}}
+    fewer = {"model": buckets["model"] | {"relative_buckets": 16}}
+    assert fixed_key_that_differs(CONFIG | buckets, CONFIG | fewer) == "model.relative_buckets"
 
 
 @pytest.mark.parametrize(("size", "key"), [(5, "data.corpora.new"), (0, None)])
