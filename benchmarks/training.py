@@ -54,23 +54,23 @@ COMPARED = ("ours_bfloat16", "hf_float32")
 COLUMNS = ("framework", "precision", "kept", "tokens/s", "±", "times", "peak MiB", "loss")
 
 
-def subjects(size: str, quick: bool) -> list[Subject]:
-    """Whom to measure: the first is what all are compared with."""
+def subjects(size: str, quick: bool) -> list[list[Subject]]:
+    """Whom to measure: the first is what all are compared with.
+
+    All of a list are in memory at once and take turns; together they would not fit in 24 GB.
+    """
     found = [Subject("ours", "bfloat16", True), Subject("ours", "float32", True)]
     found += [Subject("hf", precision, False) for precision in ("float32", "bfloat16")]
     found.append(Subject("torch", "float32", False))
     if quick:
-        return [*found, Subject("hf", "float32", True)] if size == "tiny" else found
-    # All are in memory at once, and that of 24 GB is full with these.
-    others = [
-        ("hf_eager", "bfloat16", False),
-        ("hf", "bfloat16", True),
-        ("ours", "bfloat16", False),
-    ]
+        return [[*found, Subject("hf", "float32", True)] if size == "tiny" else found]
+    found.append(Subject("hf_eager", "bfloat16", False))
+    others = [Subject("hf", "bfloat16", True), Subject("torch", "bfloat16", False)]
+    others += [Subject("torch", "float32", True)]
+    others += [Subject("ours", precision, False) for precision in ("bfloat16", "float32")]
     if size == "tiny":
-        others += [("torch", "bfloat16", False), ("hf", "float32", True)]
-        others += [("torch", "float32", True), ("ours", "float32", False)]
-    return [*found, *(Subject(*other) for other in others)]
+        others.append(Subject("hf", "float32", True))
+    return [found, others]
 
 
 def common(data: Path, size: str) -> list[str]:
@@ -87,15 +87,19 @@ def common(data: Path, size: str) -> list[str]:
     ]
 
 
+def prepare(size: str, arguments: argparse.Namespace) -> None:
+    """Let the text be encoded once, for all."""
+    (arguments.folder / size).mkdir(parents=True, exist_ok=True)
+    subject = Subject("hf", "float32", False)
+    settings = common(arguments.data_root, size)
+    subject.start(arguments.folder / size, settings, arguments.threads)
+    subject.ready()
+    subject.end()
+
+
 def measure(found: list[Subject], size: str, arguments: argparse.Namespace) -> None:
     """Let them train in turns, and note how fast each is; they wait for more."""
-    folder = arguments.folder / size
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = common(arguments.data_root, size)
-    prepares = Subject("hf", "float32", False)
-    prepares.start(folder, settings, arguments.threads)
-    prepares.ready()
-    prepares.end()
+    folder, settings = arguments.folder / size, common(arguments.data_root, size)
     for subject in found:
         subject.start(folder, settings, arguments.threads)
     for subject in found:
@@ -218,15 +222,18 @@ def main() -> int:
         return 2
     lines: list[str] = []
     values = {}
-    commit = short(code_version("benchmarks", "constraints.txt")["commit"] or UNKNOWN)
     for size in arguments.sizes:
-        found = subjects(size, arguments.quick)
-        measure(found, size, arguments)
+        commit = short(code_version("benchmarks", "constraints.txt")["commit"] or UNKNOWN)
         batches = f"batches of {BUDGETS[size]:,} tokens, threads: {arguments.threads}"
         title = f"{size}, {batches}, commit {commit}"
-        # The losses may take longer than all turns: who stops there has the speeds.
-        show(found, title)
-        learn(found, size, arguments.updates)
+        found: list[Subject] = []
+        prepare(size, arguments)
+        for together in subjects(size, arguments.quick):
+            measure(together, size, arguments)
+            found += together
+            # The losses may take longer than all turns: who stops there has the speeds.
+            show(found, title)
+            learn(together, size, arguments.updates)
         lines += show(found, title)
         values[size] = summary(found, size)
         # Before the page is written: one that cannot be costs no measurement. Nor does a size that

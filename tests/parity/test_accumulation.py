@@ -24,7 +24,7 @@ class OneUpdate:
     """The micro-batches of this rank, once."""
 
     def __init__(self, batches: list[Batch]) -> None:
-        self.update = Update(batches, list(range(len(batches))))
+        self.update = Update.of(batches, list(range(len(batches))))
 
     def __iter__(self) -> Iterator[Update[Batch]]:
         yield self.update

@@ -16,6 +16,7 @@ from transformer.model.kernels import (
     FEW,
     Sdpa,
     attend_flex,
+    attend_short,
     auto,
     compiled_flex_attention,
     few_queries,
@@ -95,6 +96,50 @@ def test_self_attention_with_padding_and_a_sentence_of_nothing_else(
     for length in LENGTHS:
         scope = stack(length, 0, padding(length), torch.device("cpu"))
         assert_as_the_formula(kernel, scope, heads(length, length, HEADS, dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kv_heads", [2, HEADS])
+@pytest.mark.parametrize("bias", ["none", "relative"])
+@pytest.mark.parametrize("hides", [False, True])
+def test_short_sentences_that_are_learnt(
+    hides: bool, bias: str, kv_heads: int, dtype: torch.dtype
+) -> None:
+    """Around the number of keys up to which they are filled up."""
+    stack = SelfScope(bias=bias_of(bias, causal=False))
+    for length in (1, 15, 16, 17):
+        mask = padding(length) if hides else None
+        if mask is not None:
+            mask[2] = True
+        scope = stack(length, 0, mask, torch.device("cpu"))
+        assert_as_the_formula(attend_short, scope, heads(length, length, kv_heads, dtype))
+
+
+def test_what_is_filled_up_is_dropped_no_more_than_the_rest() -> None:
+    inputs = heads(5, 5, HEADS, torch.float32)
+    torch.manual_seed(1)
+    every = torch.stack([attend_short(*inputs, Scope(), 0.5) for _ in range(500)])
+    # Twenty times the error of a mean of 500, of values of about 1.
+    assert (every.mean(0) - attend_short(*inputs, Scope(), 0.0)).abs().max() < 0.5
+    assert every.var(0).max() > 0.1
+
+
+@pytest.mark.parametrize(("length", "blind"), [(5, False), (64, False), (5, True), (65, False)])
+def test_what_learns_short_sentences(
+    length: int, blind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for name in ("attend_short", "eager", "attend_fused"):
+
+        def computes(query: Tensor, *_: object, name: str = name, **__: object) -> Tensor:
+            called.append(name)
+            return query
+
+        monkeypatch.setattr(f"transformer.model.kernels.{name}", computes)
+    mask = padding(length)
+    mask[2] = not blind
+    Sdpa()(*heads(length, length, HEADS, torch.float32), Scope(mask), 0.0)
+    assert called == ["attend_fused" if length > 64 else "eager" if blind else "attend_short"]
 
 
 @pytest.mark.parametrize("bias", ["alibi", "relative"])

@@ -135,6 +135,6 @@ def test_beam_translations_are_equal(length_penalty: float) -> None:
     found = theirs(sources, num_beams=4, length_penalty=length_penalty, early_stopping=True)
     # A forced end is certain there.
     free = [i for i, h in enumerate(expected) if max(len(h.tokens), len(found[i][0])) < LONGEST]
-    assert len(free) > 0.9 * SENTENCES
+    assert len(free) > 0.8 * SENTENCES
     assert [found[i][0] for i in free] == [expected[i].tokens for i in free]
     assert [found[i][1] for i in free] == pytest.approx([expected[i].score for i in free], abs=1e-4)

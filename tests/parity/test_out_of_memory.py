@@ -80,7 +80,7 @@ class TwoUpdates:
 
     def __iter__(self) -> Iterator[Update[Batch]]:
         for start in range(2):
-            yield Update(self.mine, list(range(10 * start, 10 * start + len(self.mine))))
+            yield Update.of(self.mine, list(range(10 * start, 10 * start + len(self.mine))))
 
 
 def _train(
@@ -159,17 +159,17 @@ def room_for_four() -> tuple[list[int], Callable[..., tuple[int, dict[str, Tenso
 def test_batches_as_large_are_halved_beforehand_from_then_on() -> None:
     tried, backward = room_for_four()
     accumulate = Accumulator(backward, lambda: None)
-    assert accumulate(Update([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
+    assert accumulate(Update.of([BATCHES[0]], [0])).tokens == BATCHES[0].target_tokens
     assert tried == [7, 4, 3]
     tried.clear()
-    accumulate(Update([BATCHES[0]], [1]))
+    accumulate(Update.of([BATCHES[0]], [1]))
     assert tried == [4, 3]
 
 
 def test_one_batch_too_large_tells_of_all_of_its_update() -> None:
     tried, backward = room_for_four()
     alike = [BATCHES[0]] * 4
-    totals = Accumulator(backward, lambda: None)(Update(alike, [0, 1, 2, 3]))
+    totals = Accumulator(backward, lambda: None)(Update.of(alike, [0, 1, 2, 3]))
     assert totals.tokens == 4 * BATCHES[0].target_tokens
     assert tried == [7, *(4 * [4, 3])]
 
@@ -179,7 +179,7 @@ def test_one_row_too_large_is_an_input_error() -> None:
         raise torch.OutOfMemoryError
 
     with pytest.raises(InputError, match="with a single sentence pair of 3 tokens"):
-        Accumulator(backward, lambda: None)(Update([collate([[5]], [[]])], [0]))
+        Accumulator(backward, lambda: None)(Update.of([collate([[5]], [[]])], [0]))
 
 
 def test_halves_hold_the_rows_and_no_needless_padding() -> None:

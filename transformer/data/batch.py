@@ -141,11 +141,6 @@ class TaggedBatch:
         return self.source.shape[0]
 
     @property
-    def target_tokens(self) -> int:
-        """Number of words: what the loss counts."""
-        return int((self.tags != UNTAGGED).sum())
-
-    @property
     def tokens(self) -> int:
         """Pieces and ends of sentences without padding."""
         return int((self.source != PAD).sum())

@@ -26,7 +26,15 @@ _CHANGED = {"lengths": "the text is another", "shards": "the shards are others"}
 
 @runtime_checkable
 class Movable(Protocol):
-    """A batch of tensors."""
+    """A batch of tensors that counts its tokens."""
+
+    @property
+    def tokens(self) -> int:
+        """All without padding."""
+
+    @property
+    def positions(self) -> int:
+        """All with padding."""
 
     def to(self, device: torch.device | str, **kwargs: Any) -> Any:
         """Return the batch on a device."""
@@ -53,6 +61,16 @@ class Update(Generic[B]):
     batches: list[B]
     numbers: list[int]
     """Of each, in the endless row: what is drawn at random for it is drawn from this."""
+    tokens: int
+    """Of all of them, without padding."""
+    positions: int
+    """The same with padding."""
+
+    @classmethod
+    def of(cls, batches: list[B], numbers: list[int]) -> "Update[B]":
+        """Count them where they are: later, on a GPU, it would have to finish its work first."""
+        tokens = sum(batch.tokens for batch in batches)
+        return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
     def to(self, device: torch.device | str, **kwargs: Any) -> "Update[B]":
         """Return the update on ``device``; Lightning calls this with ``non_blocking=True``."""
@@ -127,7 +145,7 @@ class UpdateLoader(Generic[B]):
         try:
             for start in count(0, self.shares.accumulation):
                 those = numbers[start : start + self.shares.accumulation]
-                yield Update([next(self._batches) for _ in those], list(those))
+                yield Update.of([next(self._batches) for _ in those], list(those))
         finally:
             self.close()
 

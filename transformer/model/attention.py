@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.linear import Linear
-from transformer.model.mixed_precision import HeadNorm, precise_on_cpu
+from transformer.model.mixed_precision import HeadNorm, for_products, precise_on_cpu
 from transformer.model.scope import Mask, Scope
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
@@ -82,7 +82,7 @@ def attend_fused(
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
         # With a mask torch shares heads only in its slow kernel, which keeps the weights.
-        key, value = _heads_of_queries(query, key), _heads_of_queries(query, value)
+        key, value = heads_of_queries(query, key), heads_of_queries(query, value)
         grouped = False
     blind = None
     if mask is not None:
@@ -112,15 +112,15 @@ def formula(
     """``attend`` within a scope; a head of keys and values serves its group of queries."""
     return attend(
         query,
-        _heads_of_queries(query, key),
-        _heads_of_queries(query, value),
+        heads_of_queries(query, key),
+        heads_of_queries(query, value),
         scope.dense_mask,
         bias=scope.dense_bias,
         dropout=dropout,
     )
 
 
-def _heads_of_queries(
+def heads_of_queries(
     query: QueryHeads, shared: KeyHeads
 ) -> Float[Tensor, "batch head key head_dim"]:
     """Repeat each head of keys or values for all heads of queries that it serves."""
@@ -203,6 +203,7 @@ class MultiHeadAttention(nn.Module):
         self, hidden: Float[Tensor, "batch length width"], scope: Scope
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention: query = key = value."""
+        hidden = for_products(hidden)
         keys, values = self.project(hidden, hidden, scope)
         return self.attend_projected(hidden, keys, values, scope)
 

@@ -14,6 +14,7 @@ from transformer.model.cache import DecoderCache, LayerCache, room_for
 from transformer.model.dropout import layer_is_dropped
 from transformer.model.encoder import Memory
 from transformer.model.feedforward import FeedForward, GatedFeedForward
+from transformer.model.mixed_precision import for_products
 from transformer.model.norm import Residual
 from transformer.model.scope import Scope, SelfScope
 
@@ -51,9 +52,11 @@ class DecoderLayer(nn.Module):
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
         """Project the source once; every later step attends to the same keys and values."""
+        memory = for_products(memory)
         return LayerCache(*self.cross_attention.project(memory, memory))
 
     def _attend_self(self, x: Hidden, cache: LayerCache, scope: Scope) -> Hidden:
+        x = for_products(x)
         keys, values = cache.append(*self.self_attention.project(x, x, scope))
         return self.self_attention.attend_projected(x, keys, values, scope)
 

@@ -4,17 +4,25 @@ They do not know projections or layers. ``attention.eager`` is the formula; here
 fused kernels, the sparse ones, and the choice between them all.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.errors import InputError
-from transformer.model.attention import KeyHeads, QueryHeads, attend_fused, eager
+from transformer.model.attention import (
+    KeyHeads,
+    QueryHeads,
+    attend_fused,
+    eager,
+    heads_of_queries,
+)
 from transformer.model.blocks import attend_blocks
 from transformer.model.scope import Scope
 
@@ -31,7 +39,10 @@ FEW = 16
 """Queries up to which, and keys from which on, plain products are faster than the fused kernel."""
 
 SHORT = 64
-"""Positions up to which the formula is faster than the fused kernel, forward and backward."""
+"""Positions up to which plain products are faster than the fused kernel, forward and backward."""
+
+VECTOR = 16
+"""Keys that torch's softmax on a CPU takes at once; over fewer it goes one by one."""
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
@@ -78,7 +89,8 @@ class Sdpa:
         if self.backend == "any" and not dropout and few_queries(query, key, scope):
             return attend_few(query, key, value, scope)
         if self.backend == "any" and learns_short(query, key):
-            return eager(query, key, value, scope, dropout)
+            attend_plainly = attend_short if scope.leaves_none_blind else eager
+            return attend_plainly(query, key, value, scope, dropout)
         if scope.only_causal:
             return attend_fused(query, key, value, dropout=dropout, causal=True)
         mask, bias = scope.dense_mask, scope.dense_bias
@@ -97,15 +109,40 @@ def few_queries(query: QueryHeads, key: KeyHeads, scope: Scope) -> bool:
 
 
 def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
-    """Whether the plain formula is the fastest: with gradient, on a CPU, in short sentences.
+    """Whether ``attend_short`` is the fastest: with gradient, on a CPU, in short sentences.
 
-    torch's fused kernel then takes up to twice as long, head by head (docs/performance.md).
+    torch's fused kernel goes head by head there (docs/performance.md).
     """
     return (
         query.device.type == "cpu"
         and torch.is_grad_enabled()
         and max(query.size(2), key.size(2)) <= SHORT
+        and not torch.compiler.is_compiling()
     )
+
+
+def attend_short(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+) -> QueryHeads:
+    """The formula for queries that all see something, with the softmax where torch's is fast.
+
+    On a CPU that is float32, and a row of 16 keys at least: what is missing is hidden
+    (docs/performance.md).
+    """
+    key, value = heads_of_queries(query, key), heads_of_queries(query, value)
+    penalty, missing = scope.penalty, VECTOR - key.size(2)
+    if missing > 0:
+        there = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
+        penalty = F.pad(
+            there if penalty is None else there + penalty, (0, missing), value=-math.inf
+        )
+        key, value = (F.pad(heads, (0, 0, 0, missing)) for heads in (key, value))
+    scores = query @ key.transpose(-2, -1)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scale = query.size(-1) ** -0.5
+    scores = scores * scale if penalty is None else torch.add(penalty, scores, alpha=scale)
+    weights = scores.softmax(dim=-1).to(value.dtype)
+    return F.dropout(weights, dropout) @ value
 
 
 def attend_few(query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope) -> QueryHeads:

@@ -20,6 +20,14 @@ class HeadNorm(nn.RMSNorm):
         return F.rms_norm(heads, self.normalized_shape, self.weight.to(heads.dtype), self.eps)
 
 
+def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+    """As autocast would make it for a product: once, where several follow."""
+    device = hidden.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    narrow = autocast and hidden.dtype == torch.float32
+    return hidden.to(torch.get_autocast_dtype(device)) if narrow else hidden
+
+
 @contextmanager
 def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterator[torch.dtype]:
     """What to attend in: on a CPU float32, where torch's kernel is faster than in bfloat16.

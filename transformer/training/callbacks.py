@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
@@ -52,23 +52,6 @@ class CallbacksConfig:
             )
         if self.patience is not None and self.patience < 1:
             raise InputError(f"callbacks.patience={self.patience} must be at least 1, or null")
-
-
-@runtime_checkable
-class CountedBatch(Protocol):
-    """A batch that counts its tokens."""
-
-    @property
-    def target_tokens(self) -> int:
-        """What the loss counts."""
-
-    @property
-    def tokens(self) -> int:
-        """All without padding."""
-
-    @property
-    def positions(self) -> int:
-        """All with padding."""
 
 
 class Measure(Callback):
@@ -124,9 +107,8 @@ class Measure(Callback):
                 self.consistency = (self.consistency or 0.0) + sums["consistency"]
         self.lr = outputs["lr"]
         self.target += outputs["tokens"]
-        micro_batches: list[CountedBatch] = batch.batches
-        self.real += sum(micro.tokens for micro in micro_batches)
-        self.padded += sum(micro.positions for micro in micro_batches)
+        self.real += batch.tokens
+        self.padded += batch.positions
         if time_to_log(trainer) and self.since is not None:
             self._take_time()
             pl_module.log_dict(self._values(trainer))

@@ -152,13 +152,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
-                rows, right = hidden[some].to(dtype), target[some, None]
+                rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
                 logits = rows @ matrix.T
                 # The logits' mean over the vocabulary is what their mean row gives.
                 means = rows.to(exact) @ mean
                 size = BLOCK if device == "cpu" else config.chunk
-                for place in range(0, len(logits), size):
-                    block = slice(place, place + size)
+                for place in range(0, len(right), size):
+                    block = slice(place, min(place + size, len(right)))
                     here = logits[block]
                     grad, part = _block(
                         here.to(exact), means[block, None], right[block], config.label_smoothing
@@ -166,7 +166,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
                     loss += part
                     # The gradient takes the place of the logits.
                     here.copy_(grad)
-                grad_hidden[some] = logits @ matrix
+                logits[len(right) :] = 0
+                grad_hidden[some] = (logits @ matrix)[: len(right)]
                 grad_weight += logits.T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         return loss
@@ -178,6 +179,15 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
 
 
+def in_blocks(rows: Hidden, chunk: int) -> Float[Tensor, "padded width"]:
+    """Append zeros to a last chunk, up to whole blocks: of few shapes, as products are planned.
+
+    Where a processor has matrix units that takes 17 ms for each shape (docs/performance.md).
+    """
+    missing = -len(rows) % min(BLOCK, chunk)
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
 def _block(
     logits: Float[Tensor, "token vocab"],
     mean: Float[Tensor, "token 1"],
@@ -185,11 +195,12 @@ def _block(
     smoothing: float,
 ) -> tuple[Float[Tensor, "token vocab"], Scalar]:
     """Gradient of the loss by the logits, and the loss, summed."""
-    rightly = logits.gather(-1, right)
-    grad = logits.softmax(-1)
-    # The largest probability is exp(top - top) / Z.
-    log_z = logits.amax(-1, keepdim=True) - grad.amax(-1, keepdim=True).log()
-    grad.sub_(smoothing / logits.size(-1))
+    rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
+    # The softmax by hand, as log Z is wanted, too, and torch's is slower (docs/performance.md).
+    grad = (logits - top).exp_()
+    z = grad.sum(-1, keepdim=True)
+    log_z = top + z.log()
+    grad.mul_(z.reciprocal()).sub_(smoothing / logits.size(-1))
     grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
     surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
     return grad, (1 - smoothing) * surprise + smoothing * spread

@@ -21,7 +21,7 @@ from transformer.training.budget import Attempt, device_of, largest_fitting, wit
 from transformer.training.config import RunConfig
 from transformer.training.finetuning import begin_with, initial_payload
 from transformer.training.launcher import Ranks
-from transformer.training.memory import keep_freed_memory
+from transformer.training.memory import keep_freed_memory, keep_products
 from transformer.training.objective import Objective
 from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
@@ -105,6 +105,7 @@ def fit(
     Returns:
         What has trained, what it was, and how many updates it has made.
     """
+    keep_products()
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)

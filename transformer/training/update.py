@@ -137,7 +137,7 @@ class UpdateModule(LightningModule, ABC):
             InputError: It does not suffice for one row.
         """
         with all_layers(self.model):
-            self.accumulate(Update([batch] * times, [0] * times))
+            self.accumulate(Update.of([batch] * times, [0] * times))
         self.zero_grad()
 
     def validation_step(self, batch: Any | None, batch_index: int) -> None:

@@ -1,6 +1,7 @@
 """Which tagged text is read and which left out, where a word carries its tag, what is refused."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader
 from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data import tagged as tagged_module
-from transformer.data.batch import UNTAGGED, collate_tagged
+from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.conllu import UPOS, TaggedSentence, format_conllu
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS
@@ -59,11 +60,15 @@ def test_a_word_is_classified_at_its_first_subword() -> None:
     assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
 
 
-def test_a_batch_counts_words_and_positions() -> None:
+def words(batches: Iterable[TaggedBatch]) -> int:
+    return sum(int((batch.tags != UNTAGGED).sum()) for batch in batches)
+
+
+def test_a_batch_counts_pieces_and_positions() -> None:
     batch = collate_tagged([[5, 6, 7], [8]], [[2, UNTAGGED, 3], [4]])
     assert batch.source.tolist() == [[5, 6, 7, EOS], [8, EOS, PAD, PAD]]
     assert batch.tags.tolist() == [[2, -1, 3, -1], [4, -1, -1, -1]]
-    assert (batch.target_tokens, batch.tokens, batch.positions) == (3, 6, 8)
+    assert (batch.tokens, batch.positions) == (6, 8)
     assert batch.to("meta").source.is_meta
     assert batch.to("meta").tags.is_meta
 
@@ -85,11 +90,10 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
         data.setup("fit")
     assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
     assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
-    words = sum(batch.target_tokens for batch in first_epoch(data))
-    assert words == 3 + 2 + 2
+    assert words(first_epoch(data)) == 3 + 2 + 2
     assert data.training_sentences() == SENTENCES
     # The validation keeps what is repeated; and the test keeps all.
-    assert sum(batch.target_tokens for batch in data.val_dataloader()) == 14
+    assert words(data.val_dataloader()) == 14
     assert len(data.sentences("validation")) == 7
 
 

@@ -38,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 # Rows of 3 and 2 source and of 2 and 4 target tokens, end of sentence included.
-UPDATE = Update([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
+UPDATE = Update.of([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
 
 
 def run_update(
@@ -166,7 +166,7 @@ def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
     trainer.strategy.reduce = lambda counted, reduce_op: counted + other
     measure.on_train_batch_start(trainer, module, UPDATE, 0)
     trainer.global_step, clock.now = 1, clock.now + 2
-    twice = Update(UPDATE.batches * 2, [0, 2])
+    twice = Update.of(UPDATE.batches * 2, [0, 2])
     outputs = {"sums": {"loss": 54.0}, "tokens": 27, "lr": 0.125, "good": True}
     measure.on_train_batch_end(trainer, module, outputs, twice, 0)
     (values,) = logged(module)

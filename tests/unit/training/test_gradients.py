@@ -21,5 +21,5 @@ def test_a_batch_is_not_halved_by_one_of_several_that_compute_together() -> None
     accumulate.alone = False
     batch = collate([[4, 5], [6]], [[7], [8, 9]])
     with pytest.raises(InputError, match=r"cannot halve a batch; set data\.batch_tokens lower"):
-        accumulate(Update([batch], [0]))
+        accumulate(Update.of([batch], [0]))
     assert tried == [2]

@@ -12,7 +12,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.training.recovery import Diverged, Judge, save_text, text_of
 
-NOTHING = Update([], [])
+NOTHING = Update.of([], [])
 
 
 def seasoned(**changes: float | int | None) -> Judge:
@@ -104,7 +104,7 @@ def test_settings_without_a_meaning_are_refused(changes: dict[str, float]) -> No
 def test_the_batch_is_shown_as_text(tokenizer: Tokenizer) -> None:
     sources, targets = ["a b c", "e"], ["c b a", "e d"]
     batch = collate(tokenizer.encode_source(sources), tokenizer.encode_target(targets))
-    assert text_of(Update([batch, batch], [0, 1]), tokenizer) == 2 * "a b c\tc b a\ne\te d\n"
+    assert text_of(Update.of([batch, batch], [0, 1]), tokenizer) == 2 * "a b c\tc b a\ne\te d\n"
 
 
 def test_where_it_cannot_be_written_the_log_says_so(
