@@ -48,8 +48,6 @@ CHANGES = [
     Change("seed=3", "likewise"),
     Change("callbacks.ema_decay=0", "the weights of the best update alone"),
     Change("callbacks.ema_decay=0", "the mean of ten checkpoints, Vaswani et al. 2017", average=10),
-    Change("callbacks.ema_decay=0.999", "a longer average; Polyak and Juditsky 1992"),
-    Change("model.dropout=0.1", "less dropout; Srivastava et al. 2014"),
     Change("model.dropout=0.3", "more dropout"),
     Change("tokenizer.vocab_size=4000", "Ding et al. 2019: small vocabularies for small text"),
     Change("tokenizer.vocab_size=16000", "a larger vocabulary; Ding et al. 2019"),
@@ -59,8 +57,6 @@ CHANGES = [
     Change("model.target_token_dropout=0.1", "likewise"),
     Change("model.encoder_layers=8 model.decoder_layers=2", "Kasai et al. 2021, shallow decoder"),
     Change("tokenizer.sampling=0.1", "Provilkov et al. 2020, BPE-dropout"),
-    Change("tokenizer=unigram", "Kudo 2018, one segmentation"),
-    Change("tokenizer=unigram tokenizer.sampling=0.1", "Kudo 2018, subword regularization"),
 ]
 CHAINS = [
     Change("recipe=bidirectional", "Ding et al. 2021", last="03_finetune"),

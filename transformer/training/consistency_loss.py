@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.training.loss import BLOCK, LossConfig, matrix_dtype
+from transformer.training.loss import BLOCK, LossConfig, in_blocks, matrix_dtype
 
 Passes = Float[Tensor, "2 token width"]
 Weight = Float[Tensor, "vocab width"]
@@ -128,21 +128,23 @@ class _FusedConsistencyLoss(torch.autograd.Function):
             for start in range(0, hidden.size(1), half):
                 some = slice(start, start + half)
                 # 2 token width -> (2 token) width
-                rows = hidden[:, some].flatten(0, 1).to(dtype)
+                rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
                 # The logits' mean over the vocabulary is what their mean row gives.
                 means = (rows.to(exact) @ mean).view(2, -1, 1)
                 size = BLOCK if device == "cpu" else half
-                for place in range(0, logits.size(1), size):
-                    block = slice(place, place + size)
+                tokens = len(target[some])
+                for place in range(0, tokens, size):
+                    block = slice(place, min(place + size, tokens))
                     right = target[some][block, None]
                     here = logits[:, block]
                     grad, parts = _block(here.to(exact), means[:, block], right, smoothing, terms)
                     sums += parts
                     # The gradient takes the place of the logits.
                     here.copy_(grad)
+                logits[:, tokens:] = 0
                 grad = logits.flatten(0, 1)
-                grad_hidden[:, some] = (grad @ matrix).unflatten(0, (2, -1))
+                grad_hidden[:, some] = (grad @ matrix).unflatten(0, (2, -1))[:, :tokens]
                 grad_weight += grad.T @ rows
         ctx.save_for_backward(grad_hidden, grad_weight)
         entropy, divergence = sums.unbind()

@@ -179,12 +179,14 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
 
 
-def in_blocks(rows: Hidden, chunk: int) -> Float[Tensor, "padded width"]:
+def in_blocks(
+    rows: Float[Tensor, "*passes token width"], chunk: int
+) -> Float[Tensor, "*passes padded width"]:
     """Append zeros to a last chunk, up to whole blocks: of few shapes, as products are planned.
 
     Where a processor has matrix units that takes 17 ms for each shape (docs/performance.md).
     """
-    missing = -len(rows) % min(BLOCK, chunk)
+    missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
