@@ -1,10 +1,11 @@
-"""Attention by the formula against torch's fused kernel, in batches as training on a CPU has them.
+"""Attention by plain products and by torch's fused kernel, in batches as training on a CPU has them.
 
     python benchmarks/kernels.py [--threads 2] [--repeats 7]
 
 Milliseconds of forward and backward, the median of interleaved repeats, of 4,096 tokens in
-sentences of equal length; bfloat16 is under autocast. ``kernels.SHORT`` is chosen by it. Prints the
-table of docs/performance.md, and as its last line JSON.
+sentences of equal length; bfloat16 is under autocast. *formula* is ``attend``, *short*
+``attend_short``, *fused* ``attend_fused``. ``kernels.SHORT`` is chosen by it. Prints the table of
+docs/performance.md, and as its last line JSON.
 """
 
 import argparse
@@ -16,16 +17,23 @@ import torch
 from torch import Tensor
 
 from benchmarks.trained import markdown
-from transformer.model.attention import attend, attend_fused
+from transformer.model.attention import Kernel, attend_fused, eager
+from transformer.model.kernels import attend_short
+from transformer.model.scope import Scope
 from transformer.training.memory import keep_freed_memory
 
 TOKENS = 4096
 HEADS = ((4, 32), (8, 64))
-LENGTHS = (16, 32, 64, 128, 512)
+LENGTHS = (15, 16, 24, 32, 64, 128, 512)
+KERNELS: dict[str, Kernel] = {
+    "formula": eager,
+    "short": attend_short,
+    "fused": lambda query, key, value, scope, dropout: attend_fused(query, key, value),
+}
 CASES = {
-    f"{name}, {precision}": (fused, dtype)
+    f"{name}, {precision}": (kernel, dtype)
     for precision, dtype in (("float32", torch.float32), ("bfloat16", torch.bfloat16))
-    for name, fused in (("formula", False), ("fused", True))
+    for name, kernel in KERNELS.items()
 }
 
 
@@ -36,12 +44,12 @@ def heads_of(shape: tuple[int, int, int, int], dtype: torch.dtype) -> list[Tenso
     return [one.requires_grad_() for one in made[:3]] + made[3:]
 
 
-def step(heads: list[Tensor], fused: bool) -> float:
+def step(heads: list[Tensor], kernel: Kernel) -> float:
     """Milliseconds of one forward and backward pass."""
     query, key, value, upstream = heads
     began = time.perf_counter()
     with torch.autocast("cpu", torch.bfloat16, enabled=query.dtype == torch.bfloat16):
-        found = attend_fused(query, key, value) if fused else attend(query, key, value)[0]
+        found = kernel(query, key, value, Scope(), 0.0)
     torch.autograd.grad(found, (query, key, value), upstream)
     return (time.perf_counter() - began) * 1000
 
@@ -52,8 +60,8 @@ def measure(count: int, width: int, length: int, repeats: int) -> dict[str, floa
     heads = {dtype: heads_of(shape, dtype) for _, dtype in CASES.values()}
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for turn in range(repeats + 1):
-        for name, (fused, dtype) in CASES.items():
-            found = step(heads[dtype], fused)
+        for name, (kernel, dtype) in CASES.items():
+            found = step(heads[dtype], kernel)
             if turn:
                 taken[name].append(found)
     return {name: round(statistics.median(times), 1) for name, times in taken.items()}

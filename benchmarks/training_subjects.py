@@ -258,7 +258,7 @@ def main() -> None:
     clock = Clock(lambda line: print(line, file=answers))
     config = composed(Path(folder), overrides)
     if name == "ours":
-        train_ours(config, Path(folder) / "run", clock)
+        train_ours(config, Path(folder) / f"run_{os.getpid()}", clock)
         return
     if config.keep_memory:
         keep_freed_memory()
