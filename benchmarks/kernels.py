@@ -1,4 +1,4 @@
-"""Attention by plain products and by torch's fused kernel, in batches as training on a CPU has them.
+"""Attention by plain products and by torch's fused kernel, in batches as a CPU learns from them.
 
     python benchmarks/kernels.py [--threads 2] [--repeats 7]
 
