@@ -11,7 +11,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage
-from transformer.training.finetuning import other_weights
+from transformer.training.finetuning import other_model
 
 OWNED = (
     *("hydra.", "checkpoint", "finetune_from", "input", "output", "source", "reference", "format"),
@@ -75,7 +75,7 @@ def refuse_another_model(first: Stage, second: Stage) -> None:
     Raises:
         InputError: It has.
     """
-    settings = [override(*one) for one in other_weights(first.config, second.config).items()]
+    settings = [override(*one) for one in other_model(first.config, second.config).items()]
     if settings:
         raise InputError(
             f"{second.name} begins with the weights of {first.name}, and has another vocabulary "

@@ -18,7 +18,7 @@ from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.run_files import find_checkpoint
 from transformer.training.config import RunConfig
-from transformer.training.fixed_keys import of_weights
+from transformer.training.fixed_keys import other_weights
 
 logger = logging.getLogger(__name__)
 
@@ -79,21 +79,18 @@ def _differing(config: RunConfig, payload: dict[str, Any]) -> list[str]:
     vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
     before = {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
     now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    return [_setting(key, value) for key, value in other_weights(before, now).items()]
+    return [_setting(key, value) for key, value in other_model(before, now).items()]
 
 
-def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of ``tokenizer`` and ``model`` that would need other weights, and what they were.
 
     Args:
         before: The two groups that the weights were trained with.
         now: Those of the run that is to begin with them.
     """
-    was, is_now = of_weights(before["model"]), of_weights(now["model"])
     models = {
-        f"model.{key}": before["model"][key]
-        for key, value in is_now.items()
-        if was.get(key, value) != value
+        f"model.{key}": before["model"][key] for key in other_weights(before["model"], now["model"])
     }
     vocabularies = {
         f"tokenizer.{key}": before["tokenizer"][key]

@@ -41,21 +41,32 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
         began = before.get(group)
         if not isinstance(began, Mapping):
             continue
-        was, is_now = began, now[group]
         if group == "model":
-            was, is_now = of_weights(began), of_weights(is_now)
-        for name, value in is_now.items():
-            free = group == "tokenizer" and name == "sampling"
-            if not free and was.get(name, value) != value:
-                return f"{group}.{name}"
+            differing = other_weights(began, now[group])
+        else:
+            free = {"sampling"} if group == "tokenizer" else set()
+            said = {name: value for name, value in now[group].items() if name not in free}
+            differing = [name for name, value in said.items() if began.get(name, value) != value]
+        if differing:
+            return f"{group}.{differing[0]}"
     return _held_out_key_that_differs(before.get("data"), now.get("data"))
 
 
-def of_weights(model: Mapping[str, Any]) -> dict[str, Any]:
-    """What the keys of a model say of its weights, and what they mean where they are null.
+def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Keys of a model that differ and say that weights of before are none of its own.
 
-    The weights of one model fit another of which they say the same.
+    One that is null, or left out, differs from no value that it stands for.
     """
+    was, is_now = _of_weights(before), _of_weights(now)
+    return [
+        key
+        for key, value in is_now.items()
+        if was.get(key, value) != value and before[key] != now[key]
+    ]
+
+
+def _of_weights(model: Mapping[str, Any]) -> dict[str, Any]:
+    """What the keys of a model say of its weights, and what they mean where they are null."""
     free = set(_WITHOUT_WEIGHTS)
     if model.get("positions") == "learned":
         free.remove("max_length")
