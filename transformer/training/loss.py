@@ -149,6 +149,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden)
         grad_weight = torch.zeros_like(weight)
         loss = torch.zeros((), dtype=exact, device=hidden.device)
+        size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
+        # One place for all blocks: it stays in the cache.
+        scratch = loss.new_empty(0 if dtype == exact else size, len(weight))
         with torch.autocast(device, enabled=False):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
@@ -156,16 +159,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 logits = rows @ matrix.T
                 # The logits' mean over the vocabulary is what their mean row gives.
                 means = rows.to(exact) @ mean
-                size = BLOCK if device == "cpu" else config.chunk
                 for place in range(0, len(right), size):
                     block = slice(place, min(place + size, len(right)))
-                    here = logits[block]
-                    grad, part = _block(
-                        here.to(exact), means[block, None], right[block], config.label_smoothing
-                    )
-                    loss += part
+                    here, mean_here = logits[block], means[block, None]
+                    exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
+                    loss += _block(exactly, mean_here, right[block], config.label_smoothing)
                     # The gradient takes the place of the logits.
-                    here.copy_(grad)
+                    here.copy_(exactly)
                 logits[len(right) :] = 0
                 grad_hidden[some] = (logits @ matrix)[: len(right)]
                 grad_weight += logits.T @ rows
@@ -195,17 +195,17 @@ def _block(
     mean: Float[Tensor, "token 1"],
     right: Int[Tensor, "token 1"],
     smoothing: float,
-) -> tuple[Float[Tensor, "token vocab"], Scalar]:
-    """Gradient of the loss by the logits, and the loss, summed."""
+) -> Scalar:
+    """The loss, summed; its gradient by the logits takes their place."""
     rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
     # The softmax by hand, as log Z is wanted, too, and torch's is slower (docs/performance.md).
-    grad = (logits - top).exp_()
+    grad = logits.sub_(top).exp_()
     z = grad.sum(-1, keepdim=True)
     log_z = top + z.log()
     grad.mul_(z.reciprocal()).sub_(smoothing / logits.size(-1))
     grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
     surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
-    return grad, (1 - smoothing) * surprise + smoothing * spread
+    return (1 - smoothing) * surprise + smoothing * spread
 
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
