@@ -184,7 +184,7 @@ def in_blocks(
 ) -> Float[Tensor, "*passes padded width"]:
     """Append zeros to a last chunk, up to whole blocks: of few shapes, as products are planned.
 
-    Where a processor has matrix units that takes 17 ms for each shape (docs/performance.md).
+    Where a processor has matrix units that takes up to 12 ms for each shape (docs/performance.md).
     """
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
@@ -198,7 +198,7 @@ def _block(
 ) -> Scalar:
     """The loss, summed; its gradient by the logits takes their place."""
     rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
-    # The softmax by hand, as log Z is wanted, too, and torch's is slower (docs/performance.md).
+    # The softmax by hand, as log Z is wanted, too.
     grad = logits.sub_(top).exp_()
     z = grad.sum(-1, keepdim=True)
     log_z = top + z.log()
