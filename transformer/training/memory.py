@@ -34,7 +34,8 @@ def keep_products() -> None:
     """Let oneDNN keep the programs that it writes for products of so many shapes, not of 1,024.
 
     It takes a millisecond to write one for a processor with matrix units, and batches of many
-    lengths have more shapes than that (docs/performance.md). To be called before the first
-    product; a value that the environment has stays.
+    lengths have more shapes than that. At a width of 512 they take gigabytes in all
+    (docs/performance.md). To be called before the first product; a value that the environment
+    has stays.
     """
     os.environ.setdefault(_CAPACITY, str(_SHAPES))
