@@ -5,6 +5,7 @@ It does not know what the keys mean.
 
 from collections.abc import Collection, Sequence
 from functools import cache
+from os.path import exists
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     refuse_unknown_flags(overrides, known=())
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
-            raise InputError(f"{override!r} is not of the form KEY=VALUE")
+            raise InputError(
+                f"{override!r} is not of the form KEY=VALUE{_if_a_run(verb, override)}"
+            )
         if override.startswith("+"):
             raise InputError(f"{override!r} adds a key that nothing reads; drop the +")
     refuse_several_choices(verb, overrides)
@@ -57,6 +60,12 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise InputError(f"{missing[0]}= is missing; {verb} needs a value for it")
     return config
+
+
+def _if_a_run(verb: str, argument: str) -> str:
+    """Which key is meant by a path that stands alone."""
+    takes_one = "checkpoint" in set(OmegaConf.load(config_folder() / f"{verb}.yaml"))
+    return f"; a run is given as checkpoint={argument}" if takes_one and exists(argument) else ""
 
 
 def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError:

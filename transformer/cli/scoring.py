@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import config_folder, path_of
-from transformer.errors import InputError, MissingFile
+from transformer.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.data.mixture import AnySplit
@@ -50,7 +50,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
             f"split={config.split} is not there to evaluate on; choose one of "
             f"{', '.join(known)}, or give source= and reference="
         )
-    return splits[config.split]
+    return found_in_run(splits[config.split])
 
 
 def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
@@ -61,14 +61,24 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
     """
     from transformer.data.config import DataConfig
     from transformer.data.splits import find_splits
+    from transformer.data.validation import named_by_run
     from transformer.training.typed import typed
 
-    try:
+    with named_by_run():
         return find_splits(typed(DataConfig, data, "data"))
-    except MissingFile as error:
-        raise MissingFile(
-            f"{error}; the config of the run names it so: call this where the run was trained"
-        ) from error
+
+
+def found_in_run(split: "AnySplit") -> "AnySplit":
+    """The split, whose files a run's config names, if they are there.
+
+    Raises:
+        InputError: They are not.
+    """
+    from transformer.data.validation import named_by_run
+
+    with named_by_run():
+        next(iter(split), None)
+    return split
 
 
 def name_of_text(config: DictConfig) -> str:

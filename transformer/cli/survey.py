@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.cli.scoring import splits_of_run
+from transformer.cli.scoring import found_in_run, splits_of_run
 from transformer.data.links import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.evaluation_mode import evaluating
@@ -79,7 +79,7 @@ def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
     splits = splits_of_run(data)
     if split not in splits:
         raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
-    return splits[split]
+    return found_in_run(splits[split])
 
 
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:

@@ -3,12 +3,14 @@
 It does not know what is chosen.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.splits import find_splits
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
@@ -19,7 +21,24 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
     """
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
-    pairs = list(islice(find_splits(config)["validation"], sentences))
+    with named_by_run():
+        pairs = list(islice(find_splits(config)["validation"], sentences))
     if not pairs:
         raise InputError("the validation set of the run is empty; there is nothing to go by")
     return pairs
+
+
+@contextmanager
+def named_by_run() -> Iterator[None]:
+    """Say of a missing file that the config of a run names it, not the call.
+
+    Raises:
+        MissingFile: There is one.
+    """
+    try:
+        yield
+    except MissingFile as error:
+        raise MissingFile(
+            f"{error}; the config of the run names it so: call this from the folder where training "
+            "was started"
+        ) from error

@@ -149,9 +149,10 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
     """Headings, and the sentences under them."""
     base, *others = _letters(comparison)
     for name, found in zip(others, comparison.movements, strict=True):
-        summary = f"{name} says {found.better} sentences better than {base}, {found.worse} worse"
+        counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
         signature = comparison.signatures[found.by]
-        yield f"{summary}, {found.same} as well ({_METRICS[found.by]}, {signature})", []
+        heading = f"Sentences of {name} against {base}: {counts}"
+        yield f"{heading} ({_METRICS[found.by]}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
             if sentences:
                 told = [_told(sentence, (base, name)) for sentence in sentences]

@@ -47,7 +47,7 @@ class Movement:
         by: The metric that ranks.
         better: How many sentences the other system says better than the base.
         worse: How many worse.
-        same: How many as well.
+        same: How many alike.
         most_better: The sentences that gained most, the largest gain first.
         most_worse: Those that lost most, the largest loss first.
     """

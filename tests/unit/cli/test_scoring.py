@@ -1,0 +1,51 @@
+"""The text of a run that is no longer, or not here: the message says that the run names it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.unit.data.corpora import data_config, write_corpus
+from transformer.cli.scoring import scored_split
+from transformer.cli.survey import known_split
+from transformer.data.config import DataConfig
+from transformer.data.validation import validation_pairs
+from transformer.errors import MissingFile
+
+PLACES: list[Callable[[dict[str, Any]], object]] = [
+    lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
+    lambda data: known_split(data, "validation"),
+    lambda data: validation_pairs(DataConfig(**data), None),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """A run's, whose paths are relative; this is the folder where it was trained."""
+    write_corpus(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return asdict(data_config(Path(), validation="text.tsv", validation_size=0))
+
+
+@pytest.mark.parametrize("read", PLACES)
+def test_it_is_read_where_the_run_was_trained(
+    read: Callable[[Any], object], data: Mapping[str, Any]
+) -> None:
+    assert read(data)
+
+
+@pytest.mark.parametrize("read", PLACES)
+def test_elsewhere_it_is_said_that_the_run_names_it(
+    read: Callable[[Any], object],
+    data: Mapping[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(
+        MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call th"
+    ):
+        read(data)
