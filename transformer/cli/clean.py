@@ -27,7 +27,7 @@ def _clean(config: DictConfig) -> None:
     from transformer.doctor.cleaning import clean, given_texts
     from transformer.doctor.config import ExaminationConfig
     from transformer.doctor.pair import refuse_empty
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")

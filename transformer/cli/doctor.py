@@ -32,7 +32,7 @@ def _doctor(config: DictConfig) -> None:
     from transformer.doctor.examination import examine
     from transformer.doctor.pair import refuse_empty
     from transformer.doctor.report import to_json, too_many
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")

@@ -68,6 +68,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
     from transformer.evaluation.report import format_json
+    from transformer.schema import typed_value
     from transformer.training.tasks import evaluate_again
 
     idle = [
@@ -87,6 +88,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
         output=_writable(config),
         device=device_of(config.device),
         batch_tokens=batch_tokens_of(config),
+        trusted=typed_value(config.trust, bool, "trust"),
     )
     print(format_json(scores))
 
@@ -155,7 +157,7 @@ def _terms(
     """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
     from transformer.data.phrases import read_phrases
     from transformer.decoding.constraints import Constraints
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
@@ -174,7 +176,7 @@ def _terms(
 def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
     from transformer.data.links import read_links
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:

@@ -29,7 +29,7 @@ def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
     from transformer.data.config import DataConfig
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     values: Any = OmegaConf.to_container(config.data)
     data = typed(DataConfig, values, "data")
@@ -53,7 +53,7 @@ def tokenizer_of(
     """
     from transformer.data.tags import Tags
     from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:

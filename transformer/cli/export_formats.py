@@ -48,17 +48,19 @@ def _ctranslate2_name(config: DictConfig) -> str:
 def _write_ctranslate2(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
+    from transformer.cli.scoring import require_trusted
     from transformer.data.config import DataConfig
     from transformer.data.validation import validation_pairs
     from transformer.evaluation.metrics import MetricsConfig
     from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
     from transformer.export.verification import verify_ctranslate2
-    from transformer.training.typed import typed, typed_value
+    from transformer.schema import typed, typed_value
 
     most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
     sentences = typed_value(config.sentences, int | None, "sentences")
     refuse_inexpressible(translator.model.config)
+    require_trusted(config, run)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)

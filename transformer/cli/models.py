@@ -18,7 +18,7 @@ from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
 from transformer.model.transformer import Transformer
-from transformer.training.typed import typed_value
+from transformer.schema import typed_value
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import refuse_unknown_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
-from transformer.errors import InputError
+from transformer.errors import InputError, errors_name
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
@@ -40,6 +40,9 @@ had another value already was set by the user and stays."""
 _EXAMPLES = {"decoding": "decoding.algorithm=greedy decoding.beam_size=1"}
 """Of keys that change together, as those who choose a group mean."""
 
+TRUST = "trust"
+"""``trust=true``: text that the checkpoint names outside of the working folder may be read."""
+
 AUTO = "auto"
 """``checkpoint=auto``: the call finds out itself what to go on with."""
 
@@ -52,6 +55,18 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
             return given_path(value[1:-1] if quoted else value)
     return None
+
+
+def is_trusted(arguments: Sequence[str]) -> bool:
+    """Whether the command says ``trust=true``.
+
+    Raises:
+        InputError: It says something else of it.
+    """
+    said = [one.partition("=")[2] for one in arguments if one.partition("=")[0] == TRUST]
+    if any(value not in ("true", "false") for value in said):
+        raise InputError(f"{TRUST}={said[-1]} must be true or false")
+    return said[-1:] == ["true"]
 
 
 def run_folder_of(checkpoint: Path) -> Path:
@@ -69,23 +84,25 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         InputError: There is no checkpoint, training cannot go on from it, or an argument does not
             name a key of its config, or says what only a new run can begin with.
     """
-    from transformer.model.checkpoint import PORTABLE, find_last
+    from transformer.data.trust import require_trust
+    from transformer.model.checkpoint import PORTABLE
+    from transformer.training.config import run_config
+    from transformer.training.saved_state import find_resumable
 
-    file, payload = find_last(checkpoint)
-    if "optimizer_states" not in payload:
-        raise InputError(
-            f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
-            "last.ckpt"
-        )
+    file, payload = find_resumable(checkpoint)
+    with errors_name(file):
+        run_config(payload[PORTABLE]["config"])
     before = OmegaConf.create(payload[PORTABLE]["config"])
     config = before.copy()
     given: dict[str, object] = {"checkpoint": str(checkpoint)}
     # A path may hold signs that Hydra reads as more than a text.
-    changes = [one for one in arguments if one.partition("=")[0] != "checkpoint"]
+    others = ("checkpoint", TRUST)
+    changes = [one for one in arguments if one.partition("=")[0] not in others]
     for override in _parsed(changes, config):
         key = override.key_or_group
         given[key] = override.value()
         _refuse(key, config, checkpoint)
+    require_trust(payload[PORTABLE]["config"]["data"], is_trusted(arguments), file, given)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         place = TAKEN_FROM.get(key)

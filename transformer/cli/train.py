@@ -31,6 +31,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.cli.help import help_of
 from transformer.cli.resume import (
     AUTO,
+    TRUST,
     chosen_run,
     named_checkpoint,
     resumed_config,
@@ -76,6 +77,8 @@ def _launch(arguments: list[str]) -> None:
     if checkpoint is not None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
+    if any(argument.startswith(f"{TRUST}=") for argument in arguments):
+        raise InputError(f"{TRUST}= is of a run that goes on; it does nothing without checkpoint=")
     refuse_unknown_flags(arguments, _FLAGS)
     if not any(argument.startswith("-") for argument in arguments):
         compose_config("train", arguments)

@@ -67,7 +67,7 @@ def _translator(
 ) -> "Translator | DocumentTranslator":
     """What translates documents as such, if it is asked to."""
     from transformer.decoding.documents import in_documents
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     asked = typed_value(config.documents, bool | None, "documents")
     if asked and not translator.tokenizer.tags.sentences:
@@ -169,7 +169,7 @@ def _requests(
 
 def _check(config: DictConfig) -> None:
     from transformer.cli.load import refuse_idle
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
     for key in ("format", "input_format"):

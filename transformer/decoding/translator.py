@@ -26,6 +26,7 @@ from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.searcher import ModelSearcher, Searcher, texts_of
 from transformer.decoding.segments import Segment, segment_lengths, segments_of
+from transformer.decoding.trained import trained_with
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint import load_checkpoint
@@ -95,14 +96,11 @@ class Translator:
             InputError: There is no checkpoint, or it cannot be read.
         """
         checkpoint = load_checkpoint(path)
-        if search is None:
-            search = SearchConfig(**checkpoint.config["decoding"])
-        trained = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
-        tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+        trained = trained_with(checkpoint)
         return cls(
-            *(checkpoint.model, tokenizer, search, batch_tokens, device),
-            aligner=aligner or trained,
-            coverage_head=trained.head,
+            *(checkpoint.model, trained.tokenizer, search or trained.search, batch_tokens, device),
+            aligner=aligner or trained.aligner,
+            coverage_head=trained.aligner.head,
         )
 
     @property
@@ -133,7 +131,7 @@ class Translator:
             alignment: Also return the word links of the best candidate.
 
         Raises:
-            FloatingPointError: The model gave NaN.
+            NotANumber: The model gave NaN.
             TypeError: There is one string, not a list of them.
             InputError: Phrases must occur, and the search is not beam search; or a tag is unknown
                 to the model, or missing.

@@ -14,11 +14,13 @@ import torch
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint, portable_part, refuse_program
+from transformer.model.checkpoint import Checkpoint, portable_part
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
+from transformer.model.validation import validate_numbers, validate_portable
+from transformer.schema import typed
 
 WEIGHTS = "model.safetensors"
 SIDES = ("source", "target")
@@ -75,7 +77,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
         InputError: A file is missing, damaged, from a newer version, or names a program.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file, load_model
 
     try:
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -85,18 +87,17 @@ def read_safetensors(folder: Path) -> Checkpoint:
                 "install a newer version"
             )
         values = upgraded(values)
-        refuse_program(values["config"], folder)
-        model = build_transformer(ModelConfig(**values["model"]))
+        weights = load_file(folder / WEIGHTS)
+        validate_portable(values, weights)
+        validate_numbers({"state_dict": weights})
+        model = build_transformer(typed(ModelConfig, values["model"], "model"))
         load_model(model, folder / WEIGHTS)
         tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
         tokenizer |= {side: _model(folder, side) for side in SIDES}
-    except (*_MANGLED, OSError, RuntimeError, SafetensorError) as error:
+        Tokenizer.from_state(tokenizer)
+    except (*_MANGLED, OSError, RuntimeError, SafetensorError, InputError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
-    try:
-        Tokenizer.from_state(tokenizer)
-    except InputError as error:
-        raise InputError(f"{folder} cannot be read as a safetensors export: {error}") from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 
 

@@ -63,6 +63,12 @@ METRICS_6 = {"tokenize": "13a", "lowercase": False}
 # Of pairs that were held out: data/splits.py refuses to find them.
 DATA_7 = {"held_out_by": "seed"}
 
+GROUPS = (
+    *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
+    *("callbacks", "logger", "decoding", "metrics"),
+)
+"""Of the config of every run."""
+
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},

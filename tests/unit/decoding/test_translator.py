@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.models import portable
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.constraints import Constraints
@@ -20,7 +21,7 @@ from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer
 
 from .steps import search_config
@@ -214,7 +215,7 @@ def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
     }
     payload = {
         "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},
-        PORTABLE: portable_part(translator.model.config, tiny_tokenizer().to_state(), config),
+        PORTABLE: portable(translator.model.config, tiny_tokenizer().to_state(), config),
     }
     file = tmp_path / "checkpoints" / "best.ckpt"
     write_payload(payload, file)

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.models import portable, tiny_transformer
 from transformer.errors import InputError
 from transformer.model.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
     load_checkpoint,
-    portable_part,
     read_payload,
     write_payload,
 )
@@ -27,7 +26,7 @@ def write(path: Path, value: float, **changes: str | int) -> Path:
     payload = {
         "state_dict": {f"{WEIGHTS_PREFIX}{k}": v for k, v in model.state_dict().items()},
         "optimizer_states": [torch.ones(3)],
-        PORTABLE: portable_part(model.config, {"bytes": b"x"}, {"task": "translation", "seed": 1}),
+        PORTABLE: portable(model.config, {"bytes": [1]}, {"task": "translation", "seed": 1}),
     }
     write_payload(payload, path)
     return path

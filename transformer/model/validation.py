@@ -1,0 +1,134 @@
+"""What a checkpoint must hold to be read: the parts, the model, weights that are the model's.
+
+It knows the names of the groups of a run's config, and that their values are plain; what each
+value means, the class that reads the group knows.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from transformer.errors import InputError
+from transformer.model.config import ModelConfig
+from transformer.model.formats import GROUPS
+from transformer.schema import typed
+
+WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
+"""Parts of a checkpoint that hold weights, or a number for each."""
+
+_MAX_LAYERS = 10_000
+
+
+def validate_portable(portable: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Refuse a portable part, of today's format, that no training wrote.
+
+    Args:
+        portable: See ``checkpoint.portable_part``.
+        weights: The ``state_dict`` beside it.
+
+    Raises:
+        InputError: A part or group is missing or of another kind, a value is not plain, or the
+            model is larger than the weights that are there.
+    """
+    config = portable.get("config")
+    for name in ("model", "tokenizer", "config"):
+        if not isinstance(portable.get(name), dict):
+            raise InputError(f"it has no {name}, as every checkpoint has")
+    for group in GROUPS:
+        if not isinstance(config.get(group), dict):
+            raise InputError(f"its config has no group {group}, as every run has")
+    if not isinstance(config.get("task"), str):
+        raise InputError("its config names no task")
+    _refuse_live_values(config, "")
+    _refuse_program(config)
+    model = typed(ModelConfig, portable["model"], "model")
+    for key, value in config["model"].items():
+        if portable["model"].get(key) != value:
+            raise InputError(f"model.{key} is {value} in its config, and another in its model")
+    if not all(isinstance(tensor, Tensor) for tensor in weights.values()):
+        raise InputError("a weight is no tensor")
+    _refuse_larger(model, weights)
+
+
+def validate_numbers(payload: Mapping[str, Any]) -> None:
+    """Refuse weights, and moments of the optimiser, that are not finite.
+
+    Args:
+        payload: All that a checkpoint holds.
+
+    Raises:
+        InputError: There are some.
+    """
+    seen = set()
+    waiting = [payload.get(part) for part in WITH_WEIGHTS]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+        elif isinstance(node, Tensor) and (node.data_ptr(), node.shape) not in seen:
+            seen.add((node.data_ptr(), node.shape))
+            if not node.isfinite().all():
+                raise InputError("its weights hold NaN or infinity; use another checkpoint")
+
+
+def _refuse_live_values(node: Any, key: str) -> None:
+    """Refuse a config that is more than values: what OmegaConf would replace, tensors, NaN.
+
+    Raises:
+        InputError: It is.
+    """
+    if isinstance(node, dict):
+        for name, value in node.items():
+            _refuse_live_values(name, key)
+            _refuse_live_values(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            _refuse_live_values(value, key)
+    elif isinstance(node, str) and "${" in node:
+        raise InputError(
+            f"{key} in its config holds ${{…}}, which would be replaced by something of this "
+            "machine; no checkpoint that this framework writes does; do not trust it"
+        )
+    elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
+        raise InputError(f"{key} in its config is no plain value")
+
+
+def _refuse_program(config: Mapping[str, Any]) -> None:
+    """A metric by its import name is the user's to give: a file that names one could run it.
+
+    Raises:
+        InputError: The config names one.
+    """
+    utility = config["decoding"].get("utility", "")
+    if not isinstance(utility, str) or ":" in utility:
+        raise InputError(
+            f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
+            "this framework writes does; do not trust it"
+        )
+
+
+def _refuse_larger(model: ModelConfig, weights: Mapping[str, Tensor]) -> None:
+    """Refuse a model that declares more than its weights hold, before it is built.
+
+    Raises:
+        InputError: It does.
+    """
+    layers = model.encoder_layers + model.decoder_layers
+    of_their_own = 1 if model.share_layers == "all" else layers
+    attention = 2 * model.d_model * model.d_k * model.num_heads
+    feed_forward = 2 * model.d_model * model.ffn_dim
+    shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
+    declared = of_their_own * (attention + feed_forward - shared)
+    declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
+    if model.positions == "learned":
+        declared += model.d_model * model.max_length
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() // t.element_size()
+        for t in weights.values()
+    }
+    if of_their_own > len(weights) or layers > _MAX_LAYERS or declared > sum(storages.values()):
+        raise InputError("it declares a larger model than its weights are; it is damaged")
