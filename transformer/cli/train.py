@@ -38,6 +38,7 @@ from transformer.cli.resume import (
     run_folder_of,
 )
 from transformer.errors import InputError
+from transformer.files import open_unlinked
 from transformer.training.rendezvous import external_place
 from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
 
@@ -199,7 +200,7 @@ def _begun_in(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / LOG).touch()
+        open_unlinked(folder / LOG, "a").close()
     except OSError as error:
         raise InputError(
             f"the run directory {folder} cannot be written to: {error.strerror}; give another "
@@ -238,7 +239,7 @@ def _log_to(file: Path, rank: int) -> None:
     """Say everything on stderr and in the run directory; of other ranks only what is wrong."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if rank == 0:
-        handlers.append(logging.FileHandler(file))
+        handlers.append(logging.StreamHandler(open_unlinked(file, "a", encoding="utf-8")))
     logging.basicConfig(
         level=logging.INFO if rank == 0 else logging.WARNING,
         format="%(asctime)s %(message)s" if rank == 0 else f"%(asctime)s rank {rank}: %(message)s",

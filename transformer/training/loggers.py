@@ -18,6 +18,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
+from transformer.files import NoSpaceLeft, open_unlinked, written_whole
 from transformer.training.config import LoggerConfig
 
 log = logging.getLogger(__name__)
@@ -85,8 +86,8 @@ class ContinuedCSVLogger(Logger):
             else:
                 before = _read(self.file)[1]
                 _replace(self.file, _text([*before, *self._waiting], columns, header=True))
-        except OSError as error:
-            log.warning("%s: %s; its rows wait", self.file, error.strerror)
+        except (OSError, NoSpaceLeft) as error:
+            log.warning("%s: %s; its rows wait", self.file, error)
             return
         self._written += len(self._waiting)
         self._columns, self._waiting = columns, []
@@ -102,7 +103,7 @@ class ContinuedCSVLogger(Logger):
         self._open()
         if self._written > rows:
             header_and_rows = self.file.read_bytes().splitlines(keepends=True)[: rows + 1]
-            os.truncate(self.file, sum(map(len, header_and_rows)))
+            _cut(self.file, sum(map(len, header_and_rows)))
             self._written = rows
 
     def _open(self) -> None:
@@ -110,7 +111,7 @@ class ContinuedCSVLogger(Logger):
             self._columns, rows = _read(self.file)
             self._written, self._opened = len(rows), True
             if self.file.exists():
-                os.truncate(self.file, self.file.read_bytes().rfind(b"\n") + 1)
+                _cut(self.file, self.file.read_bytes().rfind(b"\n") + 1)
 
 
 class ContinuedTensorBoard(TensorBoardLogger):
@@ -232,7 +233,7 @@ def _text(rows: list[dict[str, Any]], columns: list[str], *, header: bool) -> st
 def _append(file: Path, text: str) -> None:
     """Add the text, or nothing of it."""
     data = text.encode()
-    with open(file, "ab", buffering=0) as stream:
+    with open_unlinked(file, "ab", buffering=0) as stream:
         size = stream.tell()
         try:
             if stream.write(data) != len(data):
@@ -243,10 +244,11 @@ def _append(file: Path, text: str) -> None:
             raise
 
 
+def _cut(file: Path, size: int) -> None:
+    with open_unlinked(file, "r+b") as stream:
+        stream.truncate(size)
+
+
 def _replace(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)
+    with written_whole(file) as part:
+        part.write_text(text, encoding="utf-8")

@@ -1,0 +1,96 @@
+"""Whatever is in a file: it is read, or refused in one line, at once and with nothing else done."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.fuzzing import mutated, saved, watched
+from tests.helpers.outcomes import said
+from tests.helpers.processes import call, tiny_overrides
+
+SHORT, LONG = 40, 10_000
+SPLITS = ("train", "validation", "test")
+
+READERS: dict[str, list[str]] = {
+    "translate": ["checkpoint=x.ckpt"],
+    "evaluate": ["checkpoint=x.ckpt", "split=validation"],
+    "score": ["checkpoint=x.ckpt", "source=own.src", "target=own.tgt"],
+    "compare": ["x.ckpt", "run/checkpoints/best.ckpt", "bootstrap=20", "randomisation=20"],
+    "tune": ["checkpoint=x.ckpt", "beam_sizes=[1]", "length_penalties=[1.0]", "sentences=2"],
+    "average": ["checkpoint=other", "last=2", "output=average.ckpt"],
+    "attention": ["checkpoint=x.ckpt", "text=alpha beta", "sentences=2", "output=attention"],
+    "heads": ["checkpoint=x.ckpt", "sentences=2", "alone=false"],
+    "export": ["checkpoint=x.ckpt", "format=safetensors", "output=exported"],
+    "consolidate": ["checkpoint=x.ckpt", "output=one.ckpt"],
+    "doctor": [
+        *("checkpoint=x.ckpt", "data=files"),
+        *(f"data.{split}=[own.src,own.tgt]" for split in SPLITS),
+        *(f"thresholds.{name}=null" for name in ("copy", "leak", "leak_source", "leak_target")),
+    ],
+    "train": ["checkpoint=other", "trainer.max_steps=31", "test=false"],
+}
+MADE = ("average.ckpt", "attention", "exported", "one.ckpt", "other", "hypotheses", "x.ckpt")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny run, whose text lies beside it."""
+    folder = tmp_path_factory.mktemp("fuzzing")
+    arguments = [one.replace(f"{folder}/", "") for one in tiny_overrides(folder)]
+    assert call([*arguments, "hydra.run.dir=run"], folder) == 0, said(folder)
+    for side in ("src", "tgt"):
+        (folder / f"own.{side}").write_text("alpha beta\ngamma\n")
+    return folder
+
+
+def outcome_of(verb: str, content: bytes, home: Path) -> list[str]:
+    """What is wrong with what a verb makes of a checkpoint."""
+    for name in MADE:
+        path = home / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    (home / "x.ckpt").write_bytes(content)
+    (home / "other" / "checkpoints").mkdir(parents=True)
+    for name in ("last", "step-00000001", "step-00000002"):
+        shutil.copy(home / "x.ckpt", home / "other" / "checkpoints" / f"{name}.ckpt")
+    found = watched([verb, *READERS[verb]], home, b"alpha beta\n\ngamma\n")
+    wrong = found.complaints()
+    if "hunter2" in found.stderr + found.stdout:
+        wrong.append("read the environment")
+    if verb == "score" and "nan" in found.stdout:
+        wrong.append("printed nan")
+    return [*wrong, found.stderr[-2000:]] if wrong else []
+
+
+def cases(home: Path, count: int) -> Iterator[tuple[str, str, bytes]]:
+    payloads: list[Any] = [
+        torch.load(home / "run" / "checkpoints" / f"{name}.ckpt", weights_only=True)
+        for name in ("last", "best")
+    ]
+    verbs = list(READERS)
+    for number in range(count):
+        draw = random.Random(number)
+        verb = verbs[number % len(verbs)]
+        yield f"case {number}, {verb}", verb, mutated(draw.choice(payloads), draw)
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_the_file_itself_is_read_by_every_verb(home: Path, verb: str) -> None:
+    whole = torch.load(home / "run" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert outcome_of(verb, saved(whole), home) == []
+    assert watched([verb, *READERS[verb]], home, b"alpha\n").code in (0, 2)
+
+
+@pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.slow)])
+def test_whatever_is_in_a_checkpoint(home: Path, count: int) -> None:
+    wrong = {}
+    for name, verb, content in cases(home, count):
+        if complaints := outcome_of(verb, content, home):
+            wrong[name] = complaints
+            (home / f"{name.replace(' ', '-')}.bad").write_bytes(content)
+            print(name, *complaints, flush=True)
+    assert wrong == {}
