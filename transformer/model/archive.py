@@ -152,6 +152,8 @@ def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
             argument in _GLOBALS or (str(argument).startswith("torch ") and "Storage" in argument)
         ):
             raise zipfile.BadZipFile(f"{argument} is no plain value")
+        if code.name == "PROTO" and argument != torch.serialization.DEFAULT_PROTOCOL:
+            raise zipfile.BadZipFile("its pickle is not one that torch writes")
     return structure
 
 
