@@ -11,6 +11,7 @@ from random import Random
 
 import sentencepiece
 
+from transformer.data.segmentation import WORD_START
 from transformer.errors import InputError
 
 # Longer lines (in bytes) tell nothing new about subwords and slow the suffix array down.
@@ -29,8 +30,9 @@ class _Lines:
             # What is not drawn need not be normalised: of a large corpus, most of it.
             for text in _sample((text for text in self.texts if text), self.most):
                 if normal := self.normalize(text):
-                    # SentencePiece learns nothing from a line with NUL, which is spelt as a byte.
-                    yield normal.replace("\0", " ")
+                    # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
+                    # own sign for the space.
+                    yield normal.replace("\0", " ").replace(WORD_START, " ")
         except Exception as error:
             self.error = error
 
