@@ -128,9 +128,13 @@ def _stream(
     from transformer.decoding.documents import DocumentTranslator
 
     name = config.input or "stdin"
+
+    def named(index: int) -> str:
+        return f"{name}:{number(index)}"
+
     requests: Any = lines
     if config.input_format == "json":
-        requests = _requests(lines, lambda i: f"{name}:{number(i)}", translator.tokenizer)
+        requests = _requests(lines, named, translator.tokenizer)
     if isinstance(translator, DocumentTranslator):
         found = translator.translate_stream(requests, ready=ready, done=done)
     else:
@@ -139,6 +143,7 @@ def _stream(
             ready=ready,
             attention=config.attention,
             alignment=config.alignment,
+            name=lambda index: named(done + index),
         )
     for index, translation in enumerate(found, start=done):
         if config.format == "json":
@@ -147,7 +152,7 @@ def _stream(
             line = translation.to_line()
             if translation.unmet:
                 unmet = "; ".join(translation.unmet)
-                print(f"warning: {name}:{number(index)}: unmet: {unmet}", file=sys.stderr)
+                print(f"warning: {named(index)}: unmet: {unmet}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
 
