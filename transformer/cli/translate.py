@@ -21,6 +21,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
 from transformer.errors import InputError
+from transformer.escaping import escaped
 from transformer.files import given_path
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ def _stream(
             line = translation.to_line()
             if translation.unmet:
                 unmet = "; ".join(translation.unmet)
-                print(f"warning: {named(index)}: unmet: {unmet}", file=sys.stderr)
+                print(f"warning: {named(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
 
