@@ -8,10 +8,11 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer.data.lines import decoded_lines, read_lines
+from transformer.data.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 from transformer.errors import InputError
 
 
@@ -89,18 +90,23 @@ class _LineReader:
 
     @property
     def _holds_line(self) -> bool:
-        return self.ended or b"\n" in self.pending
+        return self.ended or len(self.pending) > MOST or b"\n" in self.pending
 
     def _lines(self) -> Iterator[bytes]:
-        while True:
+        for number in count(1):
             while not self._holds_line:
                 self._read()
             line, end, self.pending = self.pending.partition(b"\n")
             if not line and not end:
                 return
+            if len(line) > MOST:
+                raise too_long(f"stdin:{number}", None)
             yield line
 
     def _read(self) -> None:
-        chunk = os.read(self.descriptor, 1 << 16)
+        try:
+            chunk = os.read(self.descriptor, 1 << 16)
+        except OSError as error:
+            raise InputError(f"stdin: {unreadable(error)}; give a text, or a file") from error
         self.pending += chunk
         self.ended = not chunk

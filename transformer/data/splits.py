@@ -167,6 +167,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
                 (path(config.source, split), path(config.target, split)),
                 config.source,
                 config.target,
+                max_line=config.max_line,
             ),
             links=_links_of_training(config) if split == "train" else None,
         )
@@ -186,7 +187,9 @@ def _files(config: DataConfig) -> dict[str, Split]:
     splits = {
         name: Split(
             read_again_and_again(
-                Corpus.of(paths, config.source, config.target, config.document_key)
+                Corpus.of(
+                    *(paths, config.source, config.target, config.document_key, config.max_line)
+                )
             ),
             links=_links_of_training(config) if name == "train" else None,
         )

@@ -47,3 +47,23 @@ def test_what_is_no_text_is_named_by_its_line(pipe: tuple[int, int]) -> None:
     assert next(lines) == "one"
     with pytest.raises(InputError, match=r"^stdin:2: byte 1 of the line is not UTF-8; convert"):
         next(lines)
+
+
+def test_a_line_without_an_end_is_not_read_for_ever() -> None:
+    zeros = os.open("/dev/zero", os.O_RDONLY)
+    try:
+        reader = _LineReader(zeros)
+        assert reader.ready()
+        with pytest.raises(InputError, match=r"^stdin:1: the line is longer than 1,000,000 bytes"):
+            next(iter(reader))
+    finally:
+        os.close(zeros)
+
+
+def test_an_input_that_cannot_be_read_is_one_line() -> None:
+    handle = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with pytest.raises(InputError, match=r"^stdin: cannot be read \(Bad file descriptor\)"):
+            next(iter(_LineReader(handle)))
+    finally:
+        os.close(handle)
