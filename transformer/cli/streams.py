@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from transformer.data.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 from transformer.errors import InputError
+from transformer.files import named
 
 
 def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:
@@ -66,6 +67,7 @@ def open_output(path: str | None, stack: ExitStack) -> BinaryIO:
     if path is None:
         return sys.stdout.buffer
     try:
+        stack.enter_context(named(path))
         return stack.enter_context(open(path, "wb"))
     except OSError as error:
         raise InputError(f"output={path} cannot be written: {error.strerror}") from error

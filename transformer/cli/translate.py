@@ -130,12 +130,12 @@ def _stream(
 
     name = config.input or "stdin"
 
-    def named(index: int) -> str:
+    def where(index: int) -> str:
         return f"{name}:{number(index)}"
 
     requests: Any = lines
     if config.input_format == "json":
-        requests = _requests(lines, named, translator.tokenizer)
+        requests = _requests(lines, where, translator.tokenizer)
     if isinstance(translator, DocumentTranslator):
         found = translator.translate_stream(requests, ready=ready, done=done)
     else:
@@ -144,7 +144,7 @@ def _stream(
             ready=ready,
             attention=config.attention,
             alignment=config.alignment,
-            name=lambda index: named(done + index),
+            name=lambda index: where(done + index),
         )
     for index, translation in enumerate(found, start=done):
         if config.format == "json":
@@ -153,7 +153,7 @@ def _stream(
             line = translation.to_line()
             if translation.unmet:
                 unmet = "; ".join(translation.unmet)
-                print(f"warning: {named(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
+                print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
 
@@ -196,13 +196,13 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     found too little memory goes on with another device, or smaller batches. Nor does it matter
     where the files lie, or by which of their names they are called.
     """
+    from transformer.data.lines import file_digest
     from transformer.export.fingerprint import fingerprint_of
 
     models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
-    with source.open("rb") as file:
-        text = hashlib.file_digest(file, "sha256").hexdigest()
+    text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
-from transformer.cli.streams import _LineReader
+from transformer.cli.streams import _LineReader, open_output
 from transformer.errors import InputError
 
 
@@ -67,3 +68,10 @@ def test_an_input_that_cannot_be_read_is_one_line() -> None:
             next(iter(_LineReader(handle)))
     finally:
         os.close(handle)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_without_room_is_named() -> None:
+    with pytest.raises(OSError, match="No space left") as raised, ExitStack() as stack:
+        open_output("/dev/full", stack).write(b"one\n")
+    assert raised.value.filename == "/dev/full"
