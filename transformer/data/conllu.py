@@ -70,7 +70,7 @@ def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:
     place, word, _, tag = fields[:4]
     first, mark, second = place.partition("-" if "-" in place else ".")
     if not _is_number(first) or (mark and not _is_number(second)):
-        raise InputError(f"{where}: ID {place!r} is no word number such as 1, 1-2 or 1.1")
+        raise InputError(f"{where}: ID {place!r} is no word number; write 1, 1-2 or 1.1")
     if mark:
         return None
     if place.lstrip("0") != str(expected):

@@ -68,8 +68,8 @@ class Corpus:
         for path in found if len(found) == 2 else ():
             if not is_plain(path):
                 raise InputError(
-                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone, "
-                    "or several as entries of data.corpora"
+                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone "
+                    "(data.train=FILE), or two plain files"
                 )
         if document_key is not None and (len(found) != 1 or format_of(found[0]) != "jsonl"):
             raise InputError(

@@ -174,6 +174,8 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def _nearest(path: Path) -> str:
+    if path.is_symlink():
+        return f"; it is a link to {os.readlink(path)}, which is not there"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
     try:

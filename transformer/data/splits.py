@@ -210,8 +210,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
     if config.held_out_by != "content":
         raise InputError(
             "an older version drew the pairs that this run held out, which cannot be told from its "
-            "training text any more; score it with source=FILE reference=FILE, and train in a new "
-            "run"
+            "training text any more; score texts with transformer evaluate source=FILE "
+            "reference=FILE, and train in a new run"
         )
     return splits | hold_out(splits["train"], missing, given_path(config.cache))
 

@@ -110,6 +110,7 @@ class StreamData(DataModule):
                 lambda: islice(self._pairs_in_order(), config.max_sentences),
                 self._cache,
                 f"stream {self._fingerprint}",
+                self._shards[0].urls[0],
             )
 
     def prepare_data(self) -> None:

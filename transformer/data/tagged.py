@@ -145,7 +145,9 @@ class TaggingData(BatchModule):
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
         cache = given_path(self._data.cache)
         with locked(cache):
-            return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
+            return Tokenizer.train(
+                self._tokenizer_config, lambda: texts, cache, name=self._files["train"]
+            )
 
     def prepare_data(self) -> None:
         """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.

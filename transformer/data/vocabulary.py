@@ -18,6 +18,10 @@ from transformer.errors import InputError
 _MAX_LINE_BYTES = 16_384
 
 
+class EmptyText(InputError):
+    """There is nothing to learn a vocabulary from."""
+
+
 class _Lines:
     """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
 
@@ -102,7 +106,7 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
 def _explained(error: Exception, vocab_size: int) -> Exception:
     message = str(error)
     if "sentences_.empty" in message:
-        return InputError("the training text is empty; a vocabulary cannot be learnt from it")
+        return EmptyText("no line has text to learn a vocabulary from; give another training text")
     if "insert_id" in message:
         return InputError(
             f"vocabulary size {vocab_size} does not hold the control symbols; set "

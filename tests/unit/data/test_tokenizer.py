@@ -53,8 +53,8 @@ def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
 
 
 def test_no_text_and_an_unknown_algorithm_are_input_errors() -> None:
-    with pytest.raises(InputError, match="training text is empty"):
-        Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")])
+    with pytest.raises(InputError, match=r"^a\.en: no line has text to learn a vocabulary from"):
+        Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")], name="a.en")
     with pytest.raises(InputError, match="algorithm=word is unknown"):
         Tokenizer.train(tokenizer_config(algorithm="word"), pairs)
 
