@@ -34,14 +34,15 @@ def errors_name(file: Path) -> Iterator[None]:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`` (did you mean NAME?)`` with the nearest known name; empty where none is near.
+    """`` (did you mean NAME?)`` with the nearest other name; empty where none is near.
 
     Args:
         name: What is unknown.
         known: What it could be.
         cutoff: How much has to be alike, from 0 to 1 (``difflib``).
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    others = [other for other in known if other != name]
+    near = difflib.get_close_matches(name, others, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""
 
 

@@ -51,6 +51,16 @@ class NoSpaceLeft(InputError):
 
 
 @contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Let what goes wrong with a file say which it was, as reading and writing alone do not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """Give a path to write to (a file or a folder), which becomes ``path`` when all went well.
 
@@ -69,6 +79,7 @@ def written_whole(path: Path) -> Iterator[Path]:
         sync(path.parent)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename = error.filename or str(path)
             raise
         reason = os.strerror(error.errno)
         raise NoSpaceLeft(

@@ -22,7 +22,7 @@ def _average(config: DictConfig) -> None:
 
     folder = path_of(config, "checkpoint")
     if not folder.is_dir():
-        raise InputError(f"checkpoint={folder} is not a run directory")
+        raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")
     paths = recent_checkpoints(folder, typed_value(config.last, int, "last"))
     output = folder / "checkpoints" / "average.ckpt"
     if config.output is not None:

@@ -16,7 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.kept_hypotheses import FOLDER, hypotheses_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
-from transformer.cli.scoring import name_of_text, own_text, require_trusted, scored_split
+from transformer.cli.scoring import (
+    name_of_text,
+    own_text,
+    pairs_to_score,
+    require_trusted,
+    scored_split,
+)
 from transformer.cli.survey import known_split
 from transformer.data.corpus import Pair
 from transformer.data.lines import read_lines
@@ -68,7 +74,7 @@ def find_compared(
     """
     paths, runs = _paths(config)
     _refuse_idle(config, arguments, runs)
-    text = own = None if (files := own_text(config, arguments)) is None else list(files)
+    text = own = None if (files := own_text(config, arguments)) is None else pairs_to_score(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
     systems = {} if text is None else _of_files(hypotheses, text)
     first, wanted = None, measured(None)
@@ -79,7 +85,7 @@ def find_compared(
         if first is None:
             first, wanted = run, measured(run)
         # Equal texts may have other tags, which are those of the run.
-        pairs = list(scored_split(single, run)) if own is None else own
+        pairs = pairs_to_score(scored_split(single, run)) if own is None else own
         if text is None:
             text, systems = pairs, _of_files(hypotheses, pairs)
         elif pairs != text:

@@ -95,7 +95,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator, refuse_unseen_nbest
-    from transformer.cli.scoring import name_of_text, scoring_of
+    from transformer.cli.scoring import name_of_text, pairs_to_score, scoring_of
     from transformer.data.phrases import occurs
     from transformer.decoding.documents import in_documents
     from transformer.evaluation.metrics import score
@@ -107,7 +107,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     refuse_unseen_nbest(arguments, translator.search, "leave it out")
     metrics = scoring_of(config, run)
     split = _split(config, arguments, run)
-    pairs = list(split)
+    pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
     output = _writable(config)

@@ -73,4 +73,5 @@ def tokenizer_of(
     wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
     folder = given_path(cache)
     with locked(folder):
-        return Tokenizer.train(wanted, train.__iter__, folder, train.fingerprint(folder))
+        content = train.fingerprint(folder)
+        return Tokenizer.train(wanted, train.__iter__, folder, content, train.place)

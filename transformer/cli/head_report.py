@@ -13,6 +13,7 @@ from rich.table import Table
 
 from transformer.cli.head_scorer import Scorer
 from transformer.decoding.head_ranking import Ablation, Ablations
+from transformer.evaluation.report import shown
 from transformer.model.heads import HeadName, attentions, heads_off
 from transformer.model.transformer import Transformer
 
@@ -98,7 +99,8 @@ class HeadReport:
         ]
         if self.shared:
             lines.append("layers share heads: a head goes by its first layer, and all lose it")
-        console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+        for line in lines:
+            console.print(shown(line), soft_wrap=True)
         self._print(console, "without", {str(head): a for head, a in self.single.items()})
         kept = {str(head): ablation for head, ablation in self.alone.items()}
         self._print(console, "alone in its layer", kept)

@@ -48,5 +48,8 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
     while window := list(islice(pairs, WINDOW)):
-        yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+        try:
+            yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+        except InputError as error:
+            raise InputError(f"{files[0]} and {files[1]}: {error}") from error
         first += len(window)

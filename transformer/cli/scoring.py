@@ -12,6 +12,7 @@ from transformer.cli.compose import config_folder, path_of
 from transformer.errors import InputError
 
 if TYPE_CHECKING:
+    from transformer.data.corpus import Pair
     from transformer.data.mixture import AnySplit
     from transformer.data.splits import Split
     from transformer.evaluation.metrics import MetricsConfig
@@ -65,6 +66,17 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
 
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
+
+
+def pairs_to_score(split: "AnySplit") -> "list[Pair]":
+    """All pairs of a text.
+
+    Raises:
+        InputError: It cannot be read, or has none.
+    """
+    if pairs := list(split):
+        return pairs
+    raise InputError(f"{split.place}: there is no line to score; give a text that has one")
 
 
 def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":

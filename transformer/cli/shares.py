@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer.errors import InputError
-from transformer.files import open_unlinked, written_whole
+from transformer.files import named, open_unlinked, written_whole
 
 BLOCK = 64
 """Lines that a process takes in a row, before those of the others."""
@@ -90,6 +90,7 @@ class Parts:
         """
         path = self.path(self.share.rank)
         try:
+            stack.enter_context(named(path))
             file = stack.enter_context(open_unlinked(path, "a+b"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

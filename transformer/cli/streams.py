@@ -8,11 +8,13 @@ import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from transformer.data.lines import decoded_lines, read_lines
+from transformer.data.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 from transformer.errors import InputError
+from transformer.files import named
 
 
 def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:
@@ -65,6 +67,7 @@ def open_output(path: str | None, stack: ExitStack) -> BinaryIO:
     if path is None:
         return sys.stdout.buffer
     try:
+        stack.enter_context(named(path))
         return stack.enter_context(open(path, "wb"))
     except OSError as error:
         raise InputError(f"output={path} cannot be written: {error.strerror}") from error
@@ -89,18 +92,23 @@ class _LineReader:
 
     @property
     def _holds_line(self) -> bool:
-        return self.ended or b"\n" in self.pending
+        return self.ended or len(self.pending) > MOST or b"\n" in self.pending
 
     def _lines(self) -> Iterator[bytes]:
-        while True:
+        for number in count(1):
             while not self._holds_line:
                 self._read()
             line, end, self.pending = self.pending.partition(b"\n")
             if not line and not end:
                 return
+            if len(line) > MOST:
+                raise too_long(f"stdin:{number}", None)
             yield line
 
     def _read(self) -> None:
-        chunk = os.read(self.descriptor, 1 << 16)
+        try:
+            chunk = os.read(self.descriptor, 1 << 16)
+        except OSError as error:
+            raise InputError(f"stdin: {unreadable(error)}; give a text, or a file") from error
         self.pending += chunk
         self.ended = not chunk

@@ -21,6 +21,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
 from transformer.errors import InputError
+from transformer.escaping import escaped
 from transformer.files import given_path
 
 if TYPE_CHECKING:
@@ -128,9 +129,13 @@ def _stream(
     from transformer.decoding.documents import DocumentTranslator
 
     name = config.input or "stdin"
+
+    def where(index: int) -> str:
+        return f"{name}:{number(index)}"
+
     requests: Any = lines
     if config.input_format == "json":
-        requests = _requests(lines, lambda i: f"{name}:{number(i)}", translator.tokenizer)
+        requests = _requests(lines, where, translator.tokenizer)
     if isinstance(translator, DocumentTranslator):
         found = translator.translate_stream(requests, ready=ready, done=done)
     else:
@@ -139,6 +144,7 @@ def _stream(
             ready=ready,
             attention=config.attention,
             alignment=config.alignment,
+            name=lambda index: where(done + index),
         )
     for index, translation in enumerate(found, start=done):
         if config.format == "json":
@@ -147,7 +153,7 @@ def _stream(
             line = translation.to_line()
             if translation.unmet:
                 unmet = "; ".join(translation.unmet)
-                print(f"warning: {name}:{number(index)}: unmet: {unmet}", file=sys.stderr)
+                print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
 
@@ -190,13 +196,13 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     found too little memory goes on with another device, or smaller batches. Nor does it matter
     where the files lie, or by which of their names they are called.
     """
+    from transformer.data.lines import file_digest
     from transformer.export.fingerprint import fingerprint_of
 
     models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
-    with source.open("rb") as file:
-        text = hashlib.file_digest(file, "sha256").hexdigest()
+    text = file_digest(source).hex()
     whole = [settings, models, str(translator.search), text]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]

@@ -70,5 +70,6 @@ def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
 
 def _unwritable(folder: Path, error: OSError) -> InputError:
     return InputError(
-        f"cannot write to the cache {folder} ({error.strerror}); set data.cache=FOLDER"
+        f"cannot write to the cache {folder} ({error.strerror}); make it writable, or train with "
+        "data.cache=FOLDER"
     )

@@ -75,6 +75,8 @@ class DataConfig:
     max_length: int
     """Training pairs with a side of more tokens (bos and eos apart) are left out. So they are of
     the validation loss, but never of the validation or test text."""
+    max_line: int
+    """Bytes of the longest line that is read of a text; a longer one is an error."""
     max_ratio: float | None
     """Training pairs with more tokens of one side for one of the other are left out."""
     deduplicate: bool
@@ -123,7 +125,7 @@ class DataConfig:
 
 def _out_of_range(config: DataConfig) -> Iterator[str]:
     for name, least in (
-        *(("batch_tokens", 1), ("max_length", 1), ("workers", 0)),
+        *(("batch_tokens", 1), ("max_length", 1), ("max_line", 1), ("workers", 0)),
         *(("validation_size", 0), ("test_size", 0)),
     ):
         if getattr(config, name) < least:

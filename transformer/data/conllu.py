@@ -27,8 +27,8 @@ class TaggedSentence(NamedTuple):
     tags: tuple[str, ...]
 
 
-def read_conllu(path: Path) -> Iterator[TaggedSentence]:
-    """Yield the sentences of a file, which may be gzipped.
+def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
+    """Yield the sentences of a file, which may be gzipped; see `read_lines` for ``max_line``.
 
     Comments, ranges of words written as one (``1-2``) and words that are understood but not
     written (``1.1``) are passed over.
@@ -38,7 +38,7 @@ def read_conllu(path: Path) -> Iterator[TaggedSentence]:
     """
     words: list[str] = []
     tags: list[str] = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, max_line), start=1):
         if line.startswith("#"):
             continue
         if line.strip():
@@ -70,7 +70,7 @@ def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:
     place, word, _, tag = fields[:4]
     first, mark, second = place.partition("-" if "-" in place else ".")
     if not _is_number(first) or (mark and not _is_number(second)):
-        raise InputError(f"{where}: ID {place!r} is no word number such as 1, 1-2 or 1.1")
+        raise InputError(f"{where}: ID {place!r} is no word number; write 1, 1-2 or 1.1")
     if mark:
         return None
     if place.lstrip("0") != str(expected):

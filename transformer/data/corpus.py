@@ -35,6 +35,8 @@ class Corpus:
     """The JSONL key of the target side (``data.target``)."""
     document_key: str | None = None
     """A JSONL key whose value changes where another document begins: a blank pair is put there."""
+    max_line: int | None = None
+    """Bytes of the longest line (``data.max_line``); None: `lines.MOST`."""
 
     @classmethod
     def of(
@@ -43,6 +45,7 @@ class Corpus:
         source: str,
         target: str,
         document_key: str | None = None,
+        max_line: int | None = None,
     ) -> "Corpus":
         """Name a corpus as a user does; relative paths start where the command was started.
 
@@ -65,30 +68,31 @@ class Corpus:
         for path in found if len(found) == 2 else ():
             if not is_plain(path):
                 raise InputError(
-                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone, "
-                    "or several as entries of data.corpora"
+                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone "
+                    "(data.train=FILE), or two plain files"
                 )
         if document_key is not None and (len(found) != 1 or format_of(found[0]) != "jsonl"):
             raise InputError(
                 f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
                 "that is blank on both sides parts documents"
             )
-        return cls(found, source, target, document_key)
+        return cls(found, source, target, document_key, max_line)
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line.
 
         Raises:
-            InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other.
+            InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other,
+                or has too long a line.
         """
+        lines = [read_lines(path, self.max_line) for path in self.paths]
         if len(self.paths) == 2:
-            sources, targets = map(read_lines, self.paths)
-            return plain_pairs(sources, targets, self.paths)
+            return plain_pairs(lines[0], lines[1], self.paths)
         (path,) = self.paths
         if format_of(path) == "tsv":
-            return tsv_pairs(read_lines(path), path)
+            return tsv_pairs(lines[0], path)
         sides = (self.source, self.target)
-        return jsonl_pairs(read_lines(path), path, sides, document_key=self.document_key)
+        return jsonl_pairs(lines[0], path, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.

@@ -84,6 +84,7 @@ class DataModule(BatchModule):
                 text.__iter__,
                 self._cache,
                 text.fingerprint(self._cache),
+                split.place,
             )
         return learnt.with_tags(tags)
 

@@ -12,10 +12,14 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator
 from io import BufferedReader
+from itertools import count
 from pathlib import Path
 
 from transformer.data.cache import remembered
 from transformer.errors import InputError, MissingFile, did_you_mean
+
+MOST = 1_000_000
+"""Bytes of the longest line that is read where nothing else is asked (``data.max_line``)."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # A file this large (in bytes, a quarter of a second to hash) is not read again at each start.
@@ -25,31 +29,78 @@ _SETTLED_SECONDS = 5.0
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
 
+    Args:
+        path: of the file.
+        most: bytes of the longest line, as ``data.max_line`` says; None: MOST.
+
     Raises:
-        InputError: the file is missing, a folder, no UTF-8, or a damaged gzip file.
+        InputError: the file is missing, a folder, cannot be read, is no UTF-8, is a damaged gzip
+            file, or has a longer line.
     """
     with _opened(path) as raw:
-        yield from unpacked_lines(raw, path) if path.suffix == ".gz" else decoded_lines(raw, path)
+        if path.suffix == ".gz":
+            yield from unpacked_lines(raw, path, most)
+        else:
+            yield from decoded_lines(raw_lines(raw, path, most), path)
 
 
-def unpacked_lines(packed: BufferedReader, name: object) -> Iterator[str]:
+def unpacked_lines(packed: BufferedReader, name: object, most: int | None = None) -> Iterator[str]:
     """Yield the lines of an open gzip file.
 
     Raises:
-        InputError: it is damaged or no UTF-8; the message begins with ``name``.
+        InputError: it is damaged or no UTF-8, or as `raw_lines`; the message begins with ``name``.
     """
     number = 0
     try:
-        for line in decoded_lines(gzip.GzipFile(fileobj=packed), name):
+        unpacked = gzip.GzipFile(fileobj=packed)
+        for line in decoded_lines(raw_lines(unpacked, name, most), name):
             number += 1
             yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"{name}: damaged gzip file after line {number} ({error}); fetch or pack it again"
         ) from error
+
+
+def raw_lines(
+    file: BufferedReader | gzip.GzipFile, name: object, most: int | None = None, start: int = 1
+) -> Iterator[bytes]:
+    """Yield the lines of an open file with their ends; ``start`` is the number of the first.
+
+    Raises:
+        InputError: the file cannot be read, or a line is too long; the message begins with
+            ``name``. No more of it than ``most`` bytes are ever held.
+    """
+    longest = MOST if most is None else most
+    for number in count(start):
+        try:
+            line = file.readline(longest + 1)
+        except gzip.BadGzipFile:
+            raise
+        except OSError as error:
+            raise InputError(f"{name}:{number}: {unreadable(error)}") from error
+        if not line:
+            return
+        if len(line) > longest and not line.endswith(b"\n"):
+            raise too_long(f"{name}:{number}", most)
+        yield line
+
+
+def unreadable(error: OSError) -> str:
+    """Say that reading has failed, and why."""
+    return f"cannot be read ({error.strerror or error})"
+
+
+def too_long(where: str, most: int | None) -> InputError:
+    """What to raise for a line that is longer than ``most`` bytes (None: MOST)."""
+    longer = "" if most is None else ", or raise data.max_line"
+    return InputError(
+        f"{where}: the line is longer than {MOST if most is None else most:,} bytes, which is "
+        f"hardly one sentence; cut it{longer}"
+    )
 
 
 def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterator[str]:
@@ -92,7 +143,10 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
     with _opened(path) as file:
 
         def hashed() -> str:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise InputError(f"{path}: {unreadable(error)}") from error
 
         state = os.fstat(file.fileno())
         if (
@@ -116,10 +170,12 @@ def _opened(path: Path) -> BufferedReader:
     except IsADirectoryError as error:
         raise InputError(f"{path}: is a folder; give a file in it") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+        raise InputError(f"{path}: {unreadable(error)}") from error
 
 
 def _nearest(path: Path) -> str:
+    if path.is_symlink():
+        return f"; it is a link to {os.readlink(path)}, which is not there"
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
     try:

@@ -68,14 +68,16 @@ def format_links(links: Iterable[Link]) -> str:
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
 
 
-def read_links(path: Path, pairs: Iterable[Pair]) -> Iterator[WordLinks]:
-    """Yield the links of each pair of a text, line by line.
+def read_links(
+    path: Path, pairs: Iterable[Pair], max_line: int | None = None
+) -> Iterator[WordLinks]:
+    """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
 
     Raises:
         InputError: the file cannot be read, a link is malformed or leads out of its sentence, or
             there are not as many lines as pairs.
     """
-    lines, texts = read_lines(path), iter(pairs)
+    lines, texts = read_lines(path, max_line), iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
         if line is None or pair is None:
             links = number - (line is None) + sum(1 for _ in lines)

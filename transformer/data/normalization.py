@@ -5,18 +5,19 @@ Unicode Standard Annex 15, https://unicode.org/reports/tr15.
 
 import unicodedata
 
-from transformer.data.segmentation import WORD_START
+STAND_IN = "\uffff"
+"""A noncharacter, which no normalised text holds."""
 
 
 def normalize(text: str) -> str:
     """Return what the tokenizer keeps of a text: everything but the way of writing it.
 
-    Characters are composed (NFC), runs of spaces become one space, spaces at the ends go, and
-    U+2581, which SentencePiece uses for the space, is a space. Half of a surrogate pair, which no
-    UTF-8 file can hold, becomes a question mark. Nothing else changes: compatibility forms (NFKC)
-    would alter the target text.
+    Characters are composed (NFC), runs of spaces become one space, and spaces at the ends go. Half
+    of a surrogate pair, which no UTF-8 file can hold, becomes a question mark, and U+FFFF, which is
+    no character, U+FFFD. Nothing else changes: compatibility forms (NFKC) would alter the target
+    text.
     """
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")
-        text = unicodedata.normalize("NFC", text).replace(WORD_START, " ")
+        text = unicodedata.normalize("NFC", text).replace(STAND_IN, "\ufffd")
     return " ".join(word for word in text.split(" ") if word)

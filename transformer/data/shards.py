@@ -28,7 +28,7 @@ from transformer.data.corpus import (
     plain_pairs,
     tsv_pairs,
 )
-from transformer.data.lines import decoded_lines, unpacked_lines
+from transformer.data.lines import decoded_lines, raw_lines, unpacked_lines
 from transformer.errors import InputError
 
 _READ_AHEAD = 1 << 20
@@ -55,6 +55,8 @@ class Shard:
     """Paths, or URLs of any kind that fsspec opens."""
     sides: tuple[str, str]
     """Keys of source and target in JSONL, columns in Parquet."""
+    max_line: int | None = None
+    """Bytes of the longest line (``data.max_line``); None: `lines.MOST`."""
 
     def pairs(self, place: Place) -> Iterator[tuple[Pair, Place]]:
         """Yield the pairs from a place on, each with the place behind it.
@@ -77,13 +79,14 @@ class Shard:
     ) -> Iterator[tuple[Pair, Place]]:
         offsets = list(place.offsets or [0] * len(files))
 
+        start = place.row + 1
+
         def counted(index: int) -> Iterator[bytes]:
             files[index].seek(offsets[index])
-            for line in files[index]:
+            for line in raw_lines(files[index], self.urls[index], self.max_line, start):
                 offsets[index] += len(line)
                 yield line
 
-        start = place.row + 1
         lines = [decoded_lines(counted(index), url, start) for index, url in enumerate(self.urls)]
         for row, pair in enumerate(self._parsed(lines, start), start):
             yield pair, Place(row, tuple(offsets))
@@ -93,7 +96,9 @@ class Shard:
     ) -> Iterator[tuple[Pair, Place]]:
         """Read on from the start: nothing else can be done with gzip."""
         lines = [
-            unpacked_lines(file, url) if _is_packed(url) else decoded_lines(file, url)
+            unpacked_lines(file, url, self.max_line)
+            if _is_packed(url)
+            else decoded_lines(raw_lines(file, url, self.max_line), url)
             for file, url in zip(files, self.urls, strict=True)
         ]
         pairs = enumerate(self._parsed(lines, 1), start=1)
@@ -136,13 +141,16 @@ class Shard:
                 yield pair, Place(row)
 
 
-def find_shards(given: str | Sequence[str] | None, sides: tuple[str, str]) -> list[Shard]:
+def find_shards(
+    given: str | Sequence[str] | None, sides: tuple[str, str], max_line: int | None = None
+) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
     Args:
         given: a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
             plain names, or globs of as many plain files each, are source and target.
         sides: of JSONL and Parquet.
+        max_line: bytes of the longest line (``data.max_line``); None: `lines.MOST`.
 
     Raises:
         InputError: there are none, one is missing, or the plain files do not go in pairs.
@@ -153,14 +161,14 @@ def find_shards(given: str | Sequence[str] | None, sides: tuple[str, str]) -> li
         raise InputError("data.streaming=true reads shards; set data.train=[SHARDS]")
     plain = [_kind(urls[0]) == "plain" for urls in found]
     if not any(plain):
-        return [Shard((url,), sides) for url in dict.fromkeys(chain.from_iterable(found))]
+        return [Shard((url,), sides, max_line) for url in dict.fromkeys(chain.from_iterable(found))]
     if plain != [True, True] or len(found[0]) != len(found[1]):
         listed = ", ".join(f"{name} ({len(urls)})" for name, urls in zip(names, found, strict=True))
         raise InputError(
             f"data.train: {listed}: plain text streams from two names or globs, [SOURCE,TARGET], "
             "of as many files; all else is .tsv, .jsonl or .parquet"
         )
-    return [Shard(urls, sides) for urls in zip(*found, strict=True)]
+    return [Shard(urls, sides, max_line) for urls in zip(*found, strict=True)]
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:

@@ -57,12 +57,12 @@ class Split:
         Raises:
             InputError: they are not known, cannot be read, or do not fit the text.
         """
-        return self._chosen(read_links(self._known_links(), self.corpus))
+        return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
         """Return a hash of what the file of links holds; raises InputError as `word_links`."""
         digest = hashlib.sha256()
-        for line in read_lines(self._known_links()):
+        for line in read_lines(self._known_links(), self.corpus.max_line):
             digest.update(f"{line}\n".encode())
         return digest.hexdigest()
 

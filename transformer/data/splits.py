@@ -167,6 +167,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
                 (path(config.source, split), path(config.target, split)),
                 config.source,
                 config.target,
+                max_line=config.max_line,
             ),
             links=_links_of_training(config) if split == "train" else None,
         )
@@ -186,7 +187,9 @@ def _files(config: DataConfig) -> dict[str, Split]:
     splits = {
         name: Split(
             read_again_and_again(
-                Corpus.of(paths, config.source, config.target, config.document_key)
+                Corpus.of(
+                    *(paths, config.source, config.target, config.document_key, config.max_line)
+                )
             ),
             links=_links_of_training(config) if name == "train" else None,
         )
@@ -207,8 +210,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
     if config.held_out_by != "content":
         raise InputError(
             "an older version drew the pairs that this run held out, which cannot be told from its "
-            "training text any more; score it with source=FILE reference=FILE, and train in a new "
-            "run"
+            "training text any more; score texts with transformer evaluate source=FILE "
+            "reference=FILE, and train in a new run"
         )
     return splits | hold_out(splits["train"], missing, given_path(config.cache))
 

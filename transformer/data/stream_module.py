@@ -86,7 +86,8 @@ class StreamData(DataModule):
 
     @cached_property
     def _shards(self) -> list[Shard]:
-        return find_shards(self._data.train, (self._data.source, self._data.target))
+        data = self._data
+        return find_shards(data.train, (data.source, data.target), data.max_line)
 
     @cached_property
     def _fingerprint(self) -> str:
@@ -109,6 +110,7 @@ class StreamData(DataModule):
                 lambda: islice(self._pairs_in_order(), config.max_sentences),
                 self._cache,
                 f"stream {self._fingerprint}",
+                self._shards[0].urls[0],
             )
 
     def prepare_data(self) -> None:

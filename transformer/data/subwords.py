@@ -10,8 +10,8 @@ from typing import Any
 import sentencepiece
 
 from transformer.data.config import TokenizerConfig
-from transformer.data.normalization import normalize
-from transformer.data.segmentation import SegmentationSampler
+from transformer.data.normalization import STAND_IN, normalize
+from transformer.data.segmentation import WORD_START, SegmentationSampler
 from transformer.data.tags import SENTENCE_END, Tags
 
 
@@ -35,6 +35,7 @@ class Subwords:
         """Id of the first tag: the number of subwords."""
         is_control = self.processor.is_control
         self._control = frozenset(piece for piece in range(self.first_tag) if is_control(piece))
+        self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
 
     def __len__(self) -> int:
         return self.first_tag + len(self._tags.spelt)
@@ -52,9 +53,14 @@ class Subwords:
         """Draw one segmentation of each text; a function of text and seed alone."""
 
         def draw(sentences: Sequence[str], owners: Sequence[int]) -> list[list[int]]:
-            drawn = zip(sentences, owners, strict=True)
             # Equal sentences of a document are cut alike.
-            return [self._sampler.draw(normalize(text), seeds[owner]) for text, owner in drawn]
+            return self._spelling_out(
+                sentences,
+                lambda texts: [
+                    self._sampler.draw(text, seeds[owner])
+                    for text, owner in zip(texts, owners, strict=True)
+                ],
+            )
 
         return self._by_sentence(texts, draw)
 
@@ -88,8 +94,22 @@ class Subwords:
         ]
 
     def _cut(self, sentences: Sequence[str]) -> list[list[int]]:
-        ids: list[list[int]] = self.processor.encode([normalize(text) for text in sentences])
-        return ids
+        return self._spelling_out(sentences, self.processor.encode)
+
+    def _spelling_out(
+        self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
+    ) -> list[list[int]]:
+        """Cut normalised sentences, with U+2581 in bytes: to SentencePiece it is the space."""
+        texts = [normalize(sentence) for sentence in sentences]
+        rows = cut([text.replace(WORD_START, STAND_IN) for text in texts])
+        for text, row in zip(texts, rows, strict=True):
+            for place in range(len(row) - 2 if WORD_START in text else 0):
+                if row[place : place + 3] == self._stand_in:
+                    row[place : place + 3] = self._word_start
+        return rows
+
+    def _bytes(self, character: str) -> list[int]:
+        return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
 
     @cached_property
     def _sampler(self) -> SegmentationSampler:

@@ -124,7 +124,7 @@ class TaggingData(BatchModule):
             InputError: the file cannot be read, a line is malformed, or there is no sentence.
         """
         path = self._files[split]
-        if sentences := list(read_conllu(path)):
+        if sentences := list(read_conllu(path, self._data.max_line)):
             return sentences
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
@@ -145,7 +145,9 @@ class TaggingData(BatchModule):
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
         cache = given_path(self._data.cache)
         with locked(cache):
-            return Tokenizer.train(self._tokenizer_config, lambda: texts, cache)
+            return Tokenizer.train(
+                self._tokenizer_config, lambda: texts, cache, name=self._files["train"]
+            )
 
     def prepare_data(self) -> None:
         """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.
@@ -159,7 +161,8 @@ class TaggingData(BatchModule):
             return
         for split, sentences in evaluated.items():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
-            refuse_overlong(lengths, self._positions, partial(_line, self._files[split]))
+            line_of = partial(_line, self._files[split], self._data.max_line)
+            refuse_overlong(lengths, self._positions, line_of)
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -209,8 +212,8 @@ def _one_path(key: str, given: str | Sequence[str]) -> Path:
     return given_path(given)
 
 
-def _line(path: Path, place: int) -> str:
+def _line(path: Path, max_line: int, place: int) -> str:
     """Say where a sentence stands: file and line of its first word, which has the ID 1."""
-    lines = enumerate(read_lines(path), start=1)
+    lines = enumerate(read_lines(path, max_line), start=1)
     firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
     return f"{path}:{next(islice(firsts, place, None))}"

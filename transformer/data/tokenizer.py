@@ -20,6 +20,7 @@ from transformer.data.subwords import Subwords
 from transformer.data.tags import UNTAGGED, SourceTags, Tags, tags_of
 from transformer.data.vocabularies import Pairs as Pairs
 from transformer.data.vocabularies import vocabularies
+from transformer.data.vocabulary import EmptyText
 from transformer.errors import InputError
 from transformer.schema import typed
 
@@ -49,6 +50,7 @@ class Tokenizer:
         pairs: Pairs,
         cache: Path | None = None,
         content: str | None = None,
+        name: object = "the training text",
     ) -> "Tokenizer":
         """Learn the vocabularies from the training text.
 
@@ -57,11 +59,15 @@ class Tokenizer:
             pairs: called for each pass over the aligned (source, target) training text.
             cache: folder that keeps trained vocabularies, by the content of text and config.
             content: a fingerprint of the text; computed from the text where it is not given.
+            name: of the text, such as its file.
 
         Raises:
             InputError: the text is empty, or cannot fill the vocabulary or not be held by it.
         """
-        return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
+        try:
+            return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
+        except EmptyText as error:
+            raise InputError(f"{name}: {error}") from error
 
     @property
     def joint(self) -> bool:

@@ -22,9 +22,10 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
-        pairs = list(islice(find_splits(config)["validation"], sentences))
+        split = find_splits(config)["validation"]
+        pairs = list(islice(split, sentences))
     if not pairs:
-        raise InputError("the validation set of the run is empty; there is nothing to go by")
+        raise InputError(f"{split.place}: the validation text of the run is empty; fill it again")
     return pairs
 
 

@@ -11,10 +11,15 @@ from random import Random
 
 import sentencepiece
 
+from transformer.data.segmentation import WORD_START
 from transformer.errors import InputError
 
 # Longer lines (in bytes) tell nothing new about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
+
+
+class EmptyText(InputError):
+    """There is nothing to learn a vocabulary from."""
 
 
 class _Lines:
@@ -29,8 +34,9 @@ class _Lines:
             # What is not drawn need not be normalised: of a large corpus, most of it.
             for text in _sample((text for text in self.texts if text), self.most):
                 if normal := self.normalize(text):
-                    # SentencePiece learns nothing from a line with NUL, which is spelt as a byte.
-                    yield normal.replace("\0", " ")
+                    # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
+                    # own sign for the space.
+                    yield normal.replace("\0", " ").replace(WORD_START, " ")
         except Exception as error:
             self.error = error
 
@@ -100,7 +106,7 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
 def _explained(error: Exception, vocab_size: int) -> Exception:
     message = str(error)
     if "sentences_.empty" in message:
-        return InputError("the training text is empty; a vocabulary cannot be learnt from it")
+        return EmptyText("no line has text to learn a vocabulary from; give another training text")
     if "insert_id" in message:
         return InputError(
             f"vocabulary size {vocab_size} does not hold the control symbols; set "

@@ -21,6 +21,9 @@ from transformer.decoding.utility import utility_named
 from transformer.errors import InputError, is_out_of_memory
 from transformer.model.heads import HeadName
 
+PARTS_AT_ONCE = 8
+"""Segments of long texts that make a batch, even where one fills it: alone each takes as long."""
+
 LOWEST = torch.finfo(torch.float32).min
 NOTHING = Hypothesis((), LOWEST, LOWEST)
 """Where what was asked leaves no translation at all."""
@@ -83,7 +86,9 @@ class ModelSearcher:
         widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
         # The end of the sentence is one token more.
         tokens = [(len(s.pieces) + 1) * width for s, width in zip(segments, widths, strict=True)]
-        for places in batches_apart(tokens, [width > beam for width in widths], self.batch_tokens):
+        parts = [n for n, segment in zip(tokens, segments, strict=True) if segment.is_part]
+        budget = max(self.batch_tokens, PARTS_AT_ONCE * max(parts, default=0))
+        for places in batches_apart(tokens, [width > beam for width in widths], budget):
             results = self._search_what_fits([segments[place] for place in places])
             for place, result in zip(places, results, strict=True):
                 found[place] = result

@@ -3,11 +3,14 @@
 It knows pieces as they are spelt in the vocabulary, and neither the model nor translations.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from transformer.data.segmentation import WORD_START
 from transformer.decoding.constraints import Constraints
+
+log = logging.getLogger(__name__)
 
 SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 
@@ -18,6 +21,8 @@ class Segment:
 
     pieces: list[int]
     constraints: Constraints | None = None
+    is_part: bool = False
+    """Whether there are others of the same text."""
 
 
 def segments_of(
@@ -39,7 +44,7 @@ def segments_of(
         parts = [replace(constraints, must=()), *[rest] * (len(lengths) - 1)]
     left = iter(pieces)
     return [
-        Segment([*tags, *(next(left) for _ in range(length))], part)
+        Segment([*tags, *(next(left) for _ in range(length))], part, len(lengths) > 1)
         for length, part in zip(lengths, parts, strict=True)
     ]
 
@@ -58,3 +63,21 @@ def segment_lengths(pieces: Sequence[str], most: int) -> list[int]:
         lengths.append(cut - start)
         start = cut
     return [*lengths, len(pieces) - start]
+
+
+def warn_of_parts(counts: Sequence[int], names: Sequence[str], most: int | None) -> None:
+    """Say, once, which texts are too long for the model.
+
+    Args:
+        counts: Segments of each text.
+        names: Of the texts, such as "stdin:5"; empty where they have none.
+        most: ``model.max_length``.
+    """
+    cut = [place for place, count in enumerate(counts) if count > 1]
+    if cut:
+        log.warning(
+            "%s%s: longer than model.max_length=%s allows; translated in %d segments",
+            names[cut[0]] if names else "a text",
+            f" and {len(cut) - 1} more" if cut[1:] else "",
+            *(most, sum(counts[place] for place in cut)),
+        )

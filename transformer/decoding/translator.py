@@ -4,7 +4,6 @@ Validation, ``evaluate`` and ``translate`` all come through here. It does not kn
 command line or metrics.
 """
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -25,15 +24,13 @@ from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.searcher import ModelSearcher, Searcher, texts_of
-from transformer.decoding.segments import Segment, segment_lengths, segments_of
+from transformer.decoding.segments import Segment, segment_lengths, segments_of, warn_of_parts
 from transformer.decoding.trained import trained_with
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
-
-log = logging.getLogger(__name__)
 
 
 class Translator:
@@ -115,12 +112,12 @@ class Translator:
         *,
         attention: bool = False,
         alignment: bool = False,
+        names: Sequence[str] = (),
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text of more pieces than ``model.max_length`` is cut into segments, at the end of a
-        sentence where there is one, with a warning in the log; their translations are joined by a
-        space.
+        A text of more pieces than ``model.max_length`` is cut into segments, at ends of sentences
+        if it has any, with a warning in the log; their translations are joined by a space.
 
         Args:
             texts: Any strings, also empty or with control characters; a ``TaggedText`` has its own
@@ -129,6 +126,7 @@ class Translator:
                 search could not meet. ``segments_of`` shares them out where a text is cut.
             attention: Also return where the best candidate looked, as the aligner sees it.
             alignment: Also return the word links of the best candidate.
+            names: What a warning calls each text.
 
         Raises:
             NotANumber: The model gave NaN.
@@ -145,6 +143,7 @@ class Translator:
                 self._segments(pieces, one) if text.strip() else []
                 for text, pieces, one in zip(texts, encoded, asked, strict=True)
             ]
+            warn_of_parts(list(map(len, segmented)), names, self.asked.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
             lists = iter(self._search(flat, attention or alignment))
             return [
@@ -161,6 +160,7 @@ class Translator:
         ready: Callable[[], bool] | None = None,
         attention: bool = False,
         alignment: bool = False,
+        name: Callable[[int], str] = lambda index: f"line {index + 1}",
     ) -> Iterator[Translation]:
         """Translate lines as they come, holding no more than a window of them.
 
@@ -172,11 +172,18 @@ class Translator:
                 before sending the next one gets it. Without it, lines are taken to be at hand.
             attention: See ``translate``.
             alignment: See ``translate``.
+            name: What a warning calls a line of this index, from 0.
         """
+        start = 0
         for window in windows_of(lines, ready):
-            texts = [request.text for request in window]
-            asked = [request.constraints for request in window]
-            yield from self.translate(texts, asked, attention=attention, alignment=alignment)
+            yield from self.translate(
+                [request.text for request in window],
+                [request.constraints for request in window],
+                attention=attention,
+                alignment=alignment,
+                names=[name(start + place) for place in range(len(window))],
+            )
+            start += len(window)
 
     def _segments(self, pieces: list[int], constraints: Constraints | None) -> list[Segment]:
         # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
@@ -189,11 +196,6 @@ class Translator:
         if len(pieces) > most:
             room = max(1, most - count)
             lengths = segment_lengths(self.tokenizer.source_pieces(text), room)
-            log.warning(
-                "a text of %d pieces is longer than model.max_length=%d allows; "
-                "it is translated in %d segments",
-                *(len(pieces), self.asked.config.max_length, len(lengths)),
-            )
         return segments_of(text, lengths, constraints, tags)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:

@@ -16,7 +16,6 @@ from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_again_and_again, read_lines
 from transformer.data.folder import as_files
 from transformer.data.idle_keys import refuse_idle_keys
-from transformer.data.links import read_links
 from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
@@ -83,7 +82,9 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     texts = {
         # No blank pairs are put between documents of JSONL: lines go out as they came in.
         name: Split(
-            read_again_and_again(Corpus.of(paths, data.source, data.target)),
+            read_again_and_again(
+                Corpus.of(paths, data.source, data.target, max_line=data.max_line)
+            ),
             sentences=data.documents or 1,
         )
         for name, paths in given.items()
@@ -149,14 +150,15 @@ def _clean_split(
     names = [path.name for path in paths]
     if split.links is not None:
         # Says what is wrong with the links, and that there are as many lines as pairs.
-        deque(read_links(split.links, split.corpus), maxlen=0)
+        deque(split.word_links(), maxlen=0)
     kept = rejected = 0
     reasons: Counter[str] = Counter()
     with ExitStack() as stack:
         outputs = [_opened(folder / path, stack) for path in names]
         refused = _opened(folder / f"{name}.{REJECTED}", stack)
         pair = next(pairs, None)
-        for number, lines in enumerate(zip(*map(read_lines, paths), strict=True), start=1):
+        read = (read_lines(path, split.corpus.max_line) for path in paths)
+        for number, lines in enumerate(zip(*read, strict=True), start=1):
             if pair is not None and pair.line == number:
                 judged, pair = pair, next(pairs, None)
                 if faults := verdict.faults(judged):

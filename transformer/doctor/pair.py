@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from transformer.data.corpus import SEPARATOR, Pair
 from transformer.data.splits import Split
 from transformer.errors import InputError
+from transformer.escaping import escaped
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
@@ -56,15 +57,7 @@ def quoted(text: str, place: int = 0) -> str:
     """Return a text for a report, cut around a place of it; what cannot be seen is escaped."""
     start = max(0, min(place - _QUOTED // 2, len(text) - _QUOTED))
     end = start + _QUOTED
-    seen = "".join(_visible(character) for character in text[start:end])
-    return f'"{"…" if start else ""}{seen}{"…" if end < len(text) else ""}"'
-
-
-def _visible(character: str) -> str:
-    seen = character.isprintable() and not unicodedata.category(character).startswith(("C", "Z"))
-    if seen or character == " ":
-        return character
-    return f"\\u{{{ord(character):04X}}}"
+    return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'
 
 
 def numbered(split: Split) -> Iterator[tuple[int, Pair]]:

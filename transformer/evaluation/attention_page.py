@@ -9,6 +9,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
+from transformer.escaping import escaped
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.evaluation.heads import best_heads, describe
 
@@ -20,16 +21,16 @@ def attention_page(view: AttentionView) -> str:
     """The page as text; whatever stands in the sentences stays text."""
     folder = files("transformer.evaluation")
     data = {
-        "source": view.source,
-        "target": view.target,
+        "source": escaped(view.source),
+        "target": escaped(view.target),
         "forced": view.forced,
-        "checkpoint": view.checkpoint,
+        "checkpoint": escaped(view.checkpoint),
         "size": view.size,
         "measured": view.measured,
         "kinds": [_kind(kind) for kind in view.kinds],
     }
     parts = {
-        "title": html.escape(f"Attention: {view.source}"),
+        "title": html.escape(f"Attention: {escaped(view.source)}"),
         "style": _read(folder, "attention_page.css"),
         "data": _embedded(data),
         "script": _read(folder, "attention_map.js") + _read(folder, "attention_page.js"),
@@ -54,8 +55,8 @@ def _kind(kind: AttentionKind) -> dict[str, Any]:
         "note": kind.note,
         "queryName": kind.query_name,
         "keyName": kind.key_name,
-        "queries": list(kind.queries),
-        "keys": list(kind.keys),
+        "queries": list(map(escaped, kind.queries)),
+        "keys": list(map(escaped, kind.keys)),
         "goldKnown": any(c.alignment_error is not None for row in kind.characters for c in row),
         "wantsGold": kind.wants_gold,
         "best": [

@@ -3,18 +3,17 @@
 It knows a comparison, and not how it was made.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from rich.table import Table
-from rich.text import Text
 from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
+from transformer.escaping import escaped, escaped_json, escaped_markdown
 from transformer.evaluation.comparison import Comparison
 from transformer.evaluation.movement import MovedSentence
-from transformer.evaluation.report import made, table_console, write_whole
+from transformer.evaluation.report import made, shown, table_console, table_of, write_whole
 from transformer.evaluation.significance import SURE, TestedMetric, TestedScore
 
 NAME = "comparison"
@@ -28,7 +27,7 @@ class _Rows:
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
+    notes: Sequence[str] = ()
     words: int = 1
 
 
@@ -36,18 +35,13 @@ def print_comparison(comparison: Comparison) -> None:
     """Show a comparison to people, on stderr."""
     console = table_console()
     for table in _tables(comparison):
-        drawn = Table(title=Text(table.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
-        for place, head in enumerate(table.header):
-            drawn.add_column(Text(head), justify="left" if place < table.words else "right")
-        for row in table.rows:
-            # A name such as runs/[a] is no markup.
-            drawn.add_row(*map(Text, row))
-        console.print(drawn)
-        console.print(Text(table.note + "\n" if table.note else ""))
+        right = range(table.words, len(table.header))
+        console.print(table_of(table.title, table.header, table.rows, right=right))
+        for note in (*table.notes, ""):
+            console.print(shown(note))
     for title, sentences in _moved(comparison):
-        console.print(Text(title))
-        for sentence in sentences:
-            console.print(Text(sentence))
+        for line in (title, *chain(*sentences)):
+            console.print(shown(line))
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
@@ -63,7 +57,7 @@ def save_comparison(folder: Path, comparison: Comparison) -> None:
 
 def format_comparison(comparison: Comparison) -> str:
     """Write a comparison as JSON, without a last line end."""
-    return json.dumps(comparison.to_json(), indent=1, ensure_ascii=False)
+    return escaped_json(comparison.to_json())
 
 
 def _letters(comparison: Comparison) -> list[str]:
@@ -92,7 +86,7 @@ def _tables(comparison: Comparison) -> Iterator[_Rows]:
                 )
                 for bucket in comparison.by_frequency
             ],
-            comparison.signatures["frequency"],
+            (comparison.signatures["frequency"],),
         )
 
 
@@ -106,7 +100,7 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
         f"{metric.name}{', lower is better' if metric.lower_is_better else ''}",
         (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
         rows,
-        "\n".join(metric.signatures[test] for test in ("bootstrap", "randomisation")),
+        [metric.signatures[test] for test in ("bootstrap", "randomisation")],
     )
 
 
@@ -125,7 +119,7 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Rows:
         )
         for bucket in buckets
     ]
-    return _Rows(title, ("words", "sentences", *names), rows, comparison.signatures["length"])
+    return _Rows(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
 
 def _numbers(score: TestedScore) -> Sequence[str]:
@@ -145,8 +139,8 @@ def _verdict(metric: TestedMetric, score: TestedScore) -> str:
     return "better" if (score.difference > 0) is not metric.lower_is_better else "worse"
 
 
-def _moved(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
-    """Headings, and the sentences under them."""
+def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
+    """Headings, and the lines of each sentence under them."""
     base, *others = _letters(comparison)
     for name, found in zip(others, comparison.movements, strict=True):
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
@@ -159,33 +153,30 @@ def _moved(comparison: Comparison) -> Iterator[tuple[str, list[str]]]:
                 yield f"Most {way} by {name}:", told
 
 
-def _told(sentence: MovedSentence, names: tuple[str, str]) -> str:
+def _told(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
     (bleu, other_bleu), (chrf, other_chrf) = sentence.bleu, sentence.chrf
     texts = {"source": sentence.source, "reference": sentence.reference}
     lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
     width = max(len(name) for name, _ in lines)
-    return (
-        f"line {sentence.line}: chrF2 {chrf:.1f} to {other_chrf:.1f}, "
-        f"BLEU {bleu:.1f} to {other_bleu:.1f}\n"
-        + "".join(f"  {name:{width}}  {text}\n" for name, text in lines)
-    )
+    scores = f"chrF2 {chrf:.1f} to {other_chrf:.1f}, BLEU {bleu:.1f} to {other_bleu:.1f}"
+    texts_of = (f"  {name:{width}}  {text}" for name, text in lines)
+    return [f"line {sentence.line}: {scores}", *texts_of, ""]
 
 
 def _markdown(comparison: Comparison) -> str:
-    parts = [f"# Comparison on {_cell(comparison.text.name)}\n"]
+    parts = [f"# Comparison on {escaped_markdown(comparison.text.name)}\n"]
     for table in _tables(comparison):
         bars = ["---" if n < table.words else "---:" for n in range(len(table.header))]
-        lines = [table.header, bars, *table.rows]
-        rows = "".join(f"| {' | '.join(map(_cell, line))} |\n" for line in lines)
-        note = "".join(f"\n`{line}`\n" for line in table.note.splitlines())
-        parts.append(f"## {_cell(table.title)}\n\n{rows}{note}")
+        lines = [map(escaped_markdown, line) for line in (table.header, *table.rows)]
+        head, *rows = (" | ".join(line) for line in lines)
+        drawn = "".join(f"| {row} |\n" for row in (head, " | ".join(bars), *rows))
+        parts.append(f"## {escaped_markdown(table.title)}\n\n{drawn}\n{_code(table.notes)}")
     parts.append("## Sentences\n")
     for title, told in _moved(comparison):
-        # A block of code needs no escapes, whatever the sentences hold.
-        blocks = ("".join(f"    {line}\n" for line in one.split("\n")[:-1]) for one in told)
-        parts.append("\n".join((_cell(title) + "\n", *blocks)))
+        parts.append("\n".join((escaped_markdown(title) + "\n", *map(_code, told))))
     return "\n".join(parts)
 
 
-def _cell(text: str) -> str:
-    return "".join(f"\\{letter}" if letter in "\\|*_`[]<>#" else letter for letter in text)
+def _code(lines: Sequence[str]) -> str:
+    """A block of code: what stands in it means nothing."""
+    return "".join(f"    {escaped(line)}\n" if line else "\n" for line in lines)

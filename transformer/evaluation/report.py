@@ -5,7 +5,7 @@ It knows scores and hypotheses, and neither how they were made nor where they sh
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from transformer.errors import InputError
+from transformer.escaping import escaped
 from transformer.evaluation.metrics import Score
 from transformer.files import written_whole
 
@@ -32,16 +33,27 @@ def table_console() -> Console:
     return Console(stderr=True, width=WIDER_THAN_ANY, soft_wrap=True)
 
 
+def shown(text: str) -> Text:
+    """A line for a console, which rich does not take for markup."""
+    return Text(escaped(text))
+
+
+def table_of(
+    title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int]
+) -> Table:
+    """A table of any texts; ``right`` are the columns of numbers, from 0."""
+    table = Table(title=shown(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column, head in enumerate(header):
+        table.add_column(shown(head), justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*map(shown, row))
+    return table
+
+
 def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
-    # Names of files may hold what rich takes for markup.
-    table = Table(title=Text(title), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    table.add_column("metric")
-    table.add_column("score", justify="right")
-    table.add_column("signature")
-    for score in scores:
-        table.add_row(score.name, f"{score.value:.{score.decimals}f}", score.signature)
-    table_console().print(table)
+    rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
+    table_console().print(table_of(title, ("metric", "score", "signature"), rows, right=(1,)))
 
 
 def save_report(

@@ -21,6 +21,7 @@ FREE = frozenset(
         *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
         *("logger.csv", "logger.tensorboard", "callbacks.samples"),
         *("gradient_checkpointing", "batch_tokens", "data.held_out_by"),
+        "data.max_line",
     }
 )
 """Keys that say where and how a stage computes, and not what: they may change between two calls.

@@ -11,6 +11,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
 from transformer.decoding.translator import Translator
+from transformer.escaping import escaped
 from transformer.evaluation.metrics import MetricsConfig, score
 
 logger = logging.getLogger(__name__)
@@ -61,9 +62,7 @@ class TranslateValidation(Callback):
         for index in range(min(self.samples, len(self.sources))):
             logger.info(
                 "  %s => %s (reference: %s)",
-                self.sources[index],
-                hypotheses[index],
-                self.references[index],
+                *map(escaped, (one[index] for one in (self.sources, hypotheses, self.references))),
             )
 
     def _translate(self, trainer: Trainer) -> list[str]:

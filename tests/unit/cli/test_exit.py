@@ -32,6 +32,18 @@ def raising(error: BaseException) -> Callable[[], None]:
             "error: /home/other/a.en: Permission denied; ask for the right to it, "
             "or give another\n",
         ),
+        (
+            OSError(errno.EIO, "Input/output error", "a.en"),
+            2,
+            "error: a.en: Input/output error; see whether its disk or terminal is still there\n",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "b.de"),
+            2,
+            "error: b.de cannot be written (No space left on device); make room, or write "
+            "elsewhere\n",
+        ),
+        (InputError("a\x1b[2J\r:1: no"), 2, "error: a⟨U+001B⟩[2J⟨U+000D⟩:1: no\n"),
     ],
 )
 def test_codes(
@@ -45,7 +57,9 @@ def test_done() -> None:
     assert exit_code_of(lambda: None) == 0
 
 
-@pytest.mark.parametrize("error", [ValueError("bug"), TypeError("bug"), SystemExit(3)])
+@pytest.mark.parametrize(
+    "error", [ValueError("bug"), OSError(errno.ENOENT, "", "a"), SystemExit(3)]
+)
 def test_a_bug_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
         exit_code_of(raising(error))
@@ -102,13 +116,45 @@ def test_a_reader_that_has_gone_is_no_error_at_the_end_either() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_an_output_without_room_is_one_line() -> None:
     with open("/dev/full", "wb") as full:
-        said = "error: the output cannot be written (No space left on device); make room, or write"
-        assert printed_to(full.fileno()) == (2, f"{said} elsewhere\n")
+        said = "error: standard output cannot be written (No space left on device); make room, or"
+        assert printed_to(full.fileno()) == (2, f"{said} write elsewhere\n")
 
 
-def test_a_closed_output_is_no_error() -> None:
-    environment = os.environ | {"PYTHONPATH": os.getcwd()}
-    call = [sys.executable, "-c", PRINTS]
-    shell = ["sh", "-c", 'exec "$@" >&-', "sh", *call]
-    done = subprocess.run(shell, capture_output=True, env=environment, check=False)
+READS = """
+import sys
+from transformer.cli.exit import exit_code_of
+from transformer.cli.streams import open_input
+sys.exit(exit_code_of(lambda: print(*open_input(None)[0])))
+"""
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "says"),
+    [
+        (">&-", PRINTS, "standard output is closed (Bad file descriptor); send it to a file"),
+        ("<&-", READS, "stdin: cannot be read (Bad file descriptor); give a text, or a file"),
+        ("<&- >&-", READS, "stdin: cannot be read (Bad file descriptor); give a text, or a file"),
+    ],
+)
+def test_a_closed_stream_is_one_line(closed: str, code: str, says: str) -> None:
+    done = in_a_shell(closed, code)
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"error: {says}")
+    assert (done.stdout, done.stderr.count(b"\n")) == (b"", 1)
+
+
+def test_nothing_to_say_on_a_closed_output_is_no_error() -> None:
+    done = in_a_shell(">&-", PRINTS.replace('print("line")', "None"))
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_messages_are_not_among_results_where_stderr_is_closed() -> None:
+    code = PRINTS.replace('print("line")', 'print("note", file=sys.stderr)')
+    done = in_a_shell("2>&-", code)
+    assert (done.returncode, done.stdout) == (0, b"")
+
+
+def in_a_shell(closed: str, code: str) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": os.getcwd()}
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", code]
+    return subprocess.run(shell, capture_output=True, env=environment, check=False)

@@ -9,11 +9,13 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.unit.data.corpora import data_config, write_corpus
-from transformer.cli.scoring import scored_split
+from transformer.cli.scoring import pairs_to_score, scored_split
 from transformer.cli.survey import known_split
 from transformer.data.config import DataConfig
+from transformer.data.corpus import Corpus
+from transformer.data.split import Split
 from transformer.data.validation import validation_pairs
-from transformer.errors import MissingFile
+from transformer.errors import InputError, MissingFile
 
 PLACES: list[Callable[[dict[str, Any]], object]] = [
     lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
@@ -49,3 +51,9 @@ def test_elsewhere_it_is_said_that_the_run_names_it(
         MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call th"
     ):
         read(data)
+
+
+def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.tsv").touch()
+    with pytest.raises(InputError, match=r"empty\.tsv: there is no line to score; give a text"):
+        pairs_to_score(Split(Corpus((tmp_path / "empty.tsv",), "x", "y")))

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
-from transformer.cli.streams import _LineReader
+from transformer.cli.streams import _LineReader, open_output
 from transformer.errors import InputError
 
 
@@ -47,3 +48,30 @@ def test_what_is_no_text_is_named_by_its_line(pipe: tuple[int, int]) -> None:
     assert next(lines) == "one"
     with pytest.raises(InputError, match=r"^stdin:2: byte 1 of the line is not UTF-8; convert"):
         next(lines)
+
+
+def test_a_line_without_an_end_is_not_read_for_ever() -> None:
+    zeros = os.open("/dev/zero", os.O_RDONLY)
+    try:
+        reader = _LineReader(zeros)
+        assert reader.ready()
+        with pytest.raises(InputError, match=r"^stdin:1: the line is longer than 1,000,000 bytes"):
+            next(iter(reader))
+    finally:
+        os.close(zeros)
+
+
+def test_an_input_that_cannot_be_read_is_one_line() -> None:
+    handle = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with pytest.raises(InputError, match=r"^stdin: cannot be read \(Bad file descriptor\)"):
+            next(iter(_LineReader(handle)))
+    finally:
+        os.close(handle)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_without_room_is_named() -> None:
+    with pytest.raises(OSError, match="No space left") as raised, ExitStack() as stack:
+        open_output("/dev/full", stack).write(b"one\n")
+    assert raised.value.filename == "/dev/full"

@@ -48,6 +48,7 @@ def test_paths_are_given_as_a_pair_or_as_one_file() -> None:
         ("validation_size", -1, r"data\.validation_size=-1 must be at least 0"),
         ("test_size", -5, r"data\.test_size=-5 must be at least 0"),
         ("max_length", 0, r"data\.max_length=0 must be at least 1"),
+        ("max_line", 0, r"data\.max_line=0 must be at least 1"),
         ("max_ratio", 0.5, r"data\.max_ratio=0\.5 leaves out every pair; set 1 "),
         ("held_out_by", "chance", r"data\.held_out_by=chance is unknown; leave it out"),
         (

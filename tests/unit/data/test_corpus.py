@@ -116,6 +116,13 @@ def test_a_missing_file_is_named_with_the_nearest(tmp_path: Path) -> None:
         list(Corpus.of(tmp_path / "absent" / "a.tsv", "en", "de"))
 
 
+def test_a_link_to_nothing_is_not_its_own_nearest(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").symlink_to("gone.tsv")
+    says = r"train\.tsv: no such file; it is a link to gone\.tsv, which is not there$"
+    with pytest.raises(InputError, match=says):
+        list(Corpus.of(tmp_path / "train.tsv", "en", "de"))
+
+
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").mkdir()
     with pytest.raises(InputError, match=r"a\.tsv: is a folder"):

@@ -80,7 +80,7 @@ def test_what_is_held_out_of_a_large_text_is_found_once(
 
 
 def test_what_an_older_version_held_out_cannot_be_found(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"any more; score it with source=FILE reference=FILE"):
+    with pytest.raises(InputError, match=r"any more; score texts with transformer evaluate source"):
         pairs_of(folder, held_out_by="seed")
     # Nothing is held out of a text that has others beside it.
     text = str(folder / "text.tsv")

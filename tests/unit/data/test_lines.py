@@ -1,14 +1,22 @@
 """A large file is hashed once, and again when anything about it has changed."""
 
+import errno
+import gzip
+import io
 import os
 import time
+import tracemalloc
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from transformer.data import lines
+from transformer.data.conllu import read_conllu
 from transformer.data.corpus import Corpus
-from transformer.data.lines import file_digest
+from transformer.data.lines import file_digest, read_lines
+from transformer.data.shards import Place, find_shards
+from transformer.data.split import Split
 from transformer.errors import InputError
 
 
@@ -64,3 +72,80 @@ def test_a_small_file_leaves_no_trace(file: Path, monkeypatch: pytest.MonkeyPatc
     file_digest(file, file.parent / "cache")
     assert Corpus.of(file, "x", "y").count(file.parent / "cache") == 5
     assert not (file.parent / "cache").exists()
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_a_line_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path / name, b"one\n12345\n123456\r\n1234567\n")
+    assert list(read_lines(path, 7)) == ["one", "12345", "123456", "1234567"]
+    with pytest.raises(InputError) as raised:
+        list(read_lines(path, 6))
+    assert str(raised.value) == (
+        f"{path}:3: the line is longer than 6 bytes, which is hardly one sentence; cut it, or "
+        "raise data.max_line"
+    )
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_no_more_of_a_long_line_is_held_than_may_be(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / name, bytes(50 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"1: the line is longer than 1,000,000 bytes.*cut it"):
+            list(read_lines(path))
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: Corpus((path, path), "x", "y", max_line=3),
+        lambda path: Corpus((path.with_suffix(".tsv"),), "x", "y", max_line=3),
+        lambda path: Corpus((path.with_suffix(".jsonl"),), "x", "y", max_line=3),
+        lambda path: Split(Corpus((path,), "x", "y", max_line=3), links=path).word_links(),
+        lambda path: read_conllu(path, 3),
+        lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(Place()),
+        lambda path: find_shards(str(path.with_suffix(".tsv.gz")), ("x", "y"), 3)[0].pairs(Place()),
+    ],
+    ids=["plain", "tsv", "jsonl", "links", "conllu", "shards", "packed shards"],
+)
+def test_every_reader_knows_the_longest_line(
+    tmp_path: Path, read: Callable[[Path], Iterable[object]]
+) -> None:
+    for suffix in (".txt", ".tsv", ".jsonl", ".tsv.gz"):
+        written(tmp_path / f"a{suffix}", b"1234\n")
+    with pytest.raises(InputError, match=r":1: the line is longer than 3 bytes.*data\.max_line"):
+        list(read(tmp_path / "a.txt"))
+
+
+class BadDisk(io.RawIOBase):
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 0
+
+    def readinto(self, _: object) -> int:
+        raise OSError(self.code, os.strerror(self.code))
+
+
+def test_a_bad_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "a.txt", b"one\n")
+    monkeypatch.setattr(lines, "_opened", lambda _: io.BufferedReader(BadDisk(errno.ESTALE)))
+    with pytest.raises(InputError, match=r"a\.txt:1: cannot be read \(Stale file handle\)"):
+        list(read_lines(path))
+    monkeypatch.setattr(lines, "_opened", lambda _: io.BufferedReader(BadDisk(errno.EIO)))
+    with pytest.raises(InputError, match=r"a\.txt: cannot be read \(Input/output error\)"):
+        file_digest(path)

@@ -53,8 +53,8 @@ def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
 
 
 def test_no_text_and_an_unknown_algorithm_are_input_errors() -> None:
-    with pytest.raises(InputError, match="training text is empty"):
-        Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")])
+    with pytest.raises(InputError, match=r"^a\.en: no line has text to learn a vocabulary from"):
+        Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")], name="a.en")
     with pytest.raises(InputError, match="algorithm=word is unknown"):
         Tokenizer.train(tokenizer_config(algorithm="word"), pairs)
 
@@ -109,6 +109,21 @@ def test_unknown_characters_are_bytes_and_come_back() -> None:
     assert tokenizer.decode_target([ids]) == ["日本 \0"]
 
 
+@pytest.mark.parametrize("text", ["\u2581", "a\u2581\u2581 b", "\u2581\uffff"])
+def test_the_sign_for_the_space_is_a_character_of_a_text(text: str) -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(vocab_size=284), pairs)
+    kept = text.replace("\uffff", "\ufffd")
+    for ids in (*tokenizer.encode_target([text]), *tokenizer.sample_target([text], [1])):
+        assert tokenizer.decode_target([ids]) == [kept]
+        assert tokenizer._target.processor.decode(ids) == kept
+
+
+def test_the_sign_for_the_space_changes_no_vocabulary() -> None:
+    signed, config = [(f"\u2581{one}", two) for one, two in PAIRS], tokenizer_config(vocab_size=284)
+    learnt = Tokenizer.train(config, lambda: [*signed, ("\u2581", "")])
+    assert learnt.fingerprint == Tokenizer.train(config, pairs).fingerprint
+
+
 def test_padding_and_control_symbols_vanish_in_decoding() -> None:
     tokenizer = Tokenizer.train(tokenizer_config(vocab_size=284), pairs)
     (ids,) = tokenizer.encode_target(["the dog"])
@@ -120,7 +135,8 @@ def test_padding_and_control_symbols_vanish_in_decoding() -> None:
     [
         ("  a   b ", "a b"),
         ("e\u0301", "é"),
-        ("a\u2581b", "a b"),
+        ("a\u2581b", "a\u2581b"),
+        ("a\uffff", "a\ufffd"),
         ("\ud83d", "?"),
         ("\u3000ﬁ\t\u00a0Ａ", "\u3000ﬁ\t\u00a0Ａ"),
         (" ", ""),

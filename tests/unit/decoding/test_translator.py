@@ -59,7 +59,7 @@ def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -
     assert [rows for rows, _ in sizes] == [1] * 6
 
 
-@pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n", "\u2581"])
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n"])
 def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     translator = tiny_translator()
     assert translator.translate([blank, "a dog", blank])[::2] == [BLANK, BLANK]
@@ -108,8 +108,8 @@ def test_a_long_text_is_cut_with_a_warning(
     text = " ".join(source for source, _ in PAIRS)
     with caplog.at_level(logging.WARNING):
         whole, short = translator.translate([text, "a dog ."], attention=True)
-    assert "is longer than model.max_length=24 allows" in caplog.text
-    assert len(caplog.records) == 1
+    said = "a text: longer than model.max_length=24 allows; translated in 3 segments"
+    assert [record.message for record in caplog.records] == [said]
     parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
     assert whole.text == " ".join(part.text for part in parts)
     assert whole.tokens == tuple(token for part in parts for token in part.tokens)
@@ -119,7 +119,33 @@ def test_a_long_text_is_cut_with_a_warning(
     [source] = tiny_tokenizer().encode_source([text])
     assert whole.attention is not None
     assert whole.attention.shape == (len(whole.tokens), len(source))
-    assert short == translator.translate(["a dog ."])[0]
+    assert short.text == translator.translate(["a dog ."])[0].text
+
+
+def test_a_warning_names_the_first_line_that_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    long = " ".join(source for source, _ in PAIRS)
+    found = tiny_translator(max_length=24, max_length_ratio=0.5).translate_stream(
+        [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
+    )
+    assert len(list(found)) == 11
+    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; translated in 6 segments"
+    assert [record.message for record in caplog.records] == [said]
+
+
+def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search = ModelSearcher._search_what_fits
+
+    def counted(self: ModelSearcher, segments: list[Segment]) -> Any:
+        searched.append(len(segments))
+        return search(self, segments)
+
+    monkeypatch.setattr(ModelSearcher, "_search_what_fits", counted)
+    long = " ".join(source for source, _ in PAIRS * 3)
+    translators = [tiny_translator(size, max_length=24) for size in (3, 10_000)]
+    alone, together = (translator.translate([long])[0] for translator in translators)
+    assert (alone.text, alone.tokens) == (together.text, together.tokens)
+    assert searched == [8, 1, 9]
 
 
 def test_attention_is_that_of_the_best_candidate() -> None:

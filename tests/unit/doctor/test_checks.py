@@ -137,7 +137,7 @@ def test_vowel_signs_and_tone_marks_tell_words_apart(words: tuple[str, ...]) -> 
 def test_a_quotation_is_short_and_can_be_seen() -> None:
     text = quoted("a\0b\u2028" + "x" * 200, 0)
     assert text.isprintable() and len(text) < 90
-    assert "\\u{0000}" in text and "\\u{2028}" in text
+    assert "⟨U+0000⟩" in text and "⟨U+2028⟩" in text
     assert '"…' in quoted("y" * 200 + "\0" + "z" * 200, 200)
 
 

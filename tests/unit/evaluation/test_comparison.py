@@ -124,7 +124,7 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     assert "| A | runs/\\[bold\\]a |" in page
     assert "\n      reference  zwei Katzen laufen `schnell`\n" in page
     for metric in told["metrics"]:
-        assert f"`{metric['signatures']['bootstrap']}`" in page
+        assert f"\n    {metric['signatures']['bootstrap']}\n" in page
         assert f"| {metric['systems'][0]['score']:.2f} |" in page
     rows = [line for line in page.split("\n") if line.startswith("|")]
     # A bar in a sentence parts no column.

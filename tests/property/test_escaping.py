@@ -1,0 +1,133 @@
+"""No text of a corpus becomes markup or a command where it is shown; and it can be read back."""
+
+import io
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console
+
+from tests.helpers.views import attention_view
+from tests.unit.evaluation.test_comparison import CONFIG, SYSTEMS, TEXT
+from transformer.doctor.pair import quoted
+from transformer.escaping import escaped, escaped_json, escaped_markdown
+from transformer.evaluation import comparison_report
+from transformer.evaluation.attention_page import attention_page
+from transformer.evaluation.comparison import Comparison, compare
+from transformer.evaluation.report import table_of
+
+HOSTILE = (
+    *("\r<script>alert(1)</script>", "\r# heading\r", "![a](b)", "[a](http://b.c)", "<http://b.c>"),
+    *("`", "```", "|", "\\|", "\\\\|", "&lt;b&gt;", "<!--", "*a*", "_a_", "~~a~~", "- a", "1. a"),
+    *("\u2028", "\u2029", "\x85", "\v", "\f", "\0", "\x1b[2J", "\x9b31m", "\u202e", "\u2066"),
+    *("[bold]a[/bold]", "[/]", "[link=http://b.c]a[/link]", "\t", "    ", "\n", "$x$", "⟨U+001B⟩"),
+    *("http://a.b", "www.a.b", "a@b.c", "---", "===", "> a", "[a]: http://b.c", "%%data%%"),
+    "\ud800",
+)
+TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6).map("".join)
+COMPARISON = compare(TEXT, SYSTEMS, CONFIG, ["ein Hund"])
+COMMON = MarkdownIt("commonmark").enable("table")
+
+
+def read_back(shown: str) -> str:
+    return re.sub("⟨U\\+([0-9A-F]{4,6})⟩", lambda found: chr(int(found[1], 16)), shown)
+
+
+def flat(tokens: list[Token]) -> list[Token]:
+    return [one for token in tokens for one in (token, *flat(token.children or []))]
+
+
+def holding(text: str) -> Comparison:
+    """The comparison with this text in place of every name and sentence."""
+    movements = [
+        replace(
+            movement,
+            most_better=[
+                replace(one, source=text, reference=text, hypotheses=(text, text))
+                for one in movement.most_better
+            ],
+        )
+        for movement in COMPARISON.movements
+    ]
+    return replace(
+        COMPARISON,
+        text=replace(COMPARISON.text, name=text),
+        systems=[replace(one, name=text) for one in COMPARISON.systems],
+        movements=movements,
+    )
+
+
+@given(TEXTS)
+def test_what_is_escaped_is_one_line_and_reads_back(text: str) -> None:
+    assert escaped(text).isprintable()
+    assert read_back(escaped(text)) == text
+    values = {"text": [text]}
+    assert json.loads(escaped_json(values)) == values
+    assert escaped_json(values).replace("\n", "").isprintable()
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_no_text_is_markup_in_the_page_of_a_comparison(text: str) -> None:
+    page = comparison_report._markdown(holding(text))
+    found = flat(COMMON.parse(page))
+    harmless = flat(COMMON.parse(comparison_report._markdown(holding("a"))))
+    kinds = [token.type for token in found if token.type not in ("text", "text_special")]
+    assert kinds == [token.type for token in harmless if token.type != "text"]
+    blocks = [token.content for token in found if token.type == "code_block"]
+    [block] = [one for one in blocks if "  reference  " in one]
+    lines = [line for line in block.split("\n") if re.match("  (source|reference|A|B) ", line)]
+    assert [read_back(line[13:]) for line in lines] == [text] * 4
+
+
+@given(TEXTS)
+def test_a_cell_of_markdown_renders_as_the_text(text: str) -> None:
+    rows = f"| a | b |\n| --- | --- |\n| x {escaped_markdown(text)} y | z |\n"
+    cells = [token for token in COMMON.parse(rows) if token.type == "inline"]
+    assert len(cells) == 4
+    shown = "".join(child.content for child in cells[2].children or [])
+    assert {child.type for child in cells[2].children or []} <= {"text", "text_special"}
+    assert read_back(shown.removeprefix("x ").removesuffix(" y")) == text
+
+
+@settings(deadline=None)
+@given(TEXTS)
+def test_no_text_is_markup_or_a_command_on_a_terminal(text: str) -> None:
+    console = Console(file=io.StringIO(), width=1000, force_terminal=True, color_system=None)
+    console.print(table_of(text, (text, "b"), [(text, "c")], right=(1,)))
+    assert isinstance(console.file, io.StringIO)
+    shown = re.sub("\x1b\\[[0-9;]*m", "", console.file.getvalue())
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert shown.count(escaped(text).strip(" ")) >= 3
+    assert quoted(text).isprintable()
+
+
+class Tags(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+
+
+@settings(deadline=None, max_examples=50)
+@given(TEXTS)
+def test_no_text_is_markup_in_the_page_of_attention(text: str) -> None:
+    page = attention_page(attention_view([text], [text], text=text))
+    assert Tags(page).found == Tags(attention_page(attention_view(["a"], ["b"]))).found
+    [data] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert data.isprintable()
+    assert read_back(json.loads(data)["source"]) == text
+
+
+@pytest.mark.parametrize("text", ["Straße, 100 % (a/b) – “ja”", "C:\\dir", "日本、語"])
+def test_ordinary_text_is_shown_as_it_is(text: str) -> None:
+    assert escaped(text) == text
