@@ -1,6 +1,8 @@
 """Files that nobody would write, and verbs that read them in a process that is watched."""
 
+import gzip
 import io
+import json
 import os
 import random
 import resource
@@ -254,3 +256,53 @@ def other_bytes(content: bytes, draw: random.Random) -> bytes:
             case _:
                 changed[place:place] = changed[max(0, place - 20) : place]
     return bytes(changed)
+
+
+ODD: Sequence[bytes] = (
+    *(b"\x00", b"\xff\xfe", b"\r", b"\r\n", b"\t", b"\t\t\t", b"\x1b[31m", b"\x85", b"\xc3"),
+    *(
+        one.encode()
+        for one in ("\u2028", "\ufeff", "\u2581", "\u200b", "\u202e", "\U0010ffff", "e\u0301")
+    ),
+    *(b"<script>", b"&amp;", b'{"src": 1}', b"\\ud800", b"\n\n\n", b"\x0c", b"\x1a", b"9" * 300),
+)
+
+
+def other_text(lines: Sequence[bytes], draw: random.Random) -> bytes:
+    """A text with odd bytes in it, or lines that are gone, empty, repeated or very long."""
+    changed = list(lines)
+    for _ in range(draw.choice([1, 1, 3, 20])):
+        place = draw.randrange(len(changed) + 1)
+        match draw.randrange(7):
+            case 0:
+                changed[place : place + draw.choice([1, 1, 500])] = []
+            case 1:
+                changed[place:place] = [b""] * draw.choice([1, 50])
+            case 2:
+                changed[place:place] = [b"alpha " * draw.choice([100, 5_000, 200_000])]
+            case 3:
+                changed[place:place] = [draw.randbytes(draw.randrange(60)).replace(b"\n", b"")]
+            case _:
+                at = min(place, len(changed) - 1)
+                if at >= 0:
+                    cut = draw.randrange(len(changed[at]) + 1)
+                    changed[at] = changed[at][:cut] + draw.choice(ODD) + changed[at][cut:]
+    return b"\n".join(changed) + draw.choice([b"\n", b"\n", b""])
+
+
+def as_file(content: bytes, draw: random.Random) -> tuple[str, bytes]:
+    """A text as a file of some kind, and the end of its name; some are not what the name says."""
+    match draw.randrange(6):
+        case 0:
+            packed = gzip.compress(content)
+            return ".gz", draw.choice([packed, packed[: len(packed) // 2], content])
+        case 1:
+            rows = [
+                json.dumps({"src": line, "tgt": line}, ensure_ascii=draw.random() < 0.5)
+                for line in content.decode(errors="replace").split("\n")
+            ]
+            return ".jsonl", other_bytes("\n".join(rows).encode(), draw)
+        case 2:
+            return ".tsv", b"\n".join(line + b"\t" + line for line in content.split(b"\n"))
+        case _:
+            return "", content

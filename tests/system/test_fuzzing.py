@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from tests.helpers.fuzzing import mutated, saved, watched
+from tests.helpers.fuzzing import as_file, mutated, other_text, saved, watched
 from tests.helpers.outcomes import said
-from tests.helpers.processes import call, tiny_overrides
+from tests.helpers.processes import TINY, call, tiny_overrides
+from transformer.doctor.config import CHECKS
 
 SHORT, LONG = 40, 10_000
+TEXTS, MANY_TEXTS = 24, 2_000
 SPLITS = ("train", "validation", "test")
 
 READERS: dict[str, list[str]] = {
@@ -93,4 +95,53 @@ def test_whatever_is_in_a_checkpoint(home: Path, count: int) -> None:
             wrong[name] = complaints
             (home / f"{name.replace(' ', '-')}.bad").write_bytes(content)
             print(name, *complaints, flush=True)
+    assert wrong == {}
+
+
+def on_text(verb: str, one: str, two: str) -> list[str]:
+    """The arguments of a verb that reads a text, of two files or of one with both sides."""
+    text = f"[{one},{two}]" if two else one
+    own = ["data=files", "data.source=src", "data.target=tgt", f"data.train={text}"]
+    ends = [f"data.{split}=[validation.src,validation.tgt]" for split in SPLITS[1:]]
+    whole = [*own, *ends, "data.cache=cache-of-texts"]
+    arguments = {
+        "translate": ["checkpoint=run", f"input={one}", "output=translated"],
+        "evaluate": ["checkpoint=run", f"source={one}", f"reference={two or one}"],
+        "compare": ["own.tgt", two or one, "source=own.src", f"reference={one}", "bootstrap=20"],
+        "doctor": [*whole, *(f"thresholds.{name}=1" for name in CHECKS)],
+        "clean": [*whole, "output=cleaned"],
+        "train": [*whole, *TINY, "hydra.run.dir=new", "trainer.max_steps=1", "test=false"],
+    }
+    return arguments[verb]
+
+
+def text_outcome(number: int, home: Path) -> tuple[str, list[str]]:
+    """What is wrong with what a verb makes of a text."""
+    for name in ("translated", "cleaned", "new", "cache-of-texts"):
+        path = home / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    draw = random.Random(number)
+    verb = ("translate", "evaluate", "compare", "doctor", "clean", "train")[number % 6]
+    names = []
+    kind, lines = None, (home / "train.src").read_bytes().split(b"\n")
+    for side in ("one", "two"):
+        ending, content = as_file(other_text(lines[:60], draw), draw)
+        if side == "two" and (kind in (".jsonl", ".tsv") or ending in (".jsonl", ".tsv")):
+            break
+        kind = ending
+        names.append(f"{side}{ending}")
+        (home / names[-1]).write_bytes(content)
+    one, two = (*names, "")[:2]
+    found = watched([verb, *on_text(verb, one, two)], home)
+    return verb, [*wrong, found.stderr[-2000:]] if (wrong := found.complaints()) else []
+
+
+@pytest.mark.parametrize("count", [TEXTS, pytest.param(MANY_TEXTS, marks=pytest.mark.slow)])
+def test_whatever_is_in_a_text(home: Path, count: int) -> None:
+    wrong = {}
+    for number in range(count):
+        verb, complaints = text_outcome(number, home)
+        if complaints:
+            wrong[f"text {number}, {verb}"] = complaints
+            print(number, verb, *complaints, flush=True)
     assert wrong == {}
