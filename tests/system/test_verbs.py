@@ -1,7 +1,10 @@
 """The verbs as a user calls them: one small run, trained, resumed, scored and put to work."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -169,6 +172,22 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(
     assert (code, stdout) == (2, "")
     assert says in stderr
     assert len(stderr.strip().split("\n")) == 1, stderr
+
+
+@pytest.mark.parametrize("closed", ["> /dev/full", ">&-", "<&-"])
+def test_a_stream_that_is_closed_or_full_is_one_line(home: Path, closed: str) -> None:
+    call = [sys.executable, "-m", "transformer", "translate", "checkpoint=run"]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *call],
+        cwd=home,
+        input=b"alpha\n",
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: standard output" if ">" in closed else b"error: stdin")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_a_wrong_corpus_is_one_line_and_exit_code_2(home: Path) -> None:

@@ -25,7 +25,7 @@ from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
-from transformer.data.tokenizer import UNK, Tokenizer, TokenizerConfig
+from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -36,7 +36,7 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     """Tagged sentences as subwords, in memory."""
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Cut each word into subwords; a word that has none, such as a space, is unknown."""
+        """Cut each word, which is not blank, into subwords."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
         subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
@@ -46,9 +46,8 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
             pieces: list[int] = []
             tags: list[int] = []
             for word, tag in zip(*sentence, strict=True):
-                cut = subwords[word] or [UNK]
-                pieces += cut
-                tags += [UPOS.index(tag), *[UNTAGGED] * (len(cut) - 1)]
+                pieces += subwords[word]
+                tags += [UPOS.index(tag), *[UNTAGGED] * (len(subwords[word]) - 1)]
             self._pieces.append(pieces)
             self._tags.append(tags)
 

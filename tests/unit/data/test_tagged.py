@@ -18,7 +18,7 @@ from transformer.data.conllu import UPOS, TaggedSentence, format_conllu
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS
 from transformer.data.tagged import TaggedDataset, TaggingData
-from transformer.data.tokenizer import EOS, PAD, UNK
+from transformer.data.tokenizer import EOS, PAD
 from transformer.errors import InputError
 
 SENTENCES = [
@@ -55,8 +55,8 @@ def test_a_word_is_classified_at_its_first_subword() -> None:
     places = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
     assert places == [0, len(pieces[0]), len(pieces[0]) + len(pieces[1])]
     assert [UPOS[tag] for tag in batch.tags[0, places]] == ["DET", "NOUN", "PUNCT"]
-    # A word of nothing but the tokenizer's own sign for a space has no subword, but a place.
-    assert batch.source[1, 0] == UNK
+    # The tokenizer's own sign for a space is a word too.
+    assert tokenizer.source_pieces(batch.source[1, 1:4].tolist()) == ["<0xE2>", "<0x96>", "<0x81>"]
     assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
 
 

@@ -66,6 +66,12 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     assert translator.translate([]) == []
 
 
+def test_the_sign_for_the_space_is_no_blank() -> None:
+    (translation,) = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
+    assert translation.source_tokens[-3:] == ("<0xE2>", "<0x96>", "<0x81>")
+    assert translation.tokens
+
+
 def test_one_string_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
