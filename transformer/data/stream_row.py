@@ -87,6 +87,11 @@ class StreamRow:
         """Not known before an epoch is over."""
         return None
 
+    def epochs(self, number: int) -> float:
+        """Return how many epochs are read where the buffer of a batch begins, to whole shards."""
+        _, position = self._starts[self._known(number)]
+        return position.epoch + position.shard / len(self._config.shards)
+
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
         config = self._config

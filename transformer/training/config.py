@@ -15,6 +15,7 @@ from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks import CallbacksConfig
+from transformer.training.loggers import LoggerConfig
 from transformer.training.loss import LossConfig
 from transformer.training.objective import Metric
 from transformer.training.optimizer import OptimizerConfig
@@ -28,19 +29,6 @@ BUDGET_STEP = 1024
 """Automatic budgets are multiples of this: cards of one kind then come to the same one."""
 
 TaskName = Literal["translation", "tagging", "language_modelling"]
-
-
-@dataclass(frozen=True)
-class LoggerConfig:
-    """Where metrics go.
-
-    Attributes:
-        csv: Write ``metrics.csv``.
-        tensorboard: Write TensorBoard events under ``tensorboard/``.
-    """
-
-    csv: bool
-    tensorboard: bool
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.training.progress import epoch_of
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,8 @@ class TranslateValidation(Callback):
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
-        logger.info("update %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
+        update = (trainer.global_step, epoch_of(trainer))
+        logger.info("update %d, %s: BLEU %.2f, chrF %.2f", *update, bleu.value, chrf.value)
         for name in self.ranges:
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
         for index in range(min(self.samples, len(self.sources))):

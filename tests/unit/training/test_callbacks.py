@@ -200,7 +200,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
     assert translator.device == module.device
-    assert f"update 7: BLEU {bleu.value:.2f}" in caplog.messages[0]
+    assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[0]
     assert len(caplog.messages) == 3
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[2]
 
