@@ -36,6 +36,8 @@ class BatchModule(LightningDataModule, ABC):
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
+        # Whether the log says what is left out: Lightning prepares a second time.
+        self._judged = False
 
     @property
     @abstractmethod

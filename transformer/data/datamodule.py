@@ -18,9 +18,9 @@ from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
 from transformer.data.documents import joined_pairs
-from transformer.data.filters import Filters
+from transformer.data.filters import Filters, level_of
 from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
-from transformer.data.preparation import encode_corpus
+from transformer.data.preparation import encode_corpus, judge_encoded
 from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
@@ -129,7 +129,7 @@ class DataModule(BatchModule):
 
         Raises:
             InputError: text or links cannot be read, or do not suit each other or the vocabulary
-                size.
+                size, or too much of the training text is left out.
         """
         # What is missing or malformed is known before the hard work, not when it is over.
         training = self._parts("train")
@@ -138,7 +138,10 @@ class DataModule(BatchModule):
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        for name in (*training, *self._parts("validation")):
+        for name in training if not self._judged else ():
+            judge_encoded(name, self._encoded_path(name), self._filters, self._data.max_left_out)
+        self._judged = True
+        for name in self._parts("validation"):
             self._encoded_path(name)
 
     @cached_property
@@ -179,8 +182,7 @@ class DataModule(BatchModule):
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             decides += f" {split.sentences} {tokenizer.tags.pieces}"
         if training:
-            data = self._data
-            filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
+            filters = self._filters
             if self._links:
                 links = split.word_links
                 decides += f" {split.links_fingerprint()}"
@@ -196,6 +198,10 @@ class DataModule(BatchModule):
                     workers=self._data.prepare_workers,
                 )
         return folder
+
+    @property
+    def _filters(self) -> Filters:
+        return Filters(self._data.max_length, self._data.max_ratio, self._data.deduplicate)
 
     @cached_property
     def _training(self) -> KeyedDataset[Batch]:
@@ -232,16 +238,13 @@ class DataModule(BatchModule):
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').place}: every validation pair is empty or "
-                f"longer than {limit} tokens; give other text, or raise data.max_length and "
-                "data.batch_tokens"
+                f"{self._split('validation').place}: every validation pair is empty or longer than "
+                f"{limit} tokens; give other text, or raise data.max_length and data.batch_tokens"
             )
-        if not usable.all():
-            logger.info(
-                "validation: %s of %s pairs, empty or longer than %s tokens, are left out of the "
-                "loss; BLEU counts them",
-                f"{(~usable).sum():,}",
-                f"{len(usable):,}",
-                limit,
+        if left := int((~usable).sum()):
+            logger.log(
+                level_of(left, len(usable)),
+                f"validation: {left:,} of {len(usable):,} pairs, empty or longer than {limit} tokens "
+                "(data.max_length, data.batch_tokens), are left out of the loss; BLEU counts them",
             )
         return BatchDataset(corpus, np.flatnonzero(usable))

@@ -7,6 +7,7 @@ where a run was stopped. Does not know shards or texts.
 
 import logging
 from bisect import bisect_right
+from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from transformer.data.buffers import Buffer, BufferReader, Position, StreamConfig
+from transformer.data.filters import level_of
 from transformer.data.preparation import end_with_parent
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.shards import Place
@@ -57,6 +59,7 @@ class StreamRow:
         self._starts: list[tuple[int, Position]] = [(0, Position())]
         self._place = -1
         self._buffer: Buffer | None = None
+        self._read, self._dropped, self._warned = 0, Counter[str](), False
         self._plan: list[np.ndarray] = []
 
     def __getitem__(self, number: int) -> BatchKey:
@@ -161,6 +164,7 @@ class StreamRow:
         _, position = self._starts[place]
         self._buffer = buffer = self._filled(position)
         self._place, self._plan = place, []
+        self._judge(buffer)
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):
@@ -170,6 +174,15 @@ class StreamRow:
         plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
         batches = plan.epoch(position.epoch << 32 | position.buffer)
         self._plan = [batches[index] for index in range(len(batches))]
+
+    def _judge(self, buffer: Buffer) -> None:
+        """Warn once where much of what was read so far is left out; a stream has no whole."""
+        self._read += buffer.read
+        self._dropped += buffer.dropped
+        left = sum(self._dropped.values())
+        if not self._warned and level_of(left, self._read) == logging.WARNING:
+            self._warned = True
+            self._config.filters.judge("train, so far", self._dropped, self._read)
 
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:

@@ -5,7 +5,7 @@ It knows plain values only, and not what reads them.
 
 from typing import Any
 
-FORMAT = 7
+FORMAT = 8
 """Of the portable part, as it is written; a reader refuses a newer one."""
 
 MODEL_2 = {
@@ -63,6 +63,8 @@ METRICS_6 = {"tokenize": "13a", "lowercase": False}
 # Of pairs that were held out: data/splits.py refuses to find them.
 DATA_7 = {"held_out_by": "seed"}
 
+DATA_8 = {"max_left_out": 1.0}
+
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},
     3: {"model": {}, "decoding": DECODING_3},
@@ -75,6 +77,7 @@ ADDED: dict[int, dict[str, dict[str, Any]]] = {
     },
     6: {"model": MODEL_6, "loss": LOSS_6, "metrics": METRICS_6},
     7: {"model": {}, "data": DATA_7},
+    8: {"model": {}, "data": DATA_8},
 }
 """For each format, the keys that came with it, by group, and the values that change nothing."""
 

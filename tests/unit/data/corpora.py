@@ -37,6 +37,7 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "batch_tokens": 96,
         "max_length": 50,
         "max_ratio": None,
+        "max_left_out": 1.0,
         "deduplicate": True,
         "streaming": False,
         "buffer": 100,

@@ -166,6 +166,16 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
         assert again.epochs(4) == epochs[number]
 
 
+def test_a_stream_warns_once_of_what_it_leaves_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder, max_length=8)
+    epoch_of(module, 1)
+    lines = [line for line in caplog.messages if "are left out" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("train, so far: ") and "(data.max_length)" in lines[0]
+
+
 def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:
     write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
     module = stream(folder, str(folder / "part-3.tsv"))
