@@ -35,7 +35,7 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
     checkpoint = _newest(folder)
-    _write(OmegaConf.to_yaml(config).encode(), file)
+    write_config(config, folder)
     try:
         yield
     finally:
@@ -43,6 +43,15 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
         if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError):
                 _write(before, file)
+
+
+def write_config(config: DictConfig, folder: Path) -> None:
+    """Write the file whole or not at all.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    _write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:

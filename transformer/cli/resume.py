@@ -6,6 +6,7 @@ Of what else the checkpoint holds it knows whether training can go on from it.
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from hydra.conf import HydraConf
@@ -18,6 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import refuse_unknown_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
+from transformer.cli.vocabulary import as_asked, names_size
 from transformer.errors import InputError
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
@@ -117,6 +119,10 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
+    if not names_size(hydra.overrides.task):
+        size = values["tokenizer"]["vocab_size"]
+        others = [_as_asked(run, size) for run in others]
+        given = _as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
     if run is None or run == folder:
@@ -149,6 +155,11 @@ def _looked_at(folder: Path) -> RunFolder:
         taken=is_taken(folder),
         changed=last.stat().st_mtime if last.is_file() else 0.0,
     )
+
+
+def _as_asked(run: RunFolder, size: int) -> RunFolder:
+    config = run.config and as_asked(run.config, run.path / "train.log", size)
+    return replace(run, config=config)
 
 
 def _refuse(key: str, config: DictConfig, checkpoint: Path) -> None:

@@ -244,7 +244,7 @@ class DataModule(BatchModule):
         if left := int((~usable).sum()):
             logger.log(
                 level_of(left, len(usable)),
-                f"validation: {left:,} of {len(usable):,} pairs, empty or longer than {limit} tokens "
-                "(data.max_length, data.batch_tokens), are left out of the loss; BLEU counts them",
+                f"validation: {left:,} of {len(usable):,} pairs are empty or longer than {limit} "
+                "tokens, and left out of the loss, not BLEU (data.max_length, data.batch_tokens)",
             )
         return BatchDataset(corpus, np.flatnonzero(usable))
