@@ -104,7 +104,7 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     """What ``checkpoint=auto`` means: the run directory to go on with, or else the new one.
 
     Args:
-        config: Of the call.
+        config: Of the call; it takes the size of the vocabulary over from the run.
         folder: The run directory that Hydra has made, or found.
         hydra: Its own config, which tells whether the user has named the directory.
 
@@ -125,6 +125,9 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
         given = _as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
+    if run is not None and (own := read_config(run)):
+        # Its vocabulary stays, which may be smaller than asked for.
+        config.tokenizer.vocab_size = own["tokenizer"]["vocab_size"]
     if run is None or run == folder:
         return folder
     if not any(folder.iterdir()):

@@ -26,7 +26,7 @@ from transformer.cli.compose import (
     refuse_unknown_flags,
     with_recipe,
 )
-from transformer.cli.config_file import CONFIG, read_config, said, write_config
+from transformer.cli.config_file import CONFIG, said, write_config
 from transformer.cli.exit import exit_code_of
 from transformer.cli.help import help_of
 from transformer.cli.resume import (
@@ -124,9 +124,6 @@ def _begun(config: DictConfig, folder: Path, job: HydraConf) -> Path:
     if config.checkpoint == AUTO:
         folder = chosen_run(config, folder, job)
         config.checkpoint = str(folder) if has_checkpoint(folder) else None
-        if config.checkpoint and (values := read_config(folder)):
-            # A run goes on with its own vocabulary.
-            config.tokenizer.vocab_size = values["tokenizer"]["vocab_size"]
     return folder
 
 

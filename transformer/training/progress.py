@@ -92,12 +92,13 @@ class ProgressBar(Callback):
         if self.progress is not None:
             # Where a validation comes first, the bound is set after it.
             total, done = _updates(trainer), trainer.global_step
-            counts = {"update": f"{done}/{total or '?'}", "epoch": epoch_of(trainer)}
+            counts: Any = {"update": f"{done}/{total or '?'}", "epoch": epoch_of(trainer)}
             self.progress.update(self.task, total=total, completed=done, **counts)
 
     def _show(self, trainer: Trainer) -> None:
         if self.progress is not None:
-            self.progress.update(self.task, **self._metrics(trainer))
+            shown: Any = self._metrics(trainer)
+            self.progress.update(self.task, **shown)
 
     def _log(self, trainer: Trainer) -> None:
         shown = "  ".join(self._metrics(trainer).values())
@@ -106,7 +107,7 @@ class ProgressBar(Callback):
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics of interest that have been logged so far, before a resume too."""
-        logged = {**self.before, **trainer.callback_metrics}
+        logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
         return {
             name: text.format(float(logged[name]), self.validated)
             for name, text in _METRICS.items()
