@@ -6,7 +6,6 @@ Of what else the checkpoint holds it knows whether training can go on from it.
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from hydra.conf import HydraConf
@@ -121,8 +120,8 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     given = _looked_at(folder) if named else None
     if not names_size(hydra.overrides.task):
         size = values["tokenizer"]["vocab_size"]
-        others = [_as_asked(run, size) for run in others]
-        given = _as_asked(given, size) if given else None
+        others = [as_asked(run, size) for run in others]
+        given = as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
     if run is not None and (own := read_config(run)):
@@ -158,11 +157,6 @@ def _looked_at(folder: Path) -> RunFolder:
         taken=is_taken(folder),
         changed=last.stat().st_mtime if last.is_file() else 0.0,
     )
-
-
-def _as_asked(run: RunFolder, size: int) -> RunFolder:
-    config = run.config and as_asked(run.config, run.path / "train.log", size)
-    return replace(run, config=config)
 
 
 def _refuse(key: str, config: DictConfig, checkpoint: Path) -> None:

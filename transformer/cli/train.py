@@ -26,7 +26,7 @@ from transformer.cli.compose import (
     refuse_unknown_flags,
     with_recipe,
 )
-from transformer.cli.config_file import CONFIG, said, write_config
+from transformer.cli.config_file import CONFIG, said, write
 from transformer.cli.exit import exit_code_of
 from transformer.cli.help import help_of
 from transformer.cli.resume import (
@@ -202,7 +202,7 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
     from transformer.training.config import run_config
 
     if rank == 0:
-        write_config(config, folder)
+        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
     return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
 
 

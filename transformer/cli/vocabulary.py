@@ -4,11 +4,13 @@ It does not know how a vocabulary is learnt.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from omegaconf import DictConfig
+
+from transformer.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +43,9 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             logger.warning(f"{_SHRUNK}; %d, the largest possible, is taken", asked, error.largest)
 
 
-def as_asked(values: Mapping[str, Any], log: Path, asked: int) -> Mapping[str, Any]:
-    """The config of a run as its command was, if its log says that the text did not allow it."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    if _SHRUNK % asked not in text or not isinstance(values.get("tokenizer"), Mapping):
-        return values
-    return {**values, "tokenizer": {**values["tokenizer"], "vocab_size": asked}}
+def as_asked(run: RunFolder, size: int) -> RunFolder:
+    """A run with the size that its command asked for, if its log says that the text had less."""
+    log, values = run.path / "train.log", run.config
+    if values is None or not log.is_file() or _SHRUNK % size not in log.read_text(errors="replace"):
+        return run
+    return replace(run, config={**values, "tokenizer": {**values["tokenizer"], "vocab_size": size}})

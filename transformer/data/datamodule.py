@@ -18,9 +18,10 @@ from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
 from transformer.data.documents import joined_pairs
+from transformer.data.encoding import counts_of
 from transformer.data.filters import Filters, level_of
 from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
-from transformer.data.preparation import encode_corpus, judge_encoded
+from transformer.data.preparation import encode_corpus
 from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
@@ -128,8 +129,7 @@ class DataModule(BatchModule):
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
         Raises:
-            InputError: text or links cannot be read, or do not suit each other or the vocabulary
-                size, or too much of the training text is left out.
+            InputError: texts or links are unreadable or unfit, or too much of them is left out.
         """
         # What is missing or malformed is known before the hard work, not when it is over.
         training = self._parts("train")
@@ -138,8 +138,9 @@ class DataModule(BatchModule):
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        for name in training if not self._judged else ():
-            judge_encoded(name, self._encoded_path(name), self._filters, self._data.max_left_out)
+        for name in () if self._judged else training:
+            read, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            self._filters.judge(name, dropped, read, self._data.max_left_out)
         self._judged = True
         for name in self._parts("validation"):
             self._encoded_path(name)
@@ -151,9 +152,7 @@ class DataModule(BatchModule):
     def _parts(self, name: str) -> list[str]:
         """Return the splits that a split is made of: of one corpus itself."""
         split = self._split(name)
-        if isinstance(split, Split):
-            return [name]
-        return [f"{name}_{part}" for part in split.parts]
+        return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
 
     def _part(self, name: str) -> Split:
         split = self._split(name)

@@ -17,18 +17,13 @@ from transformer.errors import InputError
 logger = logging.getLogger(__name__)
 
 _REASONS = {
-    "empty": "with an empty side",
-    "length": "longer than {max_length} tokens",
-    "ratio": "of a length ratio over {max_ratio}",
-    "duplicate": "exact duplicates",
+    "empty": ("with an empty side", ""),
+    "length": ("longer than {max_length} tokens", " (data.max_length)"),
+    "ratio": ("of a length ratio over {max_ratio}", " (data.max_ratio)"),
+    "duplicate": ("exact duplicates", " (data.deduplicate)"),
 }
-# The keys that decide.
-_KEYS = {
-    "empty": "",
-    "length": " (data.max_length)",
-    "ratio": " (data.max_ratio)",
-    "duplicate": " (data.deduplicate)",
-}
+"""What is said of a reason, and the key that decides."""
+
 # Share of a text that may be left out without a warning.
 _FEW = 0.1
 
@@ -63,36 +58,36 @@ class Filters:
 
     def judge(
         self, split: str, dropped: Counter[str], read: int, most: float = 1.0, unit: str = "pairs"
-    ) -> None:
-        """Warn where more than a tenth of a training text is left out.
+    ) -> bool:
+        """Warn where more than a tenth of a training text is left out; return whether it is.
 
         Args:
             split: its name in the log.
             dropped: how many are left out, by reason.
             read: how many there are.
-            most: share of those that may be left out; repeated ones do not count, for the text is
-                still learnt from.
+            most: share that may be left out; repeated ones do not count, they are learnt from once.
             unit: what is counted.
 
         Raises:
             InputError: more are left out.
         """
-        left = sum(dropped.values())
-        level = level_of(left, read)
-        if level == logging.INFO:
-            return
-        reasons = ", ".join(self._counted(dropped, r) + _KEYS[r] for r in _REASONS if dropped[r])
-        line = f"{split}: {left:,} of {read:,} {unit} ({left / read:.1%}) are left out: {reasons}"
-        distinct = read - dropped["duplicate"]
-        if left - dropped["duplicate"] > most * distinct:
+        left, again = sum(dropped.values()), dropped["duplicate"]
+        refused = left - again > most * (read - again)
+        if level_of(left, read) == logging.INFO and not refused:
+            return False
+        counted = [self._counted(dropped, r) + _REASONS[r][1] for r in _REASONS if dropped[r]]
+        line = f"{split}: {left:,} of {read:,} {unit} ({left / read:.1%}) are left out: "
+        line += ", ".join(counted)
+        if refused:
             raise InputError(
                 f"{line}; mend the text (transformer doctor shows its faults), set these keys so "
                 f"that more stays, or data.max_left_out=1 (now {most}) to train on the rest"
             )
-        logger.log(level, "%s; set these keys so that more stays, if it is good", line)
+        logger.warning("%s; set these keys so that more stays, if it is good", line)
+        return True
 
     def _counted(self, dropped: Counter[str], reason: str) -> str:
-        text = _REASONS[reason].format(max_length=self.max_length, max_ratio=self.max_ratio)
+        text = _REASONS[reason][0].format(max_length=self.max_length, max_ratio=self.max_ratio)
         return f"{dropped[reason]:,} {text}"
 
 

@@ -98,16 +98,6 @@ def encode_corpus(
     logger.info(every if filters is None else filters.describe(split, dropped, read))
 
 
-def judge_encoded(split: str, folder: Path, filters: Filters, most: float) -> None:
-    """Warn where `encode_corpus` left much of a training text out, now or earlier.
-
-    Raises:
-        InputError: more than a share of ``most`` is left out (`Filters.judge`).
-    """
-    read, dropped = counts_of(sorted(folder.glob("*.arrow")))
-    filters.judge(split, dropped, read, most)
-
-
 def _first_occurrences(
     path: Path, pairs: Pairs, filters: Filters | None
 ) -> Bool[np.ndarray, " pair"] | None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from transformer.data.buffers import Buffer, BufferReader, Position, StreamConfig
-from transformer.data.filters import level_of
 from transformer.data.preparation import end_with_parent
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.shards import Place
@@ -164,7 +163,11 @@ class StreamRow:
         _, position = self._starts[place]
         self._buffer = buffer = self._filled(position)
         self._place, self._plan = place, []
-        self._judge(buffer)
+        self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
+        # A stream has no whole: it warns once, of what it has read so far.
+        self._warned = self._warned or self._config.filters.judge(
+            "train, so far", self._dropped, self._read
+        )
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):
@@ -174,15 +177,6 @@ class StreamRow:
         plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
         batches = plan.epoch(position.epoch << 32 | position.buffer)
         self._plan = [batches[index] for index in range(len(batches))]
-
-    def _judge(self, buffer: Buffer) -> None:
-        """Warn once where much of what was read so far is left out; a stream has no whole."""
-        self._read += buffer.read
-        self._dropped += buffer.dropped
-        left = sum(self._dropped.values())
-        if not self._warned and level_of(left, self._read) == logging.WARNING:
-            self._warned = True
-            self._config.filters.judge("train, so far", self._dropped, self._read)
 
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:

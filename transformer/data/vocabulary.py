@@ -18,14 +18,9 @@ _MAX_LINE_BYTES = 16_384
 
 
 class VocabularyTooLarge(InputError):
-    """A text has not as many pieces as the vocabulary shall have.
-
-    Attributes:
-        largest: so many it has.
-    """
+    """A text gives no more than ``largest`` pieces."""
 
     def __init__(self, size: int, largest: int) -> None:
-        """Say what to set."""
         super().__init__(
             f"vocabulary size {size} is too large for this corpus: at most {largest}; "
             f"set tokenizer.vocab_size={largest} or smaller"

@@ -12,20 +12,11 @@ from transformer.decoding.segments import Segment
 
 logger = logging.getLogger(__name__)
 
-Counts = tuple[int, int]
-"""Translations that reached their limit, and all."""
-
 
 class LengthLimit:
-    """The most pieces that each translation may have, and how many have so many."""
+    """The most pieces of each translation: as the search says, and the model has positions for."""
 
     def __init__(self, search: SearchConfig, most: int) -> None:
-        """Count from nothing.
-
-        Args:
-            search: Says how the limit follows from the source.
-            most: Pieces that the model has positions for.
-        """
         self.search, self.most = search, most
         self._reached = self._searched = 0
 
@@ -35,19 +26,19 @@ class LengthLimit:
         """What was found, once the best hypothesis of each segment is looked at."""
         for segment, hypotheses in zip(segments, found, strict=True):
             limit = min(self.most, self.search.limit(len(segment.pieces)))
-            self._searched += 1
             self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
+        self._searched += len(segments)
         return found
 
-    def taken(self) -> Counts:
-        """What was counted since the last call."""
+    def taken(self) -> tuple[int, int]:
+        """How many have reached their limit, of how many, since the last call."""
         counts = self._reached, self._searched
         self._reached = self._searched = 0
         return counts
 
 
-def warn_of_cuts(counts: Iterable[Counts]) -> None:
-    """Say in one line how many of all translations reached their limit, if any did."""
+def warn_of_cuts(counts: Iterable[tuple[int, int]]) -> None:
+    """Say in one line how many translations reached their limit (`LengthLimit.taken`), if any."""
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         logger.warning(

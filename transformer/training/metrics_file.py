@@ -20,16 +20,12 @@ log = logging.getLogger(__name__)
 
 
 class EpochLogger(Logger):
-    """Replaces the ``epoch`` of Lightning, which counts one without an end, by the true one.
-
-    Attributes:
-        epochs: How many epochs so many updates make.
-    """
+    """Logs how many epochs the updates make; what Lightning takes for an epoch has no end."""
 
     epochs: Callable[[int], float] | None = None
 
     def counted(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
-        """The metrics with the epochs at the end of an update; ``step`` counts from 0."""
+        """The metrics with the ``epoch`` at the end of an update; ``step`` counts from 0."""
         if self.epochs is None or step is None:
             return dict(metrics)
         return {**metrics, "epoch": self.epochs(step + 1)}
@@ -76,14 +72,10 @@ class ContinuedCSVLogger(EpochLogger):
         self._open()
         return self._written + len(self._waiting)
 
-    def newest(self) -> tuple[dict[str, float], dict[str, int]]:
+    def newest(self) -> dict[str, tuple[float, int]]:
         """The last value of each metric, and the update that it is of."""
-        values, updates = dict[str, float](), dict[str, int]()
-        for row in _read(self.file)[1]:
-            known = {name: float(value) for name, value in row.items() if value}
-            values |= known
-            updates |= dict.fromkeys(known, int(known.get("step", -1)) + 1)
-        return values, updates
+        cells = ((row, cell) for row in _read(self.file)[1] for cell in row.items() if cell[1])
+        return {name: (float(value), int(row["step"]) + 1) for row, (name, value) in cells}
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:

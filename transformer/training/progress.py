@@ -49,8 +49,9 @@ class ProgressBar(Callback):
         """Open the bar where it belongs: at the update that comes next, with what is known."""
         for csv in trainer.loggers:
             if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
-                self.before, updates = csv.newest()
-                self.validated = updates.get("val/loss", 0)
+                newest = csv.newest()
+                self.before = {name: value for name, (value, _) in newest.items()}
+                self.validated = newest.get("val/loss", (0.0, 0))[1]
         if not (sys.stderr.isatty() and trainer.is_global_zero):
             return
         console = Console(stderr=True)

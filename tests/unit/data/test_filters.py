@@ -53,7 +53,8 @@ def test_a_selection_judges_each_pair_in_its_place() -> None:
 @pytest.mark.parametrize(
     ("dropped", "most", "level"),
     [
-        (Counter(length=100), 0.0, None),  # a tenth is not worth a word
+        (Counter(length=100), 0.1, None),  # a tenth is not worth a word
+        (Counter(length=100), 0.05, "refused"),
         (Counter(length=101), 0.5, "WARNING"),
         (Counter(length=300, ratio=200, empty=1), 0.5, "refused"),
         (Counter(length=300, ratio=200, empty=1), 0.6, "WARNING"),
@@ -75,7 +76,7 @@ def test_much_that_is_left_out_is_a_warning_or_refused(
 
 
 def test_the_warning_names_counts_and_keys(caplog: pytest.LogCaptureFixture) -> None:
-    dropped = Counter(length=300, ratio=20, empty=1, duplicate=3)
+    dropped = Counter(empty=1, length=300, ratio=20, duplicate=3)
     FILTERS.judge("train", dropped, 2000, 0.5, "sentences")
     assert caplog.messages == [
         "train: 324 of 2,000 sentences (16.2%) are left out: 1 with an empty side, 300 longer than "

@@ -231,13 +231,16 @@ def test_validation_scores_as_the_run_says() -> None:
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])
-def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = {}
+def test_the_ranks_share_the_sentences(
+    world_size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares: dict[int, Any] = {}
     for rank in range(world_size):
         sources = SOURCES[rank::world_size]
-        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources]
+        # Of two on each rank one reaches its limit.
+        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources], (1, 2)
 
-    def all_gather_object(gathered: list[Any], own: list[str]) -> None:
+    def all_gather_object(gathered: list[Any], own: Any) -> None:
         assert own == shares[trainer.global_rank]
         gathered[:] = [shares[rank] for rank in range(world_size)]
 
@@ -245,12 +248,16 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
     asked, values = [], []
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
-        trainer = fake_trainer(global_rank=rank, world_size=world_size)
+        both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
+        translator.length_limit.counted([Segment([4])] * 2, both)
+        trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
         validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    warning = f"{world_size} of {2 * world_size} translations reached the longest"
+    assert [line.startswith(warning) for line in caplog.messages] == [True]
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size
