@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from omegaconf import DictConfig
 
+from transformer.cli.run_log import LOG
 from transformer.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
 
 def as_asked(run: RunFolder, size: int) -> RunFolder:
     """A run with the size that its command asked for, if its log says that the text had less."""
-    log, values = run.path / "train.log", run.config
+    log, values = run.path / LOG, run.config
     if values is None or not log.is_file() or _SHRUNK % size not in log.read_text(errors="replace"):
         return run
     return replace(run, config={**values, "tokenizer": {**values["tokenizer"], "vocab_size": size}})
