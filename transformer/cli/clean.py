@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Clean; returns the exit code."""
-    return exit_code_of(lambda: _clean(compose_config("clean", arguments)))
+    return exit_code_of(lambda: _clean(compose_config("clean", arguments), arguments))
 
 
-def _clean(config: DictConfig) -> None:
+def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.doctor.checks import Checks
     from transformer.doctor.cleaning import clean, given_texts
@@ -43,7 +43,7 @@ def _clean(config: DictConfig) -> None:
     )
     texts = given_texts(data)
     refuse_empty(texts)
-    tokenizer = tokenizer_of(config, texts, data.cache)
+    tokenizer = tokenizer_of(config, texts, data.cache, arguments)
     if tokenizer is None and "unknown_characters" in wanted:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)

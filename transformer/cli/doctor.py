@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Examine; returns the exit code."""
-    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments)))
+    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments), arguments))
 
 
-def _doctor(config: DictConfig) -> None:
+def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.data.splits import splits_of_one
     from transformer.doctor.config import ExaminationConfig, Thresholds
@@ -47,7 +47,7 @@ def _doctor(config: DictConfig) -> None:
     )
     splits = splits_of_one(data)
     refuse_empty(splits)
-    tokenizer = tokenizer_of(config, splits, data.cache)
+    tokenizer = tokenizer_of(config, splits, data.cache, arguments)
     begun = time.perf_counter()
     examination = examine(splits, examination_config, tokenizer)
     seconds = time.perf_counter() - begun

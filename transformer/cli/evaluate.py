@@ -98,6 +98,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.cli.scoring import name_of_text, pairs_to_score, scoring_of
     from transformer.data.phrases import occurs
     from transformer.decoding.documents import in_documents
+    from transformer.decoding.length_limit import warn_of_cuts
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report
     from transformer.evaluation.terms import term_accuracy
@@ -113,6 +114,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     output = _writable(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
+    warn_of_cuts([translator.length_limit.taken()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:

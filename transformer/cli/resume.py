@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import refuse_unknown_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
+from transformer.cli.vocabulary import as_asked, names_size
 from transformer.errors import InputError, errors_name
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
@@ -119,7 +120,7 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     """What ``checkpoint=auto`` means: the run directory to go on with, or else the new one.
 
     Args:
-        config: Of the call.
+        config: Of the call; it takes the size of the vocabulary over from the run.
         folder: The run directory that Hydra has made, or found.
         hydra: Its own config, which tells whether the user has named the directory.
 
@@ -134,8 +135,15 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
+    if not names_size(hydra.overrides.task):
+        size = values["tokenizer"]["vocab_size"]
+        others = [as_asked(run, size) for run in others]
+        given = as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
+    if run is not None and (own := read_config(run)):
+        # Its vocabulary stays, which may be smaller than asked for.
+        config.tokenizer.vocab_size = own["tokenizer"]["vocab_size"]
     if run is None or run == folder:
         return folder
     if not any(folder.iterdir()):

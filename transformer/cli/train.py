@@ -26,7 +26,7 @@ from transformer.cli.compose import (
     refuse_unknown_flags,
     with_recipe,
 )
-from transformer.cli.config_file import CONFIG, said
+from transformer.cli.config_file import CONFIG, said, write
 from transformer.cli.exit import exit_code_of
 from transformer.cli.help import help_of
 from transformer.cli.resume import (
@@ -37,6 +37,8 @@ from transformer.cli.resume import (
     resumed_config,
     run_folder_of,
 )
+from transformer.cli.run_log import LOG, log_to
+from transformer.cli.vocabulary import names_size, with_largest
 from transformer.errors import InputError
 from transformer.files import open_unlinked
 from transformer.training.rendezvous import external_place
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
 
 RANK = (sys.executable, "-m", "transformer.cli.rank")
 """What starts one more rank of a run on this machine; the run directory follows."""
-
-LOG = "train.log"
 
 _FLAGS = (
     *("--multirun", "-m", "--run", "-r", "--cfg", "-c", "--resolve", "--package", "-p"),
@@ -116,7 +116,8 @@ def _task(config: DictConfig) -> float | None:
     folder = Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job)
-    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job)))
+    exact = names_size(job.overrides.task)
+    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact))
     if code:
         sys.exit(code)
     return None
@@ -145,7 +146,7 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
-    train_as_rank(0, config, folder, objective)
+    train_as_rank(0, config, folder, objective, exact=names_size(job.overrides.task))
     if objective.best is None and has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:
@@ -154,7 +155,12 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
 
 
 def train_as_rank(
-    rank: int, config: DictConfig, folder: Path, objective: "Objective | None" = None
+    rank: int,
+    config: DictConfig,
+    folder: Path,
+    objective: "Objective | None" = None,
+    *,
+    exact: bool = False,
 ) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
@@ -165,6 +171,7 @@ def train_as_rank(
         config: The run.
         folder: Its directory.
         objective: What to watch, in a sweep.
+        exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 
     Raises:
         InputError: The config or the data is wrong.
@@ -178,7 +185,7 @@ def train_as_rank(
     with ExitStack() as first:
         if rank == 0:
             first.enter_context(_begun_in(folder))
-        _log_to(folder / LOG, rank)
+        log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         if rank == 0:
             if typed.objective and objective is None and typed.checkpoint is None:
@@ -188,7 +195,19 @@ def train_as_rank(
             first.enter_context(said(config, folder))
             _tell_others(config, folder)
         logging.getLogger(__name__).info("run directory %s", folder)
-        _run(typed, folder, objective)
+        if exact or typed.checkpoint is not None:
+            _run(typed, folder, objective)
+        else:
+            with_largest(config, lambda: _run(_sized(config, folder, rank), folder, objective))
+
+
+def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
+    """The run, written down anew by rank 0: the size of its vocabulary may be another now."""
+    from transformer.training.config import run_config
+
+    if rank == 0:
+        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
+    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -233,18 +252,3 @@ def _tell_others(config: DictConfig, folder: Path) -> None:
     place = external_place()
     if place is not None:
         place.agreed(json.dumps([str(folder.absolute()), OmegaConf.to_container(config)]))
-
-
-def _log_to(file: Path, rank: int) -> None:
-    """Say everything on stderr and in the run directory; of other ranks only what is wrong."""
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if rank == 0:
-        handlers.append(logging.StreamHandler(open_unlinked(file, "a", encoding="utf-8")))
-    logging.basicConfig(
-        level=logging.INFO if rank == 0 else logging.WARNING,
-        format="%(asctime)s %(message)s" if rank == 0 else f"%(asctime)s rank {rank}: %(message)s",
-        datefmt="%H:%M:%S",
-        handlers=handlers,
-        force=True,
-    )
-    logging.captureWarnings(True)

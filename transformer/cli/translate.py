@@ -127,6 +127,7 @@ def _stream(
 ) -> None:
     """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
     from transformer.decoding.documents import DocumentTranslator
+    from transformer.decoding.length_limit import warn_of_cuts
 
     name = config.input or "stdin"
 
@@ -156,6 +157,7 @@ def _stream(
                 print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
+    warn_of_cuts([translator.length_limit.taken()])
 
 
 def _requests(

@@ -21,6 +21,7 @@ from transformer.decoding.config import SearchConfig
 from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.ensemble import Ensemble, Model, leader
 from transformer.decoding.evaluation_mode import evaluating
+from transformer.decoding.length_limit import LengthLimit
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.searcher import ModelSearcher, Searcher, texts_of
@@ -73,6 +74,7 @@ class Translator:
         self.searcher: Searcher = ModelSearcher(
             model, tokenizer, search, batch_tokens, coverage_head
         )
+        self.length_limit = LengthLimit(search, most_pieces(model))
 
     @classmethod
     def load(
@@ -199,7 +201,7 @@ class Translator:
         return segments_of(text, lengths, constraints, tags)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
-        found = self.searcher(segments)
+        found = self.length_limit.counted(segments, self.searcher(segments))
         if not attention:
             return [NBest(hypotheses) for hypotheses in found]
         pieces = [segment.pieces for segment in segments]

@@ -17,6 +17,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.formats import GROUPS
 from transformer.schema import typed, typed_value
 from transformer.training.callbacks import CallbacksConfig
+from transformer.training.loggers import LoggerConfig
 from transformer.training.loss import LossConfig
 from transformer.training.objective import Metric
 from transformer.training.optimizer import OptimizerConfig
@@ -40,19 +41,6 @@ BUDGET_STEP = 1024
 """Automatic budgets are multiples of this: cards of one kind then come to the same one."""
 
 TaskName = Literal["translation", "tagging", "language_modelling"]
-
-
-@dataclass(frozen=True)
-class LoggerConfig:
-    """Where metrics go.
-
-    Attributes:
-        csv: Write ``metrics.csv``.
-        tensorboard: Write TensorBoard events under ``tensorboard/``.
-    """
-
-    csv: bool
-    tensorboard: bool
 
 
 @dataclass(frozen=True)

@@ -151,10 +151,13 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     if payload is None:
         return config, task, Standing(resume, 0, None)
     done = payload["global_step"]
-    logger.info("going on from %s, after update %d", resume, done)
+    state = loader_state(payload)
+    task.data.go_on_from(state)
+    epochs = task.data.epochs(done)
+    logger.info("going on from %s, after update %d, epoch %.1f", resume, done, epochs)
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
-    return config, task, Standing(resume, done, loader_state(payload))
+    return config, task, Standing(resume, done, state)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:

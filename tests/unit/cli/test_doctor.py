@@ -29,6 +29,19 @@ def call(verb: str, *arguments: str) -> int:
     return code
 
 
+@pytest.mark.parametrize("name", ["doctor", "clean"])
+def test_a_vocabulary_that_the_text_cannot_fill(
+    name: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = ["tokenizer=bpe", *(["output=out"] if name == "clean" else [])]
+    assert call(name, *call_of("in"), *arguments, "tokenizer.vocab_size=9000") == 2
+    assert "error: vocabulary size 9000 is too large" in capsys.readouterr().err
+    call(name, *call_of("in"), *arguments)
+    assert "too large" not in capsys.readouterr().err
+    (line,) = caplog.messages
+    assert line.startswith("tokenizer.vocab_size=8000 is too large for this text; ")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [

@@ -19,7 +19,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
     monkeypatch.setattr(train, "_run", lambda *run: runs.append(run))
-    monkeypatch.setattr(train, "_log_to", lambda file, rank: logging.getLogger(__name__))
+    monkeypatch.setattr(train, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
     return runs
 
 

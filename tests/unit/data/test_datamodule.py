@@ -57,6 +57,21 @@ def test_a_second_run_reads_only_the_cache(
     assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
 
 
+def test_text_left_out_is_judged_also_where_it_is_in_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_module(folder, max_length=6, max_left_out=0.9).prepare_data()
+    monkeypatch.setattr("transformer.data.datamodule.encode_corpus", None)
+    caplog.clear()
+    module = data_module(folder, max_length=6, max_left_out=0.9)
+    module.prepare_data()
+    module.prepare_data()  # as Lightning does
+    (line,) = caplog.messages
+    assert line.startswith("train: ") and "longer than 6 tokens (data.max_length)" in line
+    with pytest.raises(InputError, match=r"train: .* longer than 6 .*max_left_out=1 \(now 0\.5\)"):
+        data_module(folder, max_length=6, max_left_out=0.5).prepare_data()
+
+
 def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
     def files() -> set[str]:
         return {path.name for path in (folder / "cache").glob("train-*")}
