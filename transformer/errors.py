@@ -16,6 +16,16 @@ class MissingFile(InputError):
     """A file that the user, or the config of a run, names is not there."""
 
 
+def refuse(objections: Iterable[str]) -> None:
+    """Raise all objections as one, so that whoever mends one does not meet the next.
+
+    Raises:
+        InputError: There is any.
+    """
+    if reasons := list(dict.fromkeys(objections)):
+        raise InputError("; also ".join(reasons))
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`` (did you mean NAME?)`` with the nearest known name; empty where none is near.
 

@@ -119,6 +119,17 @@ def _opened(path: Path) -> BufferedReader:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
 
+def refuse_missing(paths: Iterable[Path]) -> None:
+    """Refuse files that are not there, all at once.
+
+    Raises:
+        MissingFile: there is one.
+    """
+    missing = dict.fromkeys(path for path in paths if not path.exists())
+    if missing:
+        raise MissingFile("; ".join(f"{path}: no such file{_nearest(path)}" for path in missing))
+
+
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} (seen from {Path.cwd()})"

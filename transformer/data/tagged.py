@@ -22,6 +22,7 @@ from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
 from transformer.data.idle_keys import refuse_idle_keys
+from transformer.data.lines import refuse_missing
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
@@ -153,6 +154,7 @@ class TaggingData(BatchModule):
         Raises:
             InputError: text cannot be read, or does not suit vocabulary or model.
         """
+        refuse_missing(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
         if self._positions is None:

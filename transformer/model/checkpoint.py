@@ -163,8 +163,8 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     task = payload[PORTABLE].get("config", {}).get("task")
     if task != "translation":
         raise InputError(
-            f"{file} was trained for task={task} and does not translate; "
-            "evaluate checkpoint=… split=test scores it"
+            f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
+            "takes new text, evaluate checkpoint=… split=test scores it"
         )
 
 
