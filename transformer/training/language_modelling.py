@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from pytorch_lightning import Callback
 from torch import Tensor
