@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
+from jaxtyping import Int
 
 from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import Tokenizer
@@ -114,7 +115,7 @@ class Predictor(ABC):
             yield line
 
 
-def batches_of(lengths: Sequence[int], batch_tokens: int) -> Iterator[Sequence[int]]:
+def batches_of(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
     """Yield the places of texts of one batch, of about one length each.
 
     Args:
