@@ -15,7 +15,7 @@ echo "A few translations:"
 # Of the test text; a model of half the updates translates them without a fault, too.
 sentences='The lawyer can return to the hospital on Monday.
 There are ninety-nine trees in my garden.
-A shy woman will hug the curious scientist if it rains.'
+We are smiling while all the shop assistants are working.'
 translations=$(printf '%s\n' "$sentences" | python -m transformer translate checkpoint="$run")
 printf '%s\n' "$translations" | sed 's/^/  /'
 
