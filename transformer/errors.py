@@ -33,6 +33,20 @@ def errors_name(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: {error}") from error
 
 
+_MOST = 10
+"""Objections that one message has room for."""
+
+
+def refuse(objections: Iterable[str]) -> None:
+    """Raise all objections as one, so that whoever mends one does not meet the next.
+
+    Raises:
+        InputError: There is any.
+    """
+    if reasons := list(dict.fromkeys(objections))[:_MOST]:
+        raise InputError("; also ".join(reasons))
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """`` (did you mean NAME?)`` with the nearest other name; empty where none is near.
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError, did_you_mean
+from transformer.errors import InputError, did_you_mean, refuse
 
 T = TypeVar("T")
 
@@ -24,18 +24,23 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for unknown in sorted(map(str, values.keys() - names)):
-        meant = did_you_mean(unknown, names)
-        raise InputError(f"{where}.{unknown} is not a setting of {where}{meant}")
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values:
-            raise InputError(f"{where}.{field.name} is missing")
-    return kind(
-        **{
-            name: typed_value(value, hints[name], f"{where}.{name}")
-            for name, value in values.items()
-        }
+    refuse(
+        f"{where}.{unknown} is not a setting of {where}{did_you_mean(unknown, names)}"
+        for unknown in sorted(map(str, values.keys() - names))
     )
+    refuse(
+        f"{where}.{field.name} is missing"
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.default is MISSING and field.name not in values
+    )
+    right, wrong = {}, []
+    for name, value in values.items():
+        try:
+            right[name] = typed_value(value, hints[name], f"{where}.{name}")
+        except InputError as error:
+            wrong.append(str(error))
+    refuse(wrong)
+    return kind(**right)
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:

@@ -34,6 +34,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     [
         "evaluate",
         "translate",
+        "predict",
         "score",
         "export",
         "average",

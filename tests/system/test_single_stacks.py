@@ -11,7 +11,7 @@ import torch
 from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
-from transformer.cli import average, evaluate, translate
+from transformer.cli import average, evaluate, predict, translate
 from transformer.data.conllu import format_conllu
 from transformer.errors import InputError
 from transformer.training.run import train
@@ -125,7 +125,7 @@ def test_evaluate_says_what_training_said(
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        (translate.main, [], "trained for task=tagging and does not translate"),
+        (translate.main, [], "task=tagging and does not translate; predict checkpoint=… takes new"),
         (average.main, ["last=2"], "trained for task=tagging and does not translate"),
         (evaluate.main, ["split=train"], "choose one of validation, test"),
         (evaluate.main, ["source=a", "reference=b"], "source=a is for translations, but the check"),
@@ -144,6 +144,53 @@ def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
     assert said.out == ""
     assert says in said.err.strip().split("\n")[-1]
     assert "Traceback" not in said.err
+
+
+def predicted(folder: Path, *arguments: str) -> list[str]:
+    call = [f"checkpoint={folder}/run", f"input={folder}/in", f"output={folder}/out", *arguments]
+    assert predict.main(call) == 0
+    return (folder / "out").read_text().split("\n")
+
+
+def test_predict_tags_new_text(tagger: Path) -> None:
+    (tagger / "in").write_text("alpha kappa beta\n\nkappa gamma\n")
+    lines = predicted(tagger)
+    assert [len(line.split()) for line in lines] == [3, 0, 2, 0]
+    assert lines[2].split()[0] == "DET"
+    told = json.loads(predicted(tagger, "format=json")[0])
+    assert told["words"] == ["alpha", "kappa", "beta"]
+    assert told["tags"] == lines[0].split()
+
+
+def test_predict_tells_what_is_probable(language_model: Path) -> None:
+    (language_model / "in").write_text(
+        f"{WORDS[3]} {WORDS[4]} {WORDS[6]}\n{WORDS[6]} {WORDS[3]} {WORDS[3]}\n"
+    )
+    likely, unlikely = (float(line.split("\t")[0]) for line in predicted(language_model)[:2])
+    assert unlikely + 2 < likely < 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["format=xml"], "format=xml is unknown; choose text or json"),
+        (["input=none"], "none: no such file"),
+    ],
+)
+def test_a_wrong_call_of_predict_is_one_line(
+    tagger: Path,
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call = [f"checkpoint={tagger}/run", f"output={tmp_path}/out", *arguments]
+    assert predict.main(call) == 2
+    assert list(tmp_path.iterdir()) == []
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"error: {says}")
+    assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("experiment", ["pocket_tagging", "pocket_lm"])

@@ -4,7 +4,7 @@ Of what else the checkpoint holds it knows whether training can go on from it.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import refuse_unknown_flags
+from transformer.cli.compose import refuse_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
 from transformer.cli.vocabulary import as_asked, names_size
-from transformer.errors import InputError, errors_name
+from transformer.errors import InputError, errors_name, refuse
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
@@ -99,10 +99,8 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     # A path may hold signs that Hydra reads as more than a text.
     others = ("checkpoint", TRUST)
     changes = [one for one in arguments if one.partition("=")[0] not in others]
-    for override in _parsed(changes, config):
-        key = override.key_or_group
-        given[key] = override.value()
-        _refuse(key, config, checkpoint)
+    given |= {each.key_or_group: each.value() for each in _parsed(changes, config)}
+    refuse(reason for key in given for reason in _objections(key, config, checkpoint))
     require_trust(payload[PORTABLE]["config"]["data"], is_trusted(arguments), file, given)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
@@ -176,26 +174,22 @@ def _looked_at(folder: Path) -> RunFolder:
     )
 
 
-def _refuse(key: str, config: DictConfig, checkpoint: Path) -> None:
-    """Refuse what cannot be given to a run that goes on.
-
-    Raises:
-        InputError: The key is unknown, a group, or of Hydra.
-    """
-    if key.startswith("hydra."):
-        raise InputError(f"{key} cannot change: a run goes on in its own directory")
+def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]:
+    """What cannot be given to a run that goes on: an unknown key, a group, one of Hydra."""
     old = OmegaConf.select(config, key, default=KeyError)
-    if old is KeyError:
-        raise InputError(f"unknown key {key}{nearest_key(key, config)}")
-    if isinstance(old, DictConfig):
-        raise InputError(
+    if key.startswith("hydra."):
+        yield f"{key} cannot change: a run goes on in its own directory"
+    elif old is KeyError:
+        yield f"unknown key {key}{nearest_key(key, config)}"
+    elif isinstance(old, DictConfig):
+        yield (
             f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
             f"config; change single keys, such as {_EXAMPLES.get(key, f'{key}.KEY=VALUE')}"
         )
 
 
 def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
-    refuse_unknown_flags(arguments, known=())
+    refuse_flags(arguments)
     try:
         overrides = OverridesParser.create().parse_overrides(list(arguments))
     except HydraException as error:

@@ -21,14 +21,14 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import (
     compose_config,
     config_folder,
+    flags_and_overrides,
     refusal,
     refuse_unknown_choices,
-    refuse_unknown_flags,
     with_recipe,
 )
 from transformer.cli.config_file import CONFIG, said, write
 from transformer.cli.exit import exit_code_of
-from transformer.cli.help import help_of
+from transformer.cli.explain import key_of
 from transformer.cli.resume import (
     AUTO,
     TRUST,
@@ -38,8 +38,9 @@ from transformer.cli.resume import (
     run_folder_of,
 )
 from transformer.cli.run_log import LOG, log_to
+from transformer.cli.sweep import save_trial, summarised
 from transformer.cli.vocabulary import names_size, with_largest
-from transformer.errors import InputError
+from transformer.errors import InputError, refuse
 from transformer.files import open_unlinked
 from transformer.training.rendezvous import external_place
 from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
@@ -51,19 +52,9 @@ if TYPE_CHECKING:
 RANK = (sys.executable, "-m", "transformer.cli.rank")
 """What starts one more rank of a run on this machine; the run directory follows."""
 
-_FLAGS = (
-    *("--multirun", "-m", "--run", "-r", "--cfg", "-c", "--resolve", "--package", "-p"),
-    *("--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc"),
-    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
-    "--experimental-rerun",
-)
-"""Those of Hydra."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    if {"-h", "--help"} & set(arguments):
-        return exit_code_of(lambda: print(help_of("train")))
     return exit_code_of(lambda: _launch(list(arguments)))
 
 
@@ -80,14 +71,19 @@ def _launch(arguments: list[str]) -> None:
         return
     if any(argument.startswith(f"{TRUST}=") for argument in arguments):
         raise InputError(f"{TRUST}= is of a run that goes on; it does nothing without checkpoint=")
-    refuse_unknown_flags(arguments, _FLAGS)
-    if not any(argument.startswith("-") for argument in arguments):
-        compose_config("train", arguments)
+    flags, overrides = flags_and_overrides(arguments)
+    if not flags:
+        refuse(
+            f"{override} is for a sweep; add --multirun"
+            for override in overrides
+            if key_of(override) in ("sweep", "cluster")
+        )
+        compose_config("train", overrides)
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     else:
-        refuse_unknown_choices("train", arguments)
-    sys.argv[1:] = with_recipe(arguments)
+        refuse_unknown_choices("train", overrides)
+    sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print what is raised, and how it came to it.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     began: list[DictConfig] = []
@@ -98,9 +94,10 @@ def _launch(arguments: list[str]) -> None:
         return _task(config)
 
     try:
-        hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
+        with summarised():
+            hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
     except HydraException as error:
-        raise refusal("train", arguments, error) from error
+        raise refusal("train", overrides, error) from error
     except OSError as error:
         if began:
             raise
@@ -151,6 +148,7 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
+    save_trial(folder, objective, job.overrides.task)
     return objective.best
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transformer.errors import InputError
+from transformer.errors import InputError, refuse
 
 # What is smaller leaves only the largest corpus, and powers that no number holds.
 _LEAST_TEMPERATURE = 0.05
@@ -122,8 +122,7 @@ class DataConfig:
         Raises:
             InputError: there is such a thing.
         """
-        for objection in _objections(self):
-            raise InputError(objection)
+        refuse(_objections(self))
 
 
 def _out_of_range(config: DataConfig) -> Iterator[str]:

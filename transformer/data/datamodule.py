@@ -20,6 +20,7 @@ from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, 
 from transformer.data.documents import joined_pairs
 from transformer.data.encoding import counts_of
 from transformer.data.filters import Filters, level_of
+from transformer.data.lines import refuse_missing
 from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
 from transformer.data.preparation import encode_corpus
 from transformer.data.split import Split
@@ -134,6 +135,8 @@ class DataModule(BatchModule):
         """
         # What is missing or malformed is known before the hard work, not when it is over.
         training = self._parts("train")
+        read = [*training, *(part for name in self.splits for part in self._parts(name))]
+        refuse_missing(path for name in read for path in self._part(name).corpus.paths)
         if self._links:
             for name in training:
                 self._part(name).links_fingerprint()

@@ -24,6 +24,7 @@ from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
 from transformer.data.filters import Filters, level_of
 from transformer.data.idle_keys import refuse_idle_keys
+from transformer.data.lines import refuse_missing
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
@@ -158,6 +159,7 @@ class TaggingData(BatchModule):
                 the training text is left out.
         """
         data = self._data
+        refuse_missing(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
         if not self._judged:

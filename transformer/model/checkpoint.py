@@ -150,8 +150,8 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     task = task_of(payload)
     if task != "translation":
         raise InputError(
-            f"{file} was trained for task={task} and does not translate; "
-            "evaluate checkpoint=… split=test scores it"
+            f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
+            "takes new text, evaluate checkpoint=… split=test scores it"
         )
 
 

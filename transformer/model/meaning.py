@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError
+from transformer.errors import refuse
 
 if TYPE_CHECKING:
     from transformer.model.config import ModelConfig
 
 
 def refuse_meaningless(config: "ModelConfig") -> None:
-    """Raise the first objection there is.
+    """Raise what there is to object to; what follows from a wrong value alone is left out.
 
     Raises:
         InputError: A value is unknown or out of its range, or two contradict each other.
     """
     for objections in (_choices, _ranges, _heads, _positions, _kernel, _embeddings):
-        for objection in objections(config):
-            raise InputError(objection)
+        refuse(objections(config))
 
 
 def _choices(config: "ModelConfig") -> Iterator[str]:
