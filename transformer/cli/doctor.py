@@ -60,7 +60,7 @@ def _doctor(config: DictConfig) -> None:
     if exceeded := too_many(examination, shares):
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
-            "transformer clean, or allow more with thresholds.NAME=SHARE"
+            "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

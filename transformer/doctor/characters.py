@@ -19,10 +19,16 @@ _NOTHING = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060-\u2064\ufeff\ufff9-\ufffb\ufdd0-\ufdef"
     + _LAST_TWO
 )
-# Joiners and direction marks, which other scripts than Latin are spelt with.
+# Joiners and direction marks, and those that need them: scripts from Hebrew to Burmese, Khmer and
+# Mongolian, and emoji.
 _JOINERS = "\u200c-\u200f\u202a-\u202e\u2066-\u2069"
-_LATIN = re.compile(f"[\x00-\u024f\u1e00-\u1eff\u2010-\u205e\u20ac\u2122{_NOTHING}{_JOINERS}]*")
-_INVISIBLE, _INVISIBLE_IN_LATIN = re.compile(f"[{_NOTHING}]"), re.compile(f"[{_NOTHING}{_JOINERS}]")
+_JOINED = re.compile(
+    "[\u0590-\u109f\u1780-\u18af\ua840-\uabff\ufb1d-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U0001ffff]"
+)
+_INVISIBLE, _INVISIBLE_OR_JOINER = (
+    re.compile(f"[{_NOTHING}]"),
+    re.compile(f"[{_NOTHING}{_JOINERS}]"),
+)
 _BLANKS = "\t-\x0d\x1c-\x1f\x85\u1680\u2000-\u200a\u2028\u2029\u205f"
 _ODD_BLANKS = re.compile(f" *[{_BLANKS}][{_BLANKS} ]*|  +|^ | $")
 # Of blanks only those that end a line or a field elsewhere, and what has a meaning in private.
@@ -48,7 +54,7 @@ def with_plain_blanks(text: str) -> str:
 
 
 def _invisible_in(text: str) -> re.Pattern[str]:
-    return _INVISIBLE_IN_LATIN if _LATIN.fullmatch(text) else _INVISIBLE
+    return _INVISIBLE if _JOINED.search(text) else _INVISIBLE_OR_JOINER
 
 
 def _kept_between_words(text: str) -> Callable[[re.Match[str]], str]:

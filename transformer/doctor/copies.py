@@ -12,8 +12,8 @@ from transformer.doctor.pair import NumberedPair, quoted
 
 # Words that the corpus translates and their share of the text; more words may be a smaller share.
 _EVIDENCE = ((2, 0.5), (3, 0.25))
-# Two words are a name or a term; and evidence is more than "de la".
-_LEAST, _LONG = 3, 4
+# Two words are a name or a term; in a longer one, "of the" may be in lower case.
+_LEAST, _SMALL, _LONG = 3, 3, 4
 # Of the tokens of the longer side, that stand on both.
 _SAME = 0.9
 _NO_WORD = re.compile(r"^[\W_]+|[\W_]+$")
@@ -39,27 +39,38 @@ class Copies(PairCheck):
 
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Show the text."""
-        if pair.source != pair.target and not _same(_tokens(pair.source), _tokens(pair.target)):
+        if pair.source != pair.target and not _same(pair.source, pair.target):
             return None
-        # Capitals are a name or a title, unless all are.
         target = pair.target.lower() if pair.target.isupper() else pair.target
-        words = words_of(target[:1].lower() + target[1:])
+        words = words_of(target)
+        if len(words) < _LEAST or len(_CODE.findall(target)) >= _CODE_SIGNS:
+            return None
+        # As within a sentence.
+        first = {words[0], words[0].lower()}
         for translated in self._translated:
-            known = [word for word in words if word in translated]
-            if len(words) < _LEAST or max(map(len, known), default=0) < _LONG:
+            known = [word for word in words[1:] if word in translated]
+            if not _is_prose(known):
                 continue
-            for count, share in _EVIDENCE:
-                if len(set(known)) >= count and len(known) >= share * len(words):
-                    is_code = len(_CODE.findall(target)) >= _CODE_SIGNS
-                    return None if is_code else Fault(None, f"untranslated: {quoted(target)}")
+            known += list(first & translated)[:1]
+            if any(
+                len(set(known)) >= count and len(known) >= share * len(words)
+                for count, share in _EVIDENCE
+            ):
+                return Fault(None, f"untranslated: {quoted(target)}")
         return None
 
 
-def _tokens(text: str) -> list[str]:
-    stripped = (_NO_WORD.sub("", token) for token in text.casefold().split())
-    return [token for token in stripped if token]
+def _is_prose(words: list[str]) -> bool:
+    """Whether words are no title, nor a name such as North Western Province."""
+    lower = [word for word in words if word.islower()]
+    return len(lower) >= _SMALL or any(len(word) >= _LONG for word in lower)
 
 
-def _same(source: list[str], target: list[str]) -> bool:
-    shared = len(set(source) & set(target))
-    return shared > 0 and shared >= _SAME * max(len(set(source)), len(set(target)))
+def _same(source: str, target: str) -> bool:
+    rough = set(source.lower().split()), set(target.lower().split())
+    # Most pairs are far from it: spare them the closer look.
+    if 2 * len(rough[0] & rough[1]) < _SAME * max(map(len, rough)):
+        return False
+    tokens = [{_NO_WORD.sub("", token) for token in tokens} - {""} for tokens in rough]
+    shared = len(tokens[0] & tokens[1])
+    return shared > 0 and shared >= _SAME * max(map(len, tokens))

@@ -28,6 +28,8 @@ _FAR, _FAR_AND_MARKED = (100, 2.2, 0.62), (60, 1.3, 0.5)
 _END = re.compile(r"[.!?。！？…][\"')\]»“”’]*(?=\s|$)")
 _CLOSED = re.compile(r"[.!?:;,。！？…][\s\"')\]»“”’]*$")
 _REPEATED_WORDS = 2
+# Fewer spell an abbreviation out.
+_MANY_CHARACTERS, _MANY_WORDS = 60, 6
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,9 @@ class Disproportion(PairCheck):
         if not all(texts):
             return None
         far, tails = self._usual.off(*map(len, texts))
-        # The shorter side, then the longer one.
-        if abs(far) > self._bound or _is_far(abs(far), abs(tails), *texts[:: 1 if far > 0 else -1]):
+        shorter, longer = texts if far > 0 else texts[::-1]
+        many = len(longer) >= _MANY_CHARACTERS or len(longer.split()) >= _MANY_WORDS
+        if (many and abs(far) > self._bound) or _is_far(abs(far), abs(tails), shorter, longer):
             said = f"{len(texts[0])} characters against {len(texts[1])}"
             return Fault(None, f"{said}: {quoted(texts[0])} and {quoted(texts[1])}")
         return None
@@ -122,12 +125,14 @@ def _is_far(far: float, tails: float, shorter: str, longer: str) -> bool:
     """Whether the longer text says more than the shorter one, and is not only put otherwise."""
     if tails > 1 and _is_twice(longer) and not _is_twice(shorter):
         return True
-    more = len(_END.findall(longer)) > len(_END.findall(shorter))
-    marked = more or (_CLOSED.search(longer) is not None and _CLOSED.search(shorter) is None)
-    return any(
+    is_far, may_be_far = (
         len(longer) >= characters and tails > most and far > ratio
-        for characters, most, ratio in (_FAR, _FAR_AND_MARKED)[: 2 if marked else 1]
+        for characters, most, ratio in (_FAR, _FAR_AND_MARKED)
     )
+    if is_far or not may_be_far:
+        return is_far
+    more = len(_END.findall(longer)) > len(_END.findall(shorter))
+    return more or (_CLOSED.search(longer) is not None and _CLOSED.search(shorter) is None)
 
 
 def _is_twice(text: str) -> bool:

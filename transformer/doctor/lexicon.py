@@ -25,6 +25,12 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
+def _counted(text: str) -> set[str]:
+    """Return the words as they are spelt within a sentence: German nouns keep their capital."""
+    words = words_of(text)
+    return {*words[1:], *(word.lower() for word in words[:1])}
+
+
 class Lexicon:
     """The words of either side that the corpus translates."""
 
@@ -33,7 +39,7 @@ class Lexicon:
         alone: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
         both: Counter[str] = Counter()
         for source, target in pairs:
-            sides = set(words_of(source.lower())), set(words_of(target.lower()))
+            sides = _counted(source), _counted(target)
             if sides[0] != sides[1]:
                 shared = sides[0] & sides[1]
                 both.update(shared)
