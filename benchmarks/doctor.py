@@ -1,13 +1,13 @@
 """Precision and recall of transformer clean: faults planted by rule, and pairs labelled by eye.
 
-    python benchmarks/doctor.py --data-root FOLDER [--write docs/doctor.md] [--show KIND]
-    python benchmarks/doctor.py --text FILE.tsv --languages en de [--seed 1]
+    python benchmarks/doctor.py --data-root FOLDER [--write docs/doctor.md]
+    python benchmarks/doctor.py --data-root FOLDER --text FILE.tsv --languages en de [--seed 1]
 
 FOLDER holds multi30k and tanaka_enja. Faults, and good pairs that look like faults, are put in
 place of random pairs of a corpus; it is then cleaned as ``transformer clean`` does by default. What
 is rejected of the corpus itself counts as wrong, though much of it is: the precisions are lower
-bounds. The pairs of benchmarks/doctor_pairs.tsv, which nobody tuned the checks on, are labelled by
-eye, and are cleaned within the English and German corpus.
+bounds. The pairs of benchmarks/doctor_pairs.tsv are labelled by eye, and are cleaned behind the
+English and German corpus.
 """
 
 import argparse
@@ -71,8 +71,8 @@ def _plain(pair: Pair) -> Pair:
 def rows_of(planted: Planted, made: Mapping[str, Kind], found: Cleaned) -> list[list[str]]:
     """Return a row for each kind: how many, found, found by the right check."""
     places: dict[str, list[int]] = defaultdict(list)
-    for place, kind in planted.kind_of.items():
-        places[kind].append(place)
+    for place, name in planted.kind_of.items():
+        places[name].append(place)
     rows = []
     for name, those in places.items():
         kind = made.get(name, Kind(("misaligned",), lambda r, s, t: None))
@@ -145,7 +145,7 @@ def by_eye(corpus: Sequence[Pair]) -> list[list[str]]:
 def table(title: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Return a table of Markdown."""
     head = [f"| {' | '.join(title)} |", f"|{' --- |' * len(title)}"]
-    return head + [f"| {' | '.join(row)} |" for row in rows]
+    return [*head, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _lines(path: Path) -> list[str]:
@@ -191,8 +191,8 @@ def main() -> None:
     if arguments.text is not None:
         text = [line.split("\t") for line in read_lines(arguments.text)]
         source, target = arguments.languages
-        foreign = multi30k["fr" if target != "fr" else "de"]
-        corpora = {f"{source}-{target}": ([(s, t) for s, t in text], (source, target), foreign)}
+        third = multi30k["fr" if target != "fr" else "de"]
+        corpora = {f"{source}-{target}": ([(s, t) for s, t in text], (source, target), third)}
     recalls: dict[str, list[str]] = {}
     found: dict[str, list[str]] = {}
     for place, (name, (corpus, languages, foreign)) in enumerate(corpora.items()):

@@ -100,7 +100,7 @@ class Checks:
         if ForeignScript.name in wanted:
             checks.append(ForeignScript(*new, self._profile.scripts))
         if WrongLanguage.name in wanted and self._profile.languages is not None:
-            checks.append(WrongLanguage(*new, self._profile.languages))
+            checks.append(WrongLanguage(*new, self._profile.languages, self._profile.lexicon))
         if UnknownCharacters.name in wanted and self._known is not None:
             checks.append(UnknownCharacters(*new, self._known))
         if not wanted.isdisjoint(Repeats.names):

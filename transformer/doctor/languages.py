@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from transformer.doctor.check import Fault, PairCheck
+from transformer.doctor.lexicon import Lexicon
 from transformer.doctor.pair import SIDES, NumberedPair, bare, quoted
 
 # Fewer characters tell too little, and fewer words are a name.
@@ -100,23 +101,28 @@ class WrongLanguage(PairCheck):
 
     name = "language"
 
-    def __init__(self, split: str, most: int, own: tuple[Language, Language]) -> None:
+    def __init__(
+        self, split: str, most: int, own: tuple[Language, Language], lexicon: Lexicon
+    ) -> None:
         """Begin to count; see `PairCheck`.
 
         Args:
             split: as there.
             most: as there.
             own: the languages of the source side and of the target side.
+            lexicon: of the corpus: it knows swapped sides, also of a few words.
         """
         super().__init__(split, most)
-        self._own = own
+        self._own, self._lexicon = own, lexicon
 
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Name the language that a side is in, and the one that it should be in."""
         texts = pair.source, pair.target
         found = [own.other(text) for own, text in zip(self._own, texts, strict=True)]
         if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
-            return None
+            is_in = self._lexicon.is_in
+            swapped = is_in("target", pair.source) and is_in("source", pair.target)
+            return Fault(None, f"sides swapped: {quoted(pair.source)}") if swapped else None
         place = 0 if found[0] is not None else 1
         said = f"{found[place]} for {self._own[place].code}: {quoted(texts[place])}"
         return Fault(SIDES[place], said)

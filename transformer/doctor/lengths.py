@@ -25,6 +25,8 @@ _TAIL = 0.95
 # Characters of the longer side, tails, and logarithm of the ratio, that are too much: alone, and if
 # the marks that end a sentence agree. Short texts, and titles, are often translated freely.
 _FAR, _FAR_AND_MARKED = (100, 2.2, 0.62), (60, 1.3, 0.5)
+# Tails that are too much, if the shorter side has few characters: what it abbreviates is explained.
+_FEW_CHARACTERS, _FAR_FOR_FEW = 60, 3.2
 _END = re.compile(r"[.!?。！？…][\"')\]»“”’]*(?=\s|$)")
 _CLOSED = re.compile(r"[.!?:;,。！？…][\s\"')\]»“”’]*$")
 _REPEATED_WORDS = 2
@@ -129,8 +131,10 @@ def _is_far(far: float, tails: float, shorter: str, longer: str) -> bool:
         len(longer) >= characters and tails > most and far > ratio
         for characters, most, ratio in (_FAR, _FAR_AND_MARKED)
     )
-    if is_far or not may_be_far:
-        return is_far
+    if is_far and (len(shorter) >= _FEW_CHARACTERS or tails > _FAR_FOR_FEW):
+        return True
+    if not may_be_far:
+        return False
     more = len(_END.findall(longer)) > len(_END.findall(shorter))
     return more or (_CLOSED.search(longer) is not None and _CLOSED.search(shorter) is None)
 

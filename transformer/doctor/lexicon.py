@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from transformer.data.corpus import Pair
+from transformer.doctor.pair import SIDES, Side
 
 # Blanks count: what hyphens, slashes and the like join is a compound, a path or an option.
 _WORD = re.compile(
@@ -18,16 +19,15 @@ _WORD = re.compile(
 _SEEN = 3
 # Of the pairs with a word, those in which it may be kept or stand on the other side.
 _KEPT = 0.2
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of two letters and more."""
-    return _WORD.findall(text)
+# Such words and their share of a text, that it is in their language; more may be a smaller share.
+_EVIDENCE = ((2, 0.5), (3, 0.25))
+# Two words are a name or a term; in a longer one, "of the" may be in lower case.
+_LEAST, _SMALL, _LONG = 3, 3, 4
 
 
 def _counted(text: str) -> set[str]:
     """Return the words as they are spelt within a sentence: German nouns keep their capital."""
-    words = words_of(text)
+    words = _WORD.findall(text)
     return {*words[1:], *(word.lower() for word in words[:1])}
 
 
@@ -45,12 +45,28 @@ class Lexicon:
                 both.update(shared)
                 for counts, words in zip(alone, sides, strict=True):
                     counts.update(words - shared)
-        self.translated = tuple(
-            frozenset(
+        # Words of the source that leave no trace in the target, and the other way round.
+        self._translated = {
+            side: frozenset(
                 word
                 for word, count in counts.items()
                 if count >= _SEEN and both[word] + other[word] <= _KEPT * count
             )
-            for counts, other in zip(alone, reversed(alone), strict=True)
+            for side, counts, other in zip(SIDES, alone, alone[::-1], strict=True)
+        }
+
+    def is_in(self, language: Side, text: str) -> bool:
+        """Whether a text is surely in the language of a side: a sentence, no name and no title."""
+        words = _WORD.findall(text.lower() if text.isupper() else text)
+        if len(words) < _LEAST:
+            return False
+        translated = self._translated[language]
+        known = [word for word in words[1:] if word in translated]
+        lower = [word for word in known if word.islower()]
+        if len(lower) < _SMALL and not any(len(word) >= _LONG for word in lower):
+            return False
+        known += list({words[0], words[0].lower()} & translated)[:1]
+        return any(
+            len(set(known)) >= count and len(known) >= share * len(words)
+            for count, share in _EVIDENCE
         )
-        """Words of the source that leave no trace in the target, and the other way round."""

@@ -66,24 +66,26 @@ def _numbers(reading: re.Pattern[str], text: str) -> list[str]:
 def _unmatched(
     source: Sequence[str], target: Sequence[str], halves: bool
 ) -> tuple[str, str] | None:
-    """Return the first number of each side that the other lacks; None if a side has none."""
-    left = list(target)
-    lacking = []
-    for number in source:
-        same = next((one for one in left if one == number), None)
-        same = same or next((one for one in left if _alike(number, one, halves)), None)
-        if same is None:
-            lacking.append(number)
-        else:
-            left.remove(same)
-    # One may stand for several: "the 90s, 1990 to 1999".
-    lacking = [one for one in lacking if not any(_alike(one, other, halves) for other in target)]
-    left = [one for one in left if not any(_alike(one, other, halves) for other in source)]
-    return (lacking[0], left[0]) if lacking and left else None
+    """Return the first number of each side that the other lacks; None if a side has none.
+
+    Of one that both have, one side lacks what it has less often.
+    """
+    first, other = (
+        [
+            one
+            for place, one in enumerate(ours)
+            if not any(_alike(one, their, halves) for their in theirs)
+            or ours[:place].count(one) >= theirs.count(one) > 0
+        ]
+        for ours, theirs in ((source, target), (target, source))
+    )
+    return (first[0], other[0]) if first and other else None
 
 
 def _alike(number: str, other: str, halves: bool) -> bool:
     """Whether both may mean the same: 5000 and 5 thousand, 1990 and the 90s, 3 pm and 15."""
+    if number == other:
+        return True
     short, long = sorted((number, other), key=len)
     zeros = len(long) - len(short)
     if long == short + "0" * zeros and zeros >= 3:
