@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
-    from transformer.data.splits import splits_of_one
+    from transformer.doctor.cleaning import given_texts
     from transformer.doctor.config import ExaminationConfig, Thresholds
     from transformer.doctor.examination import examine
     from transformer.doctor.pair import refuse_empty
@@ -45,7 +45,8 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
         max_length=data.max_length,
         languages=(data.source, data.target),
     )
-    splits = splits_of_one(data)
+    # As the files hold them: what training would hold out needs a text of some size.
+    splits = given_texts(data)
     refuse_empty(splits)
     tokenizer = tokenizer_of(config, splits, data.cache, arguments)
     begun = time.perf_counter()
@@ -59,7 +60,7 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     if exceeded := too_many(examination, shares):
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
-            "transformer clean, or allow more with thresholds.NAME=SHARE"
+            "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

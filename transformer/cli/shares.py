@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from transformer.errors import InputError
 from transformer.files import named, open_unlinked, written_whole
@@ -80,7 +80,7 @@ class Parts:
         """Of one share, once it is done."""
         return self.path(rank).with_suffix(".done")
 
-    def open(self, stack: ExitStack) -> tuple[BinaryIO, int]:
+    def open(self, stack: ExitStack) -> tuple[IO[bytes], int]:
         """Open the file of this share to go on with, and count the lines that are done.
 
         A last line without its end is dropped.

@@ -143,8 +143,8 @@ class DataModule(BatchModule):
         for split in self.splits:
             self.texts(split)
         for name in () if self._judged else training:
-            read, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
-            self._filters.judge(name, dropped, read, self._data.max_left_out)
+            pairs, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            self._filters.judge(name, dropped, pairs, self._data.max_left_out)
         self._judged = True
         for name in self._parts("validation"):
             self._encoded_path(name)

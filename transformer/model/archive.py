@@ -148,10 +148,11 @@ def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
         raise zipfile.BadZipFile("there is too much besides the tensors")
     structure = archive.read(pickled)
     for code, argument, _ in pickletools.genops(structure):
+        name = str(argument)
         if code.name == "GLOBAL" and not (
-            argument in _GLOBALS or (str(argument).startswith("torch ") and "Storage" in argument)
+            name in _GLOBALS or (name.startswith("torch ") and name.endswith("Storage"))
         ):
-            raise zipfile.BadZipFile(f"{argument} is no plain value")
+            raise zipfile.BadZipFile(f"{name} is no plain value")
         if code.name == "PROTO" and argument != torch.serialization.DEFAULT_PROTOCOL:
             raise zipfile.BadZipFile("its pickle is not one that torch writes")
     return structure

@@ -100,7 +100,7 @@ def _names(index: Any) -> list[str]:
         isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
         for name in names
     )
-    return list(names) if plain else []
+    return list(names or []) if plain else []
 
 
 def names_of(file: Path) -> Sequence[str]:

@@ -32,10 +32,10 @@ def validate_portable(portable: Mapping[str, Any], weights: Mapping[str, Any]) -
         InputError: A part or group is missing or of another kind, a value is not plain, or the
             model is larger than the weights that are there.
     """
-    config = portable.get("config")
     for name in ("model", "tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
             raise InputError(f"it has no {name}, as every checkpoint has")
+    config: Mapping[str, Any] = portable["config"]
     for group in GROUPS:
         if not isinstance(config.get(group), dict):
             raise InputError(f"its config has no group {group}, as every run has")
