@@ -44,8 +44,10 @@ def _ranges(config: "ModelConfig") -> Iterator[str]:
     }
     for name, smallest in least.items():
         value = getattr(config, name)
-        if value is not None and not smallest <= value < 2**31:
-            yield f"model.{name}={value} must be at least {smallest}, and below {2**31}"
+        if value is not None and value < smallest:
+            yield f"model.{name}={value} must be at least {smallest}"
+        if value is not None and value >= 2**31:
+            yield f"model.{name}={value} must be below {2**31}"
     if "strided" in _patterns(config) and config.window == 1:
         yield "model.window=1 lets model.pattern=strided see everything; take 2 or more, or full"
     token_dropouts = ("source_token_dropout", "target_token_dropout")

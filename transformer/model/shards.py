@@ -5,6 +5,7 @@ file (checkpoint.py), into which they are joined whenever they are read. It does
 tensors are.
 """
 
+import errno
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -112,6 +113,9 @@ def names_of(file: Path) -> Sequence[str]:
     try:
         index = _index(file)
     except (OSError, MemoryError) as error:
+        # A damaged archive lets its reader look before the beginning of the file.
+        if isinstance(error, OSError) and error.errno == errno.EINVAL:
+            return []
         raise InputError(f"{file} cannot be read: {error}") from error
     except Exception:
         # Bytes that are no pickle make the reader fail in every way there is.

@@ -32,10 +32,9 @@ TRAINER: dict[str, Any] = {
     **dict.fromkeys(("num_nodes", "max_steps", "accumulate_grad_batches"), int),
     **dict.fromkeys(("val_check_interval", "log_every_n_steps"), int),
     "max_epochs": int | None,
-    "max_time": str | Mapping[str, int] | None,
     "gradient_clip_val": float | None,
 }
-"""Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, and their types."""
+"""Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, but ``max_time``."""
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this: cards of one kind then come to the same one."""
@@ -161,11 +160,17 @@ def _refuse_other_layout(resolved: Mapping[str, Any]) -> None:
         if not isinstance(resolved[group], Mapping):
             raise InputError(f"{group} must be a group of keys")
     trainer = resolved["trainer"]
-    for name in sorted(trainer.keys() ^ TRAINER.keys()):
-        known = f"is not a setting of trainer{did_you_mean(name, TRAINER)}"
+    known_keys = {*TRAINER, "max_time"}
+    for name in sorted(map(str, trainer.keys() ^ known_keys)):
+        known = f"is not a setting of trainer{did_you_mean(name, known_keys)}"
         raise InputError(f"trainer.{name} {known if name in trainer else 'is missing'}")
     for name, kind in TRAINER.items():
         typed_value(trainer[name], kind, f"trainer.{name}")
+    if not isinstance(trainer["max_time"], str | Mapping | None):
+        raise InputError(
+            f"trainer.max_time={trainer['max_time']} must be DAYS:HOURS:MINUTES:SECONDS, such as "
+            "00:12:00:00, or null"
+        )
 
 
 def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:

@@ -55,7 +55,7 @@ def test_a_config_that_would_be_interpolated_is_refused(run: Path) -> None:
     payload[PORTABLE]["config"]["data"]["root"] = "x/${oc.env:HOME}"
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"data\.root in its config holds \$\{…\}"):
-        resumed_config(run, ["trust=true"])
+        resumed_config(file, ["trust=true"])
 
 
 def test_the_config_is_that_of_the_run(run: Path) -> None:

@@ -15,9 +15,13 @@ from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
+from transformer.model.formats import GROUPS
 from transformer.model.heads import HeadName, switch_off
 
-RUN = {"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}}
+RUN = {
+    **{group: {} for group in GROUPS},
+    **{"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}},
+}
 
 
 def written(folder: Path, **changes: Any) -> Path:

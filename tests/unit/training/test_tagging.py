@@ -54,9 +54,9 @@ def test_words_that_training_leaves_out_are_unknown(
     evaluate = task.evaluator(tmp_path, "cpu")
     read: list[Path] = []
 
-    def read_once(path: Path) -> Iterator[TaggedSentence]:
+    def read_once(path: Path, max_line: int) -> Iterator[TaggedSentence]:
         read.append(path)
-        return read_conllu(path)
+        return read_conllu(path, max_line)
 
     monkeypatch.setattr("transformer.data.tagged.read_conllu", read_once)
     scores = {score.name: score for score in evaluate("validation").scores}
