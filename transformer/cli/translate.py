@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
@@ -190,13 +190,20 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     found too little memory goes on with another device, or smaller batches. Nor does it matter
     where the files lie, or by which of their names they are called.
     """
+    from transformer.export.ctranslate2 import WEIGHTS, is_ctranslate2
     from transformer.export.fingerprint import fingerprint_of
 
-    models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+    if is_ctranslate2(export := path_of(config, "checkpoint")):
+        models = [_digest(export / WEIGHTS), translator.tokenizer.fingerprint]
+    else:
+        models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]
-    with source.open("rb") as file:
-        text = hashlib.file_digest(file, "sha256").hexdigest()
-    whole = [settings, models, str(translator.search), text]
+    whole = [settings, models, str(translator.search), _digest(source)]
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()[:12]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,7 +5,6 @@ checkpoint says besides, ``source.model`` and, where it is another, ``target.mod
 vocabularies. It does not know runs: the folder is enough to translate with.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,14 @@ import torch
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
+from transformer.export.settings import read_settings, unreadable, write_settings
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint, portable_part, refuse_program
-from transformer.model.config import ModelConfig
-from transformer.model.formats import FORMAT, upgraded
+from transformer.model.checkpoint import Checkpoint
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
 
 WEIGHTS = "model.safetensors"
-SIDES = ("source", "target")
-
-_MANGLED = (ValueError, KeyError, TypeError, AttributeError)
-"""What values raise that are not laid out as they should be."""
+SETTINGS = "config.json"
 
 
 def is_exported(path: Path) -> bool:
@@ -56,16 +51,10 @@ def write_safetensors(
             f"format=safetensors keeps all heads, {off[0]} too; leave out heads_off here, and give "
             "it where the folder is used"
         )
-    state = tokenizer.to_state()
-    for side in SIDES:
-        if state[side] is not None:
-            (folder / f"{side}.model").write_bytes(bytes(state[side].numpy()))
-    values = portable_part(model.config, state["config"], config) | {"tags": state["tags"]}
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    write_settings(model.config, tokenizer, config, folder / SETTINGS)
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
     # It comes for its owner alone; who may read it is for the umask to say.
-    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
+    (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
 
 
 def read_safetensors(folder: Path) -> Checkpoint:
@@ -77,27 +66,13 @@ def read_safetensors(folder: Path) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.torch import load_model
 
+    settings = read_settings(folder / SETTINGS)
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        if values["format"] > FORMAT:
-            raise InputError(
-                f"{folder} has format {values['format']}, this version reads up to {FORMAT}; "
-                "install a newer version"
-            )
-        values = upgraded(values)
-        refuse_program(values["config"], folder)
-        model = build_transformer(ModelConfig(**values["model"]))
+        model = build_transformer(settings.model)
         load_model(model, folder / WEIGHTS)
-        tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
-        tokenizer |= {side: _model(folder, side) for side in SIDES}
-    except (*_MANGLED, OSError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
-    try:
-        Tokenizer.from_state(tokenizer)
-    except InputError as error:
-        raise InputError(f"{folder} cannot be read as a safetensors export: {error}") from error
-    return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
+        raise unreadable(folder, error) from error
+    return Checkpoint(model.eval(), settings.tokenizer, settings.config, folder)
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
@@ -114,11 +89,3 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
     if Tokenizer.from_state(found.tokenizer).fingerprint != tokenizer.fingerprint:
         raise RuntimeError(f"{folder}: the vocabularies are not what was written")
     return {"equal_weights": len(weights), "bytes": (folder / WEIGHTS).stat().st_size}
-
-
-def _model(folder: Path, side: str) -> torch.Tensor | None:
-    """A joint vocabulary has no target's own."""
-    file = folder / f"{side}.model"
-    if side == "target" and not file.exists():
-        return None
-    return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)
