@@ -55,7 +55,7 @@ def _write_ctranslate2(
     from transformer.export.ctranslate2 import SETTINGS, refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
     from transformer.export.readme import readme
-    from transformer.export.settings import write_settings
+    from transformer.export.safetensors import write_settings
     from transformer.export.verification import verify_ctranslate2
     from transformer.training.typed import typed, typed_value
 

@@ -14,9 +14,8 @@ from torch import nn
 
 from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.errors import InputError
-from transformer.export.settings import read_settings
+from transformer.export.safetensors import is_exported, read_settings
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.build import build_transformer
 from transformer.model.checkpoint import Checkpoint
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -90,11 +89,8 @@ def write_ctranslate2(
 
 
 def is_ctranslate2(path: Path) -> bool:
-    """Whether a path is a folder that the engine reads, and may be looked at."""
-    try:
-        return (path / WEIGHTS).is_file()
-    except OSError:
-        return False
+    """Whether a path is a folder that the engine reads."""
+    return is_exported(path, WEIGHTS)
 
 
 def read_ctranslate2(folder: Path) -> Checkpoint:
@@ -103,10 +99,7 @@ def read_ctranslate2(folder: Path) -> Checkpoint:
     Raises:
         InputError: A file is missing, damaged, from a newer version, or names a program.
     """
-    settings = read_settings(folder / SETTINGS)
-    with torch.device("meta"):
-        model = build_transformer(settings.model)
-    return Checkpoint(model.eval(), settings.tokenizer, settings.config, folder)
+    return read_settings(folder / SETTINGS, lambda model: None, "meta")
 
 
 def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":

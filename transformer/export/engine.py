@@ -98,10 +98,7 @@ class CTranslate2Searcher:
         found = self._beams(pieces, limits)
         if not self.has_model:
             if any(segment.constraints for segment in segments):
-                raise InputError(
-                    "an export alone cannot search with a prefix, must or never; give the run that "
-                    "it was made from: checkpoint=RUN engine=ctranslate2 engine_folder=FOLDER"
-                )
+                raise InputError("an export alone has no prefix, must or never; give its run")
             found = [
                 [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
                 for beam, limit in zip(found, limits, strict=True)

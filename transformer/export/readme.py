@@ -1,7 +1,4 @@
-"""The README.md of an export for CTranslate2: a program that needs nothing of this framework.
-
-It does not know the model but through its tokenizer and its search.
-"""
+"""The README.md of an export for CTranslate2: a program that needs nothing of this framework."""
 
 from importlib.metadata import version
 
@@ -58,12 +55,9 @@ _SEPARATOR = """\
 
 
 def readme(tokenizer: Tokenizer, search: SearchConfig, most: int) -> str:
-    """Return the text.
+    """Return the text, for a model that reads at most so many pieces.
 
-    Args:
-        tokenizer: Of the exported model.
-        search: The engine takes its beam, length penalty and longest length.
-        most: Pieces that the model reads at most.
+    The program searches with the beam, the length penalty and the longest length of ``search``.
     """
     tags = tokenizer.tags
     first = SourceTags(

@@ -5,6 +5,8 @@ checkpoint says besides, ``source.model`` and, where it is another, ``target.mod
 vocabularies. It does not know runs: the folder is enough to translate with.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +14,25 @@ import torch
 
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
-from transformer.export.settings import read_settings, unreadable, write_settings
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint
+from transformer.model.checkpoint import Checkpoint, portable_part, refuse_program
+from transformer.model.config import ModelConfig
+from transformer.model.formats import FORMAT, upgraded
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
 
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
+SIDES = ("source", "target")
+
+_MANGLED = (ValueError, KeyError, TypeError, AttributeError)
+"""What values raise that are not laid out as they should be."""
 
 
-def is_exported(path: Path) -> bool:
-    """Whether a path is such a folder, and may be looked at."""
+def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
+    """Whether a path is such a folder, with weights of that name, and may be looked at."""
     try:
-        return (path / WEIGHTS).is_file()
+        return (path / weights).is_file()
     except OSError:
         return False
 
@@ -57,6 +64,19 @@ def write_safetensors(
     (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
 
 
+def write_settings(
+    model: ModelConfig, tokenizer: Tokenizer, config: dict[str, Any], file: Path
+) -> None:
+    """Write all but the weights: a JSON file, and the SentencePiece models beside it."""
+    state = tokenizer.to_state()
+    for side in SIDES:
+        if state[side] is not None:
+            (file.parent / f"{side}.model").write_bytes(bytes(state[side].numpy()))
+    values = portable_part(model, state["config"], config) | {"tags": state["tags"]}
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
 def read_safetensors(folder: Path) -> Checkpoint:
     """Read what ``write_safetensors`` wrote.
 
@@ -66,13 +86,46 @@ def read_safetensors(folder: Path) -> Checkpoint:
     from safetensors import SafetensorError
     from safetensors.torch import load_model
 
-    settings = read_settings(folder / SETTINGS)
+    def fill(model: Transformer) -> None:
+        try:
+            load_model(model, folder / WEIGHTS)
+        except SafetensorError as error:
+            raise RuntimeError(error) from error
+
+    return read_settings(folder / SETTINGS, fill)
+
+
+def read_settings(
+    file: Path, fill: Callable[[Transformer], None], device: str = "cpu"
+) -> Checkpoint:
+    """Read what ``write_settings`` wrote, and fill the weights of the model on its device.
+
+    Raises:
+        InputError: As ``read_safetensors``.
+    """
+    folder = file.parent
     try:
-        model = build_transformer(settings.model)
-        load_model(model, folder / WEIGHTS)
-    except (OSError, RuntimeError, ValueError, SafetensorError) as error:
-        raise unreadable(folder, error) from error
-    return Checkpoint(model.eval(), settings.tokenizer, settings.config, folder)
+        values = json.loads(file.read_text(encoding="utf-8"))
+        if values["format"] > FORMAT:
+            raise InputError(
+                f"{folder} has format {values['format']}, this version reads up to {FORMAT}; "
+                "install a newer version"
+            )
+        values = upgraded(values)
+        refuse_program(values["config"], folder)
+        with torch.device(device):
+            model = build_transformer(ModelConfig(**values["model"]))
+        fill(model)
+        tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
+        tokenizer |= {side: _model(folder, side) for side in SIDES}
+    except (*_MANGLED, OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{folder} cannot be read as an export: {reason}") from error
+    try:
+        Tokenizer.from_state(tokenizer)
+    except InputError as error:
+        raise InputError(f"{folder} cannot be read as an export: {error}") from error
+    return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
@@ -89,3 +142,11 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
     if Tokenizer.from_state(found.tokenizer).fingerprint != tokenizer.fingerprint:
         raise RuntimeError(f"{folder}: the vocabularies are not what was written")
     return {"equal_weights": len(weights), "bytes": (folder / WEIGHTS).stat().st_size}
+
+
+def _model(folder: Path, side: str) -> torch.Tensor | None:
+    """A joint vocabulary has no target's own."""
+    file = folder / f"{side}.model"
+    if side == "target" and not file.exists():
+        return None
+    return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)

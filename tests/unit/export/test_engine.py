@@ -15,7 +15,7 @@ from transformer.errors import InputError
 from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint
-from transformer.export.settings import write_settings
+from transformer.export.safetensors import write_settings
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.transformer import Transformer
 
@@ -133,7 +133,7 @@ def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
         # At its longest length the engine lets any piece end it.
         assert found.tokens == expected.tokens or len(found.tokens) == limit
         assert len(found.nbest) == len(expected.nbest)
-    with pytest.raises(InputError, match="an export alone cannot search with a prefix"):
+    with pytest.raises(InputError, match="an export alone has no prefix, must or never"):
         alone.translate(["a dog"], [Constraints(never=("dog",))])
 
 

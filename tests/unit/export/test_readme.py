@@ -16,7 +16,7 @@ from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translator import Translator
 from transformer.export.ctranslate2 import write_ctranslate2
 from transformer.export.readme import readme
-from transformer.export.settings import write_settings
+from transformer.export.safetensors import write_settings
 
 from .test_engine import TEXTS, let_end
 
