@@ -94,7 +94,7 @@ def scores_of(folder: Path) -> dict[str, float]:
 
 def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     scores = scores_of(tagger)
-    # Five seeds, float32 and bfloat16: accuracy 99.3 to 100, f1_ADJ 97.6 to 100, confusion 0 or 1.
+    # Five seeds, float32 and bfloat16: 99.3 to 100, f1_ADJ 97.5 to 100, one word confused or none.
     assert scores["accuracy"] > 96
     assert scores["accuracy_baseline"] < 88
     assert scores["f1_ADJ"] > 85
@@ -108,9 +108,10 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
 def test_a_language_model_beats_unigrams(language_model: Path) -> None:
     scores = scores_of(language_model)
     # Two words may follow: little more than one bit is left to guess.
-    assert 2 < scores["word_perplexity"] < 4 < scores["unigram_word_perplexity"]
+    # Two words may follow, so that 2 is the least. Five seeds, float32 and bfloat16: 3.5 to 4.0.
+    assert 2 < scores["word_perplexity"] < 8 < scores["unigram_word_perplexity"]
     assert 2 < scores["5gram_word_perplexity"] < scores["unigram_word_perplexity"]
-    assert scores["perplexity"] < scores["unigram_perplexity"]
+    assert scores["perplexity"] < scores["unigram_perplexity"] / 4
     assert not (language_model / "run" / "test.hyp").exists()
 
 
