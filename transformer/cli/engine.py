@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
@@ -38,11 +38,12 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
         raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
     folder = _export_of(config)
     device = device_of(config.device)
-    # The weights of an export alone are the engine's.
-    weights = {"device": "meta"} if is_ctranslate2(path_of(config, "checkpoint")) else {}
-    if weights:
+    if is_ctranslate2(path_of(config, "checkpoint")):
         _refuse_without_model(config)
-    translator, _ = load_translator(OmegaConf.merge(config, weights), arguments)
+        config = config.copy()
+        # The weights of an export alone are the engine's.
+        config.device = "meta"
+    translator, _ = load_translator(config, arguments)
     from transformer.export.engine import CTranslate2Searcher
 
     translator.searcher = CTranslate2Searcher(translator, folder, device)
