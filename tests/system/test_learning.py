@@ -21,8 +21,8 @@ def test_it_learns_to(turn: Callable[[list[str]], list[str]], tmp_path: Path) ->
     ]
     with no_checks():  # updates are alike; shorter runs check theirs
         metrics = train(composed(overrides, tmp_path / "cache"), tmp_path / "run")
-    # Two seeds, float32 and bfloat16: BLEU 94.2 to 100 (reversing is harder), loss 0.009 to 0.019.
-    assert metrics["test/bleu"] > 80
+    # Three seeds, float32 or bfloat16: BLEU 99 to 100 (copy), 89.7 to 98.5 (reverse); loss below 0.02.
+    assert metrics["test/bleu"] > 75
     assert metrics["val/loss"] < 0.1
     assert metrics["train/padding"] < 0.1
     assert metrics["train/tokens_per_second"] > 0
