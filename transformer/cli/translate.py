@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
@@ -199,9 +199,13 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     where the files lie, or by which of their names they are called.
     """
     from transformer.data.lines import file_digest
+    from transformer.export.ctranslate2 import WEIGHTS, is_ctranslate2
     from transformer.export.fingerprint import fingerprint_of
 
-    models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+    if is_ctranslate2(export := path_of(config, "checkpoint")):
+        models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
+    else:
+        models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]

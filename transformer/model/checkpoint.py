@@ -20,7 +20,7 @@ from transformer.model.formats import FORMAT, upgraded
 from transformer.model.run_files import LAST, PREVIOUS, find_checkpoint
 from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
-from transformer.model.validation import validate_numbers, validate_portable
+from transformer.model.validation import validate_portable, validate_weights
 from transformer.schema import typed
 
 PORTABLE = "transformer"
@@ -81,8 +81,7 @@ def read_payload(path: Path) -> dict[str, Any]:
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a checkpoint of this framework") from error
     with errors_name(path):
-        validate_portable(portable, payload["state_dict"])
-        validate_numbers(payload)
+        validate_weights(validate_portable(portable), payload)
     return payload | {PORTABLE: portable}
 
 

@@ -18,19 +18,17 @@ from transformer.schema import typed
 WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 """Parts of a checkpoint that hold weights, or a number for each."""
 
-_MAX_LAYERS = 10_000
+_MAX_LAYERS = 1_000
 
 
-def validate_portable(portable: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Refuse a portable part, of today's format, that no training wrote.
+def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
+    """Refuse a portable part, of today's format, that no training wrote; returns its model.
 
     Args:
         portable: See ``checkpoint.portable_part``.
-        weights: The ``state_dict`` beside it.
 
     Raises:
-        InputError: A part or group is missing or of another kind, a value is not plain, or the
-            model is larger than the weights that are there.
+        InputError: A part or group is missing or of another kind, or a value is not plain.
     """
     for name in ("model", "tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
@@ -47,20 +45,26 @@ def validate_portable(portable: Mapping[str, Any], weights: Mapping[str, Any]) -
     for key, value in config["model"].items():
         if portable["model"].get(key) != value:
             raise InputError(f"model.{key} is {value} in its config, and another in its model")
-    if not all(isinstance(tensor, Tensor) for tensor in weights.values()):
-        raise InputError("a weight is no tensor")
-    _refuse_larger(model, weights)
+    return model
 
 
-def validate_numbers(payload: Mapping[str, Any]) -> None:
-    """Refuse weights, and moments of the optimiser, that are not finite.
+def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
+    """Refuse weights that are fewer than the model declares, and what is not finite.
 
     Args:
+        model: The model that the weights are of.
         payload: All that a checkpoint holds.
 
     Raises:
-        InputError: There are some.
+        InputError: There are such weights, or moments of the optimiser.
     """
+    weights = payload["state_dict"].values()
+    if not all(isinstance(tensor, Tensor) for tensor in weights):
+        raise InputError("a weight is no tensor")
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
+    validate_size(
+        model, sum(storages.values()) // min((t.element_size() for t in weights), default=1)
+    )
     seen = set()
     waiting = [payload.get(part) for part in WITH_WEIGHTS]
     while waiting:
@@ -73,6 +77,30 @@ def validate_numbers(payload: Mapping[str, Any]) -> None:
             seen.add((node.data_ptr(), node.shape))
             if not node.isfinite().all():
                 raise InputError("its weights hold NaN or infinity; use another checkpoint")
+
+
+def validate_size(model: ModelConfig, held: int) -> None:
+    """Refuse a model that declares more than its weights hold, before it is built.
+
+    Args:
+        model: What is declared.
+        held: Numbers that the weights have at most.
+
+    Raises:
+        InputError: It does.
+    """
+    layers = model.encoder_layers + model.decoder_layers
+    attention = 2 * model.d_model * model.d_k * model.num_heads
+    feed_forward = 2 * model.d_model * model.ffn_dim
+    shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
+    declared = attention + feed_forward - shared
+    if model.share_layers != "all":
+        declared *= layers
+    declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
+    if model.positions == "learned":
+        declared += model.d_model * model.max_length
+    if layers > _MAX_LAYERS or declared > held:
+        raise InputError("it declares a larger model than its weights are; it is damaged")
 
 
 def _refuse_live_values(node: Any, key: str) -> None:
@@ -109,26 +137,3 @@ def _refuse_program(config: Mapping[str, Any]) -> None:
             f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
             "this framework writes does; do not trust it"
         )
-
-
-def _refuse_larger(model: ModelConfig, weights: Mapping[str, Tensor]) -> None:
-    """Refuse a model that declares more than its weights hold, before it is built.
-
-    Raises:
-        InputError: It does.
-    """
-    layers = model.encoder_layers + model.decoder_layers
-    of_their_own = 1 if model.share_layers == "all" else layers
-    attention = 2 * model.d_model * model.d_k * model.num_heads
-    feed_forward = 2 * model.d_model * model.ffn_dim
-    shared = {"attention": attention, "feed_forward": feed_forward}.get(model.share_layers, 0)
-    declared = of_their_own * (attention + feed_forward - shared)
-    declared += model.d_model * max(model.source_vocab_size, model.target_vocab_size)
-    if model.positions == "learned":
-        declared += model.d_model * model.max_length
-    storages = {
-        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() // t.element_size()
-        for t in weights.values()
-    }
-    if of_their_own > len(weights) or layers > _MAX_LAYERS or declared > sum(storages.values()):
-        raise InputError("it declares a larger model than its weights are; it is damaged")

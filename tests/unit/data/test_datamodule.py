@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,7 +198,7 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) 
         "import os, time\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "with locked(folder), written_whole(folder / 'file') as part:\n"
-        "    part.write_text('half'); print(flush=True); time.sleep(60)"
+        "    part.write_text('half'); print(flush=True); time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert run.stdout is not None
@@ -207,11 +206,9 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) 
     run.kill()
     run.wait()
     assert not (tmp_path / "file").exists()
-    start = time.monotonic()
     with locked(tmp_path), written_whole(tmp_path / "file") as part:
         part.write_text("whole")
     assert (tmp_path / "file").read_text() == "whole"
-    assert time.monotonic() - start < 5
 
 
 def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
     (tmp_path / file).unlink()
     if content is not None:
         (tmp_path / file).write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read as a safetensors export"):
+    with pytest.raises(InputError, match="cannot be read as an export"):
         read_safetensors(tmp_path)
 
 
@@ -137,7 +137,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
 def test_settings_that_are_none_are_refused(part: str, tmp_path: Path) -> None:
     file = written(tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {part: None}))
-    with pytest.raises(InputError, match="cannot be read as a safetensors export"):
+    with pytest.raises(InputError, match="cannot be read as an export"):
         read_safetensors(tmp_path)
 
 
