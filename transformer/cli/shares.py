@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO, cast
 
 from transformer.errors import InputError
 from transformer.files import named, open_unlinked, written_whole
@@ -80,7 +80,7 @@ class Parts:
         """Of one share, once it is done."""
         return self.path(rank).with_suffix(".done")
 
-    def open(self, stack: ExitStack) -> tuple[IO[bytes], int]:
+    def open(self, stack: ExitStack) -> tuple[BinaryIO, int]:
         """Open the file of this share to go on with, and count the lines that are done.
 
         A last line without its end is dropped.
@@ -91,7 +91,7 @@ class Parts:
         path = self.path(self.share.rank)
         try:
             stack.enter_context(named(path))
-            file = stack.enter_context(open_unlinked(path, "a+b"))
+            file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"{path} is being written by another process; let it end") from error

@@ -21,9 +21,14 @@ source = sentencepiece.SentencePieceProcessor(model_file="source.model")
 target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
 engine = ctranslate2.Translator(".")
 
+def cut(text):
+    text = unicodedata.normalize("NFC", text).replace("\\uffff", "\\ufffd")
+    pieces = source.encode(text.replace("\\u2581", "\\uffff"), out_type=str)
+    bytes_of = {{"\\uffff": "<0xEF>\\n<0xBF>\\n<0xBF>", "\\u2581": "<0xE2>\\n<0x96>\\n<0x81>"}}
+    return "\\n".join(pieces).replace(*bytes_of.values()).split("\\n") if pieces else []
+
 def translate(texts):
-    texts = [unicodedata.normalize("NFC", text).replace("\\u2581", " ") for text in texts]
-    rows = [pieces and {before}pieces for pieces in source.encode(texts, out_type=str)]
+    rows = [pieces and {before}pieces for pieces in map(cut, texts)]
     limits = [int({ratio} * len(row) + {offset}) for row in rows]
     results = engine.translate_batch(
         rows, beam_size={beam}, num_hypotheses={beam}, length_penalty={power}, return_scores=True,
@@ -40,7 +45,8 @@ for text in translate([line.rstrip("\\n") for line in sys.stdin]):
 
 - Pieces go into the engine and come out of it, not SentencePiece's ids. The engine itself adds the
   end of the source and the beginning of the target, as `config.json` says.
-- As in training, characters are composed (NFC), U+2581 is a space, and nothing else is normalised.
+- As in training, characters are composed (NFC), and nothing else is normalised. SentencePiece takes
+  U+2581 for a space; so it is cut as U+FFFF, and gets its own bytes afterwards.
 - `score` is the log-probability, divided by the length penalty that the model was validated with.
 - A line of more than {most} pieces is longer than the model can read; cut it first.
 """

@@ -62,9 +62,8 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     if not all(isinstance(tensor, Tensor) for tensor in weights):
         raise InputError("a weight is no tensor")
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in weights}
-    validate_size(
-        model, sum(storages.values()) // min((t.element_size() for t in weights), default=1)
-    )
+    narrowest = min((t.element_size() for t in weights), default=1)
+    validate_size(model, sum(storages.values()) // narrowest)
     seen = set()
     waiting = [payload.get(part) for part in WITH_WEIGHTS]
     while waiting:

@@ -16,6 +16,7 @@ from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint
 from transformer.export.safetensors import write_settings
+from transformer.model.formats import GROUPS
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.transformer import Transformer
 
@@ -118,7 +119,8 @@ def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
 def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
     ours = willing(beam_size=3, nbest=2, max_length_ratio=0.5, max_length_offset=1)
     theirs = exported(ours, tmp_path)
-    write_settings(ours.model.config, ours.tokenizer, {}, tmp_path / "transformer.json")
+    run: dict[str, Any] = {**{group: {} for group in GROUPS}, "task": "translation"}
+    write_settings(ours.model.config, ours.tokenizer, run, tmp_path / "transformer.json")
     (tmp_path / "moved").mkdir()
     for file in tmp_path.glob("*.*"):
         file.rename(tmp_path / "moved" / file.name)
