@@ -15,8 +15,8 @@ _SAME = 0.9
 _NO_WORD = re.compile(r"^[\W_]+|[\W_]+$")
 _CODE = re.compile(r"[{}$;=|\\<>]|::|->|\(\)|\w_\w")
 _CODE_SIGNS = 2
-# The name of something, with its initials: First In, First Out (FIFO).
-_TERM = re.compile(r"(?:\S+\s+){1,7}\([A-Z][A-Za-z0-9]+\).{0,12}")
+# The authors of a work that is cited.
+_CITED = re.compile(r"\b[A-Z]\.\s?[A-Z]\w+, (?:[A-Z]\.\s?)+[A-Z]\w+")
 
 
 class Copies(PairCheck):
@@ -39,7 +39,7 @@ class Copies(PairCheck):
         """Show the text."""
         if pair.source != pair.target and not _same(pair.source, pair.target):
             return None
-        if len(_CODE.findall(pair.target)) >= _CODE_SIGNS or _TERM.fullmatch(pair.target):
+        if len(_CODE.findall(pair.target)) >= _CODE_SIGNS or _CITED.search(pair.target):
             return None
         if any(self._lexicon.is_in(language, pair.target) for language in SIDES):
             return Fault(None, f"untranslated: {quoted(pair.target)}")

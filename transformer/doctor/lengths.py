@@ -22,16 +22,20 @@ _LEAST_SPREAD = 0.1
 # Of a normal distribution: standard deviations for one median absolute deviation.
 _DEVIATION = 1.4826
 _TAIL = 0.95
-# Characters of the longer side, tails, and logarithm of the ratio, that are too much: alone, and if
-# the marks that end a sentence agree. Short texts, and titles, are often translated freely.
-_FAR, _FAR_AND_MARKED = (100, 2.2, 0.62), (60, 1.3, 0.5)
+_NEARLY_ALWAYS = 0.98
+# Characters of the longer side, tails and logarithm of the ratio that are too much of a sentence:
+# alone, and if it has more sentences or the other breaks off. Titles are often translated freely.
+_FAR, _FAR_AND_MARKED = (100, 2.2, math.log(2)), (60, 1.3, 0.5)
 # Tails that are too much, if the shorter side has few characters: what it abbreviates is explained.
 _FEW_CHARACTERS, _FAR_FOR_FEW = 60, 3.2
-_END = re.compile(r"[.!?。！？…][\"')\]»“”’]*(?=\s|$)")
-_CLOSED = re.compile(r"[.!?:;,。！？…][\s\"')\]»“”’]*$")
+# What may end a sentence, and what does unless the letter after it is a small one: no abbreviation.
+_MARK = re.compile(r"[.!?…](?:[\"')\]»“”’]*\s|$)|[。！？]")
+_END = re.compile(
+    r"\w{3}[\"')\]»“”’]*[.!?…]+[\"')\]»“”’]*(?=\s+[\"'(«»„“]*([^\W\d_])|\s*$)|[。！？]"
+)
 _REPEATED_WORDS = 2
-# Fewer spell an abbreviation out.
-_MANY_CHARACTERS, _MANY_WORDS = 60, 6
+# Fewer spell an abbreviation out; so many of a sentence do not.
+_MANY, _MANY_OF_A_SENTENCE = 100, 40
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class UsualLengths:
     (Gale and Church 1993). The defaults lie between those of Multi30k and Debian's texts."""
     tail: float = 2.2
     """Standard deviations that 95 % of the pairs stay within."""
+    closed: tuple[bool, bool] = (False, False)
+    """Whether the source, and the target, nearly always ends in a mark if the other side does."""
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> "UsualLengths":
@@ -63,7 +69,10 @@ class UsualLengths:
         slope, constant = np.polyfit([np.median(roots[group]) for group in groups], spreads, 1)
         deviations = far / np.maximum(constant + slope * roots, _LEAST_SPREAD)
         tail = float(np.clip(np.quantile(deviations, _TAIL), 1.8, 3.0))
-        return cls(usual.log_ratio, (float(constant), float(slope)), tail)
+        closed = np.array([[_is_closed(text) for text in pair] for pair in pairs])
+        also = (closed[closed[:, 1 - side], side] for side in (0, 1))
+        source, target = (bool(those.size and those.mean() >= _NEARLY_ALWAYS) for those in also)
+        return cls(usual.log_ratio, (float(constant), float(slope)), tail, (source, target))
 
     def off(self, source: int, target: int) -> tuple[float, float]:
         """Return how far lengths are from the usual: as a logarithm, and in tails."""
@@ -115,15 +124,19 @@ class Disproportion(PairCheck):
         if not all(texts):
             return None
         far, tails = self._usual.off(*map(len, texts))
+        if abs(far) <= self._bound and abs(tails) <= 1:
+            return None
         shorter, longer = texts if far > 0 else texts[::-1]
-        many = len(longer) >= _MANY_CHARACTERS or len(longer.split()) >= _MANY_WORDS
-        if (many and abs(far) > self._bound) or _is_far(abs(far), abs(tails), shorter, longer):
+        many = len(longer) >= (_MANY_OF_A_SENTENCE if _sentences(longer) else _MANY)
+        broken = self._usual.closed[far < 0] and _is_closed(longer) and not _is_closed(shorter)
+        wrong = _is_far(abs(far), abs(tails), shorter, longer, broken)
+        if wrong or (many and abs(far) > self._bound):
             said = f"{len(texts[0])} characters against {len(texts[1])}"
             return Fault(None, f"{said}: {quoted(texts[0])} and {quoted(texts[1])}")
         return None
 
 
-def _is_far(far: float, tails: float, shorter: str, longer: str) -> bool:
+def _is_far(far: float, tails: float, shorter: str, longer: str, broken: bool) -> bool:
     """Whether the longer text says more than the shorter one, and is not only put otherwise."""
     if tails > 1 and _is_twice(longer) and not _is_twice(shorter):
         return True
@@ -131,12 +144,22 @@ def _is_far(far: float, tails: float, shorter: str, longer: str) -> bool:
         len(longer) >= characters and tails > most and far > ratio
         for characters, most, ratio in (_FAR, _FAR_AND_MARKED)
     )
-    if is_far and (len(shorter) >= _FEW_CHARACTERS or tails > _FAR_FOR_FEW):
-        return True
-    if not may_be_far:
+    sentences = _sentences(longer)
+    if not sentences or not may_be_far:
         return False
-    more = len(_END.findall(longer)) > len(_END.findall(shorter))
-    return more or (_CLOSED.search(longer) is not None and _CLOSED.search(shorter) is None)
+    explained = longer.count("(") > shorter.count("(")
+    few = len(shorter) < _FEW_CHARACTERS and tails <= _FAR_FOR_FEW
+    more = sentences > max(1, len(_MARK.findall(shorter)))
+    return more or broken or (is_far and not explained and not few)
+
+
+def _sentences(text: str) -> int:
+    """Count what surely is the end of a sentence."""
+    return sum(not next_letter.islower() for next_letter in _END.findall(text))
+
+
+def _is_closed(text: str) -> bool:
+    return not text.rstrip()[-1:].isalnum()
 
 
 def _is_twice(text: str) -> bool:

@@ -13,16 +13,16 @@ from transformer.doctor.pair import SIDES, Side
 
 # Blanks count: what hyphens, slashes and the like join is a compound, a path or an option.
 _WORD = re.compile(
-    r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]{2,})["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""",
+    r"""(?<!\S)["'([{«»„“”‚‘‹›]*([^\W\d_]+)["')\]}«»„“”‘’‹›.,;:!?…]*(?!\S)""",
 )
 # Pairs in which a word must have been translated, before that is taken for its habit.
 _SEEN = 3
 # Of the pairs with a word, those in which it may be kept or stand on the other side.
 _KEPT = 0.2
-# Such words and their share of a text, that it is in their language; more may be a smaller share.
-_EVIDENCE = ((2, 0.5), (3, 0.25))
-# Two words are a name or a term; in a longer one, "of the" may be in lower case.
-_LEAST, _SMALL, _LONG = 3, 3, 4
+# The commonest of those words hold sentences together; names, titles and lists of terms have few.
+# So many different ones, fewer before a full stop, make a text one of their language, if half of
+# its words are translated.
+_COMMONEST, _LEAST, _LEAST_OF_A_SENTENCE, _SHARE, _WORDS = 200, 3, 2, 0.5, 3
 
 
 def _counted(text: str) -> set[str]:
@@ -46,27 +46,24 @@ class Lexicon:
                 for counts, words in zip(alone, sides, strict=True):
                     counts.update(words - shared)
         # Words of the source that leave no trace in the target, and the other way round.
-        self._translated = {
-            side: frozenset(
+        translated = (
+            [
                 word
-                for word, count in counts.items()
+                for word, count in counts.most_common()
                 if count >= _SEEN and both[word] + other[word] <= _KEPT * count
-            )
-            for side, counts, other in zip(SIDES, alone, alone[::-1], strict=True)
+            ]
+            for counts, other in zip(alone, alone[::-1], strict=True)
+        )
+        self._translated = {
+            side: (frozenset(words), frozenset(words[:_COMMONEST]))
+            for side, words in zip(SIDES, translated, strict=True)
         }
 
     def is_in(self, language: Side, text: str) -> bool:
         """Whether a text is surely in the language of a side: a sentence, no name and no title."""
-        words = _WORD.findall(text.lower() if text.isupper() else text)
-        if len(words) < _LEAST:
-            return False
-        translated = self._translated[language]
-        known = [word for word in words[1:] if word in translated]
-        lower = [word for word in known if word.islower()]
-        if len(lower) < _SMALL and not any(len(word) >= _LONG for word in lower):
-            return False
-        known += list({words[0], words[0].lower()} & translated)[:1]
-        return any(
-            len(set(known)) >= count and len(known) >= share * len(words)
-            for count, share in _EVIDENCE
-        )
+        words = _WORD.findall(text)
+        translated, commonest = self._translated[language]
+        known = [word for word in words if word in translated or word.lower() in commonest]
+        common = {word for word in known if word.islower()} & commonest
+        least = _LEAST_OF_A_SENTENCE if text.rstrip().endswith(".") else _LEAST
+        return len(common) >= least and len(known) >= max(_SHARE * len(text.split()), _WORDS)

@@ -59,7 +59,5 @@ def _parts(address: str) -> tuple[str, ...]:
 
 
 def _differ(parts: tuple[str, ...], others: tuple[str, ...]) -> bool:
-    """Whether both are of one kind, and neither is the beginning of the other."""
-    return parts[0] == others[0] and any(
-        one != other for one, other in zip(parts, others, strict=False)
-    )
+    """Whether both are of one kind, and each has a part that the other lacks."""
+    return parts[0] == others[0] and not (set(parts) <= set(others) or set(others) <= set(parts))

@@ -107,7 +107,7 @@ TRANSLATED = [
     [
         ("This small dog is long.", "this small dog is long !", True),
         ("Der kleine Hund ist hier.", "Der kleine Hund ist hier.", True),
-        ("THE LONG NAME FOR THIS", "THE LONG NAME FOR THIS", True),
+        ("SET THE LONG NAME FOR THIS", "SET THE LONG NAME FOR THIS", False),
         (
             "The long name of the small dog on this server is foo.",
             "The long name of the small dog on this server ist foo.",
@@ -121,7 +121,11 @@ TRANSLATED = [
         ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
         ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
         ("for this; do { small = long; }", "for this; do { small = long; }", False),
-        ("* long small dog (LSD)", "* long small dog (LSD)", False),
+        (
+            "A. Dog, B. Long, the small name for this",
+            "A. Dog, B. Long, the small name for this",
+            False,
+        ),
         ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
         ("The dog.", "Der Hund.", False),
         ("1984", "1984", False),
@@ -139,7 +143,13 @@ def test_copies(source: str, target: str, fault: bool) -> None:
     [
         ("In 1998", "Im Jahr 1989", True),
         ("version 2.10", "Version 2.12", True),
-        ("3 files and 3 folders", "3 Dateien und 4 Ordner", True),
+        ("3 files and 3 folders", "3 Dateien und 4 Ordner", False),
+        ("GTK+ 2 and 3 files", "GTK+ 4 und 3 Dateien", True),
+        ("three of 5 files", "3 von fünf Dateien", False),
+        ("since 1993-4 and May 05", "seit 1993 und Mai 2005", False),
+        ("e.g. -0400", "z. B. +0100", False),
+        ("4-bit images", "Bilder mit 16 Farben", False),
+        ("start:20", "start:21", False),
         ("Python 3, also for 3.1", "Python 3.1", False),
         ("1,000.5 or 1,234,567", "1.000,5 oder 1.234.567", False),
         ("12,500 users", "12\u202f500 Nutzer, 12 500 Nutzer", False),
@@ -188,7 +198,10 @@ LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, u
             f"{LANGER} Außerdem misst es, wie lange jeder von ihnen schon nichts getan hat.",
             True,
         ),
-        (LONG, "Dieses Programm zeigt die Namen", True),
+        # Labels are not closed, and their translations may be.
+        (LONG.rstrip("."), f"{LANGER[:-1]}, auch die der Rechner, an denen sie sitzen.", False),
+        ("use of 2/29", "Der 29. Februar kommt in einem Jahr vor, das keiner hat.", False),
+        ("the main program of the suite.", f"das wichtigste Programm (d.h. {LANGER}).", False),
         # Titles and short texts are translated freely.
         ("graph theory IDE", "Integrierte Entwicklungsumgebung für Graphentheorie", False),
         ("yes", "ja " * 12, True),
@@ -198,6 +211,15 @@ def test_a_side_that_says_twice_as_much(source: str, target: str, fault: bool) -
     check = Disproportion("train", 3, UsualLengths(), 4.0)
     assert (check.fault(pair(source, target)) is not None) is fault
     assert (check.fault(pair(target, source)) is not None) is fault
+
+
+def test_a_text_that_breaks_off_where_texts_do_not() -> None:
+    cut = pair(LONG, "Dieses Programm zeigt die Namen")
+    for closed in (False, True):
+        check = Disproportion("train", 3, UsualLengths(closed=(False, closed)), 4.0)
+        assert (check.fault(cut) is not None) is closed
+    assert UsualLengths.of([(LONG, LANGER)] * 300).closed == (True, True)
+    assert UsualLengths.of([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
 
 
 def test_what_is_too_long_follows_from_the_text() -> None:

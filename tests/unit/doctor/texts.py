@@ -49,7 +49,7 @@ def planted_texts() -> tuple[Texts, dict[str, tuple[str, int]]]:
         "empty": plant(3, target="  "),
         "ratio": plant(7, source=" ".join([english] * 6)),
         "duplicate": plant(201, english, german),
-        "copy": plant(12, target=train[11][0].upper() + " !"),
+        "copy": plant(12, target=train[11][0].lower()),
         "numbers": plant(13, train[12][0] + " 1998", train[12][1] + " 1989"),
         "urls": plant(14, train[13][0] + " www.a.org/b", train[13][1] + " www.a.org/c"),
         "script": plant(15, source="Собака спит в саду под деревом."),
