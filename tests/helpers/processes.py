@@ -60,10 +60,15 @@ TINY = [
 
 def tiny_overrides(folder: Path) -> list[str]:
     """What makes a run take a second; its corpus is written to the folder."""
-    splits = (("train", 120), ("validation", 6), ("test", 4))
-    for seed, (split, count) in enumerate(splits):
+    for seed, (split, count) in enumerate((("train", 120), ("validation", 6), ("test", 4))):
         write_parallel(folder, split, count, seed, list)
-    files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split, _ in splits]
+    return overrides_in(str(folder))
+
+
+def overrides_in(folder: str) -> list[str]:
+    """The same, of a corpus that lies in the folder."""
+    splits = ("train", "validation", "test")
+    files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split in splits]
     own = ["data=files", "data.source=src", "data.target=tgt", *files, f"data.cache={folder}/cache"]
     return [*own, *TINY]
 

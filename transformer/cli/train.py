@@ -70,7 +70,7 @@ def _launch(arguments: list[str]) -> None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
     if any(argument.startswith(f"{TRUST}=") for argument in arguments):
-        raise InputError(f"{TRUST}= is of a run that goes on; it does nothing without checkpoint=")
+        raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
     flags, overrides = flags_and_overrides(arguments)
     if not flags:
         refuse(

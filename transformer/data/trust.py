@@ -26,7 +26,8 @@ def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tup
     for key in _READ:
         value = data.get(key)
         for path in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(path, str) and _is_outside(path):
+            here = key == "cache" and path == os.environ.get("TRANSFORMER_CACHE")
+            if isinstance(path, str) and _is_outside(path) and not here:
                 yield f"{prefix}.{key}", path
     corpora = data.get("corpora")
     for name, corpus in corpora.items() if isinstance(corpora, Mapping) else ():
@@ -52,9 +53,8 @@ def require_trust(
     if outside and not trusted and os.environ.get(TRUST) != "true":
         names = ", ".join(f"{key}={path}" for key, path in outside)
         raise InputError(
-            f"{whose} names {names}, outside of this folder, which it and not "
-            "the command wants to have read; add trust=true if you know who made it, or set "
-            f"{TRUST}=true for all that you make yourself"
+            f"{whose} names {names}, outside of this folder, which the command does not name; add "
+            f"trust=true if you trust the checkpoint, or set {TRUST}=true for all of your own"
         )
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.batch import collate
-from transformer.data.tokenizer import PAD
+from transformer.data.tokenizer import PAD, Tokenizer
 from transformer.decoding.predictor import Predictor, batches_of
 
 
@@ -70,6 +70,11 @@ class LanguageModel(Predictor):
 
     task = "language_modelling"
     causal = True
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.target_vocab_size, tokenizer.target_vocab_size
 
     def predict(self, texts: Sequence[str]) -> list[TextProbability]:
         """Tell it of raw texts; an empty one is the probability that a text ends at once."""

@@ -16,11 +16,12 @@ from jaxtyping import Int
 from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.windows import windows_of
-from transformer.errors import InputError
+from transformer.errors import InputError, errors_name
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.config import ModelConfig
 from transformer.model.run_files import find_checkpoint
 from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.schema import typed
 
 
 @runtime_checkable
@@ -75,9 +76,19 @@ class Predictor(ABC):
         if task_of(payload) != cls.task:
             raise InputError(f"{file} was trained for task={task_of(payload)}, not {cls.task}")
         portable = payload[PORTABLE]
-        model = build_single_stack(ModelConfig(**portable["model"]), causal=cls.causal)
+        with errors_name(file):
+            config = typed(ModelConfig, portable["model"], "model")
+            tokenizer = Tokenizer.from_state(portable["tokenizer"])
+            if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
+                raise InputError("its model and its tokenizer have other sizes")
+        model = build_single_stack(config, causal=cls.causal)
         load_weights(model, payload, file)
-        return cls(model.to(device), Tokenizer.from_state(portable["tokenizer"]), batch_tokens)
+        return cls(model.to(device), tokenizer, batch_tokens)
+
+    @staticmethod
+    @abstractmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """Tokens that such a model reads, and what it tells apart, with this tokenizer."""
 
     @abstractmethod
     def predict(self, texts: Sequence[str]) -> Sequence[Prediction]:

@@ -135,7 +135,7 @@ def _rule_out_doubtful_ends(
     log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
 
-class NotANumber(InputError, FloatingPointError):
+class NotANumber(InputError):
     """A model computes NaN: its weights are damaged, or too large for its precision."""
 
 

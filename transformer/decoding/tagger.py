@@ -13,6 +13,7 @@ from transformer.data.batch import UNTAGGED
 from transformer.data.conllu import UPOS, TaggedSentence
 from transformer.data.sampler import BatchKey
 from transformer.data.tagged import TaggedDataset
+from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.predictor import Predictor, batches_of
 
 
@@ -45,6 +46,11 @@ class Tagger(Predictor):
 
     task = "tagging"
     causal = False
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.source_vocab_size, len(UPOS)
 
     def predict(self, texts: Sequence[str]) -> list[Tags]:
         """Tag sentences whose words, and punctuation, stand between blanks."""

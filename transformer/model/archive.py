@@ -167,7 +167,8 @@ def _first_fault(values: Any, most: int) -> str | None:
             other, and have no end.
     """
     waiting, seen = [(values, 0)], 0
-    checked: set[tuple[Any, ...]] = set()
+    views: dict[tuple[Any, ...], int] = {}
+    storages: dict[int, int] = {}
     while waiting:
         node, depth = waiting.pop()
         seen += 1
@@ -180,15 +181,16 @@ def _first_fault(values: Any, most: int) -> str | None:
         elif isinstance(node, list | tuple):
             waiting += [(value, depth + 1) for value in node]
         elif isinstance(node, Tensor):
-            view = (node.data_ptr(), node.dtype, node.shape)
-            if view not in checked and (wrong := _fault_of_tensor(node)) is not None:
+            if (wrong := _fault_of_tensor(node)) is not None:
                 return wrong
-            checked.add(view)
+            views[node.data_ptr(), node.dtype, node.shape] = node.nbytes
+            storages[node.untyped_storage().data_ptr()] = node.untyped_storage().nbytes()
         elif not isinstance(node, str | int | float | None):
             return f"it holds a value of the type {type(node).__name__}"
         elif type(node) is int and abs(node) >= 2**63:
             return "a number is larger than any that is written"
-    return None
+    # Names may share a tensor; tensors that overlap would take longer to read than the file.
+    return "tensors overlap" if sum(views.values()) > sum(storages.values()) else None
 
 
 def _fault_of_tensor(tensor: Tensor) -> str | None:

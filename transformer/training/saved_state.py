@@ -47,9 +47,19 @@ _SCHEMA: dict[str, Any] = {
 """Of each value its kind. What is not there has not been written by this run, or by its version."""
 
 _LOADER: dict[str, Any] = {
+    "identity": {},
     "epoch_length": int | None,
     **dict.fromkeys(("ranks", "accumulation", "first", "since"), int),
 }
+_STREAM: dict[str, Any] = {
+    "first": int,
+    "shards": str,
+    "position": {
+        **dict.fromkeys(("epoch", "buffer", "shard"), int),
+        "place": {"row": int, "offsets": Sequence[int]},
+    },
+}
+"""Where a stream stands (``StreamRow.state_dict``)."""
 
 LIGHTNING_READS = (
     *_SCHEMA,
@@ -88,15 +98,14 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
         _check(payload, _SCHEMA, "")
         version = payload.get("pytorch-lightning_version", "")
         if not re.fullmatch(r"(\d+\.\d+[\w.+]{0,40})?", version):
-            raise InputError("its version of Lightning is none")
+            raise InputError(f"pytorch-lightning_version={version[:40]!r} is no version")
         loader = loader_state(payload)
         if loader is not None:
-            _check(loader, _LOADER, "loops")
-            if missing := sorted({*_LOADER, "identity", "row"} - loader.keys()):
-                raise InputError(f"loops.{missing[0]} is missing")
-            typed_value(loader["identity"], Mapping[str, int | float | str], "loops.identity")
+            _check(loader, _LOADER, "loops", whole=True)
             if min(loader["ranks"], loader["accumulation"]) < 1:
-                raise InputError("it was trained by no rank")
+                raise InputError("loops.ranks and loops.accumulation must be at least 1")
+            if loader.get("row") is not None:
+                _check(loader["row"], _STREAM, "loops.row", whole=True)
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -112,9 +121,9 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise InputError("loops says nothing of the batches; it is damaged") from error
+        raise InputError("loops holds no state of the data loader") from error
     if not isinstance(state, dict | None):
-        raise InputError("loops says nothing of the batches; it is damaged")
+        raise InputError("loops holds no state of the data loader")
     return state
 
 
@@ -162,20 +171,28 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
     }
 
 
-def _check(values: Any, schema: Mapping[str, Any], where: str) -> None:
+def _check(values: Any, schema: Mapping[str, Any], where: str, *, whole: bool = False) -> None:
     """Refuse a value of another kind than the schema has, and a count below 0.
+
+    Args:
+        values: To be checked.
+        schema: The kind of each value, by its key.
+        where: What an error calls them.
+        whole: Whether every key must be there.
 
     Raises:
         InputError: There is one.
     """
     if not isinstance(values, Mapping):
-        raise InputError(f"{where} holds no values; it is damaged")
+        raise InputError(f"{where} must be a mapping, {{KEY: VALUE}}")
     for key, hint in schema.items():
         name, value = f"{where}.{key}" if where else key, values.get(key)
+        if key not in values and whole:
+            raise InputError(f"{name} is missing")
         if key not in values:
             continue
         if isinstance(hint, Mapping):
-            _check(value, hint, name)
+            _check(value, hint, name, whole=whole)
         else:
             typed_value(value, hint, name)
             numbers = value if isinstance(value, list | tuple) else [value]
