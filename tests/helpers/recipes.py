@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.helpers.processes import _FORKS, _prepare, exit_code
+from tests.helpers.processes import FORKS, _prepare, exit_code
 from transformer.recipes.stage import Stage
 
 
@@ -21,7 +21,7 @@ def recipe(
         fault_in: A stage that the fault is planted in.
         fault: Where it kills the stage, the recipe is killed as well.
     """
-    process = _FORKS.Process(
+    process = FORKS.Process(
         target=_recipe, args=(list(arguments), home, fault_in, fault), daemon=False
     )
     process.start()
