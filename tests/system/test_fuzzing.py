@@ -57,13 +57,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def outcome_of(name: str, content: bytes, home: Path) -> tuple[int, list[str]]:
     """The exit code of a verb that reads a checkpoint, and what is wrong with its outcome."""
-    for name in MADE:
-        path = home / name
+    for made in MADE:
+        path = home / made
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     (home / "x.ckpt").write_bytes(content)
     (home / "other" / "checkpoints").mkdir(parents=True)
-    for name in ("last", "step-00000001", "step-00000002"):
-        shutil.copy(home / "x.ckpt", home / "other" / "checkpoints" / f"{name}.ckpt")
+    for copy in ("last", "step-00000001", "step-00000002"):
+        shutil.copy(home / "x.ckpt", home / "other" / "checkpoints" / f"{copy}.ckpt")
     verb = "train" if name == "finetune" else name
     found = watched([verb, *READERS[name]], home, b"alpha beta\n\ngamma\n")
     wrong = found.complaints()
