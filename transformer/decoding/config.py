@@ -209,6 +209,14 @@ def _idle_in_mbr(config: SearchConfig) -> Iterator[str]:
 
 RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "at least 1": (("beam_size", "nbest", "groups", "candidates"), lambda value: value >= 1),
+    # A checkpoint may be somebody else's: what it asks for must come to an end.
+    "at most 10,000": (
+        (
+            *("beam_size", "nbest", "groups", "candidates"),
+            *("max_length_ratio", "max_length_offset", "min_length"),
+        ),
+        lambda value: value <= 10_000,
+    ),
     "at least 0": (
         (
             *("max_length_ratio", "max_length_offset", "min_length", "no_repeat_ngram", "top_k"),

@@ -22,6 +22,7 @@ def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
     ("changes", "message"),
     [
         ({"beam_size": 0}, "decoding.beam_size=0 must be at least 1"),
+        ({"beam_size": 10**8}, "decoding.beam_size=100000000 must be at most 10,000"),
         ({"nbest": 0}, "decoding.nbest=0 must be at least 1"),
         ({"nbest": 4}, "decoding.nbest=4 is more than decoding.beam_size=3"),
         ({"min_length": -1}, "decoding.min_length=-1 must be at least 0"),
