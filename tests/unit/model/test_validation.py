@@ -50,6 +50,17 @@ def _circle() -> dict[str, Any]:
     return node
 
 
+def _relative(buckets: int) -> Callable[[dict[str, Any]], None]:
+    def change(payload: dict[str, Any]) -> None:
+        payload[PORTABLE]["model"] |= {
+            **{"positions": "relative", "relative_buckets": buckets},
+            "relative_max_distance": 2 * buckets,
+        }
+
+    return change
+
+
+WIDE = torch.zeros(100)
 CONFIG, MODEL = (PORTABLE, "config"), (PORTABLE, "model")
 WEIGHT = "model.projection.weight"
 NAN = torch.full((24, 16), float("nan"))
@@ -63,6 +74,9 @@ NAN = torch.full((24, 16), float("nan"))
         (_set(*MODEL, "encoder_layers", value=10**8), "larger model than its weights"),
         (_set(*MODEL, "d_model", value="16"), r"model\.d_model='16' must be a whole number"),
         (_set(*MODEL, "d_model", value=2**20), "larger model than its weights"),
+        (_relative(10**9), "larger model than its weights"),
+        (_set("y", value=torch.zeros(99).as_strided((50, 50), (1, 1))), "larger than its bytes"),
+        (_set("y", value=[WIDE[:99], WIDE[1:]]), "tensors overlap"),
         (_set(*MODEL, "unknown", value=1), "model.unknown is not a setting"),
         (_drop(*MODEL, "ffn_dim"), "ffn_dim is missing"),
         (_set(*CONFIG, "trainer", value=3), "no group trainer"),
@@ -74,7 +88,7 @@ NAN = torch.full((24, 16), float("nan"))
         (_set(*CONFIG, "data", "x", value=float("nan")), r"data\.x in its config is no plain"),
         (_set(*CONFIG, "decoding", "utility", value="os:system"), "names a program"),
         (_set("state_dict", WEIGHT, value=NAN), "hold NaN or infinity"),
-        (_set("optimizer_states", value=[{"state": {0: {"exp_avg": NAN}}}]), "hold NaN"),
+        (_set("optimizer_states", value=({"state": {0: {"exp_avg": NAN}}},)), "hold NaN"),
         (_set("state_dict", WEIGHT, value=3), "a weight is no tensor"),
         (_set("state_dict", WEIGHT, value=torch.eye(24).to_sparse()), "sparse|plain values"),
         (_set("state_dict", WEIGHT, value=torch.zeros(1).expand(24, 16)), "larger than its bytes"),
