@@ -53,7 +53,10 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         payload = read_payload(path)
         if payload[PORTABLE]["model"] != first[PORTABLE]["model"]:
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
-        for name, tensor in payload["state_dict"].items():
+        weights = payload["state_dict"]
+        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in sums.items()}:
+            raise InputError(f"{path} has other weights than {paths[0]}; average one run's only")
+        for name, tensor in weights.items():
             sums[name] += tensor
     weights = {
         name: (total / len(paths)).to(first["state_dict"][name].dtype)

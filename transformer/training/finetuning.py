@@ -14,9 +14,11 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
+from transformer.errors import InputError, errors_name
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.run_files import find_checkpoint
+from transformer.schema import typed
 from transformer.training.config import RunConfig
 from transformer.training.fixed_keys import other_weights
 
@@ -64,7 +66,9 @@ def begin_with(model: nn.Module, payload: dict[str, Any], path: Path) -> None:
 
 def _say_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
     """The new text may be raw where the old was tokenised: whether it is only the user knows."""
-    before, now = payload[PORTABLE]["config"]["metrics"], asdict(config.metrics)
+    with errors_name(Path(str(config.finetune_from))):
+        trained = typed(MetricsConfig, payload[PORTABLE]["config"]["metrics"], "metrics")
+    before, now = asdict(trained), asdict(config.metrics)
     if config.task == "translation" and (keys := [key for key in now if before[key] != now[key]]):
         logger.info(
             "scored with %s, but %s with %s; if the text is alike, set the same",

@@ -9,22 +9,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
-from transformer.data.tokenizer import Tokenizer
 from transformer.data.validation import validation_pairs
-from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.documents import in_documents
+from transformer.decoding.trained import trained_with
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, model_weights
+from transformer.model.checkpoint import PORTABLE, Checkpoint, load_weights
 from transformer.model.config import ModelConfig
 from transformer.schema import typed
 from transformer.tuning.trial import Trial, best_trial, grid
@@ -79,23 +79,23 @@ def sweep(
     """
     portable = next(iter(offers.values()))[PORTABLE]
     run = portable["config"]
-    own = SearchConfig(**run["decoding"])
+    model = build_transformer(typed(ModelConfig, portable["model"], "model"))
+    whose = Path("the checkpoint")
+    trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
+    own = trained.search
     searches = grid(own, config.beam_sizes, config.length_penalties)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), config.sentences)
-    model = build_transformer(ModelConfig(**portable["model"]))
-    tokenizer = Tokenizer.from_state(portable["tokenizer"])
-    aligner = Aligner.trained(run["loss"], model.config)
     trials: list[Trial] = []
     compare = partial(
         score, metrics=(config.metric,), config=typed(MetricsConfig, run["metrics"], "metrics")
     )
 
     def attempt(weights: str, search: SearchConfig) -> None:
-        model.load_state_dict(model_weights(offers[weights]))
+        load_weights(model, offers[weights], whose)
         translator = Translator(
-            *(model, tokenizer, search, config.batch_tokens, config.device),
-            aligner=aligner,
-            coverage_head=aligner.head,
+            *(model, trained.tokenizer, search, config.batch_tokens, config.device),
+            aligner=trained.aligner,
+            coverage_head=trained.aligner.head,
         )
         trials.append(_trial(weights, translator, pairs, compare))
         show(trials[-1])
