@@ -197,6 +197,8 @@ def _change(node: Any, draw: random.Random) -> None:
 
 
 def _other_tensor(tensor: torch.Tensor, draw: random.Random) -> Any:
+    if tensor.layout != torch.strided:
+        return None
     flat = tensor.clone().flatten()
     if tensor.dtype == torch.uint8:
         for _ in range(draw.choice([1, 5, 100])):
