@@ -128,6 +128,7 @@ MENDED = [
     ("der schÃ¶ne Hund", ["encoding"], "der schöne Hund"),
     ("der\u2003kleine  Hund ", ["blanks"], "der kleine Hund"),
     ("Hund &amp; Katze", ["entities"], "Hund & Katze"),
+    ("a&amp;b &copy=2 &notit; &notit", ["entities"], "a&b &copy=2 &notit; &notit"),
     ("Hund&#9;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
 ]
 
