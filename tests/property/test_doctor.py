@@ -15,6 +15,7 @@ from transformer.doctor.cleaning import clean
 from transformer.doctor.config import CHECKS
 from transformer.doctor.examination import examine
 from transformer.doctor.report import example_lines, to_json
+from transformer.errors import InputError
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.
 ODD = ["a", "B", " ", "\t", "ß", "é", "e\u0301", "\u0345", "İ", "日本", "Д", "\u200b", "\ufffd"]
@@ -41,10 +42,21 @@ def test_any_text_can_be_examined_and_cleaned(
         for line in example_lines(examination, splits):
             assert line.removeprefix(name).isprintable()
         json.dumps(to_json(examination, splits, dict.fromkeys(CHECKS, 0.0))).encode()
-        wanted = frozenset(CHECKS)
         checks = Checks(splits, examination_config())
-        for out, repair in (("out", False), ("mended", True)):
-            done = clean(splits, ["train"], checks, wanted, folder / out, repair=repair)["train"]
+        every, few = frozenset(CHECKS), frozenset({"empty", "duplicate", "markup"})
+        for out, wanted, repair in (
+            ("out", every, False),
+            ("mended", every, True),
+            ("few", few, True),
+        ):
+            try:
+                done = clean(splits, ["train"], checks, wanted, folder / out, repair=repair)[
+                    "train"
+                ]
+            except InputError as error:
+                assert str(error).startswith("nothing is written: train: 0 of ")
+                assert not (folder / out).exists()
+                continue
             kept = list(Corpus((folder / out / "train.en", folder / out / "train.de"), "en", "de"))
             refused = rows_of(folder / out / "train.rejected.jsonl")
             assert (len(kept), len(refused)) == (done.kept, done.rejected)

@@ -59,6 +59,8 @@ def _show(done: "Mapping[str, Cleaned]", skipped: Mapping[str, str], repair: boo
     for name, cleaned in done.items():
         total = cleaned.kept + cleaned.rejected
         print(f"{name}: {cleaned.kept:,} of {total:,} pairs kept", file=sys.stderr)
+        if cleaned.rejected > cleaned.kept:
+            print(f"warning: {name}: {cleaned.share_kept()}", file=sys.stderr)
         for reason, count in cleaned.reasons.most_common():
             print(f"  {reason:20} {count:>12,}", file=sys.stderr)
         if cleaned.repaired:

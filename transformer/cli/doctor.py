@@ -72,14 +72,15 @@ def _show(
     speed: int,
 ) -> None:
     """Tables and examples, on stderr."""
-    from transformer.doctor.report import example_lines, finding_table, length_table
-    from transformer.evaluation.report import table_console
+    from transformer.doctor import report
+    from transformer.evaluation.report import table_console, table_of
 
-    console = table_console()
-    console.print(length_table(examination))
-    if any(finding.count for finding in examination.findings):
-        console.print(finding_table(examination, shares))
-    for line in example_lines(examination, splits):
+    console, title = table_console(), f"lengths ({examination.unit})"
+    rows = report.length_rows(examination)
+    console.print(table_of(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
+    if found := list(report.finding_rows(examination, shares)):
+        console.print(table_of("findings", report.FINDINGS, found, right=(2, 3, 4)))
+    for line in report.example_lines(examination, splits):
         print(line, file=sys.stderr)
     for check, needs in examination.skipped.items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)

@@ -5,7 +5,6 @@ how one is mended, `Repair`.
 """
 
 import gzip
-import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Corpus, format_of, read_again_and_again, read_lines
+from transformer.data.corpus import Corpus, read_again_and_again, read_lines
 from transformer.data.folder import as_files
 from transformer.data.idle_keys import refuse_idle_keys
 from transformer.data.links import word_count
@@ -23,9 +22,12 @@ from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
 from transformer.doctor.repair import Repair, Repaired
+from transformer.doctor.rewriting import record, repaired_record, rewritten
 from transformer.errors import InputError
 from transformer.files import given_path, written_whole
 
+# Of the faults that most pairs have.
+_NAMED = 3
 REJECTED, REPAIRED = "rejected.jsonl", "repaired.jsonl"
 
 
@@ -43,6 +45,15 @@ class Cleaned:
     """Such pairs by what is repaired."""
     files: tuple[str, ...]
     """Names of what was written."""
+
+    def share_kept(self) -> str:
+        """Say how much is kept, what most of the others have, and how to keep those."""
+        (first, _), *_ = most = self.reasons.most_common(_NAMED)
+        reasons = ", ".join(f"{name} {count:,}" for name, count in most)
+        return (
+            f"{self.kept:,} of {self.kept + self.rejected:,} pairs kept ({reasons}); look at some "
+            f"with transformer doctor, and if they are good, set filters.{first}=false"
+        )
 
 
 class Verdict:
@@ -123,7 +134,7 @@ def clean(
 
     Raises:
         InputError: the folder is there already or cannot be made, a name is unknown or none is
-            given, or a text cannot be read.
+            given, a text cannot be read, or no pair is kept.
     """
     if not names:
         raise InputError(f"splits=[] leaves nothing to clean; choose of {', '.join(texts)}")
@@ -142,6 +153,9 @@ def clean(
                 cleaner = _Cleaner(texts[name], Verdict(own, wanted), mend, repair)
                 cleaner.prepare(checks.pairs(name))
                 done[name] = cleaner.clean(name, checks.pairs(name), part)
+            lost = [f"{name}: {one.share_kept()}" for name, one in done.items() if one.rejected]
+            if lost and not any(one.kept for one in done.values()):
+                raise InputError(f"nothing is written: {'; '.join(lost)}")
     except OSError as error:
         raise InputError(
             f"output={folder} cannot be written to ({error.strerror}); choose another"
@@ -185,7 +199,7 @@ class _Cleaner:
                     if faults := self._verdict.faults(judged):
                         rejected += 1
                         reasons.update(faults)
-                        records[0].write(_record(given, {"faults": faults}))
+                        records[0].write(record(given, {"faults": faults}))
                         continue
                     self._verdict.keep(judged)
                     kept += 1
@@ -193,8 +207,8 @@ class _Cleaner:
                     repaired += bool(mended.repairs)
                     repairs.update(mended.repairs)
                     if self._repair and mended.repairs:
-                        records[1].write(_repaired(given, mended))
-                        lines = _rewritten(lines, self._split.corpus, judged)
+                        records[1].write(repaired_record(given, mended))
+                        lines = rewritten(lines, self._split.corpus, judged)
                 for output, line in zip(outputs, lines, strict=False):
                     output.write(f"{line}\n".encode())
         return Cleaned(kept, rejected, reasons, repaired, repairs, tuple(names))
@@ -212,29 +226,6 @@ class _Cleaner:
 
 def _tokens(pair: NumberedPair) -> tuple[int, int]:
     return word_count(pair.source), word_count(pair.target)
-
-
-def _rewritten(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its texts in place of those that were read."""
-    texts = pair.source, pair.target
-    if len(corpus.paths) == 2:
-        return (*texts, *lines[2:])
-    if format_of(corpus.paths[0]) == "tsv":
-        return ("\t".join(texts), *lines[1:])
-    row = json.loads(lines[0]) | dict(zip((corpus.source, corpus.target), texts, strict=True))
-    return (json.dumps(row, ensure_ascii=lines[0].isascii()), *lines[1:])
-
-
-def _repaired(given: NumberedPair, mended: Repaired) -> bytes:
-    after = {"source": mended.pair.source, "target": mended.pair.target}
-    return _record(given, {"repairs": mended.repairs}, after=after)
-
-
-def _record(
-    pair: NumberedPair, what: Mapping[str, Sequence[str]], **more: Mapping[str, object]
-) -> bytes:
-    row = {"line": pair.line, **what, "source": pair.source, "target": pair.target, **more}
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 
 def _opened(path: Path, stack: ExitStack) -> BufferedWriter:

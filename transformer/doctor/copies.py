@@ -12,7 +12,7 @@ from transformer.doctor.pair import SIDES, NumberedPair, quoted
 
 # Of the tokens of the longer side, that stand on both.
 _SAME = 0.9
-_NO_WORD = re.compile(r"^[\W_]+|[\W_]+$")
+_NO_WORD = re.compile(r"^[\W_]+|(?<![\W_])[\W_]+$")
 _CODE = re.compile(r"[{}$;=|\\<>]|::|->|\(\)|\w_\w")
 _CODE_SIGNS = 2
 # The authors of a work that is cited.

@@ -17,7 +17,7 @@ _HTML = re.compile(
     "b|big|blockquote|br|center|dd|del|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|iframe|kbd|li|nobr|ol|"
     "p|pre|span|strike|strong|su[bp]|tbody|t[dhrt]|thead|ul?"
 )
-ENTITY = re.compile(r"&(?:#[0-9]{2,7}|#[xX][0-9A-Fa-f]{2,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 """Looks like an entity; of names, only those that HTML has are."""
 _COMMENT = re.compile(r"<!--|<!\[CDATA\[")
 
@@ -34,9 +34,14 @@ def markup_of(text: str) -> re.Match[str] | None:
         if found := _COMMENT.search(text):
             return found
     for found in ENTITY.finditer(text) if "&" in text else ():
-        if found[0][1] == "#" or found[0][1:] in html5:
+        if is_entity(found):
             return found
     return None
+
+
+def is_entity(found: re.Match[str]) -> bool:
+    """Whether what looks like an entity is one."""
+    return found[0][1] == "#" or found[0][1:] in html5
 
 
 class Markup(PairCheck):

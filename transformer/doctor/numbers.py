@@ -26,6 +26,9 @@ _DIRECTIVE = re.compile(r"%[-+#0-9.]+")
 _HOURS = re.compile(r"\d\s?(?:[ap]\.?\s?m\b|h\b|uhr\b|o.clock)|\d:\d\d", re.IGNORECASE)
 # The word before a number, or what it goes on from; the letters and the sign that it is joined to.
 _BEFORE, _JOINED = re.compile(r"(\w*)\W*$"), re.compile(r"[^\W\d]*[-+]?$")
+_DIGITS = re.compile(r"\d+")
+# A text with more of them is a table or a listing: nothing is compared.
+_MOST = 50
 # Numbers up to this are often words.
 _SPELT_OUT = "012"
 # Characters before a number that are looked at.
@@ -60,8 +63,13 @@ class Numbers(PairCheck):
 
 
 def _plain(text: str) -> str:
-    """Return the text with ASCII digits; empty if it has none, or is one word: a value, a path."""
+    """Return the text with ASCII digits; empty if it has none, or is one word: a value, a path.
+
+    Also empty if it has too many.
+    """
     if not any(map(str.isdigit, text)) or (text.isascii() and len(text.split()) < 2):
+        return ""
+    if len(_DIGITS.findall(text)) > _MOST:
         return ""
     return _DIRECTIVE.sub("", unicodedata.normalize("NFKC", text).lower())
 

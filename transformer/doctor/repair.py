@@ -5,11 +5,12 @@ files.
 """
 
 import html
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from transformer.doctor.characters import visible, with_plain_blanks
-from transformer.doctor.markup import ENTITY, markup_of
+from transformer.doctor.markup import ENTITY, is_entity, markup_of
 from transformer.doctor.mojibake import Decoder
 from transformer.doctor.pair import NumberedPair
 
@@ -58,6 +59,11 @@ def _without_entities(texts: _Texts) -> _Texts:
     if sum(one is not None for one in found) != 1:
         return texts
     return [
-        html.unescape(text) if one is not None and ENTITY.fullmatch(one[0]) else text
+        ENTITY.sub(_decoded, text) if one is not None and ENTITY.fullmatch(one[0]) else text
         for text, one in zip(texts, found, strict=True)
     ]
+
+
+def _decoded(found: re.Match[str]) -> str:
+    """Return what an entity means; HTML would also decode the beginning of other names."""
+    return html.unescape(found[0]) if is_entity(found) else found[0]

@@ -1,12 +1,10 @@
-"""What an examination shows: a table for people, plain values for programs.
+"""What an examination shows: rows of tables for people, plain values for programs.
 
 Knows which findings are too many, by the shares that are allowed; not how they were found.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from rich.table import Table
 
 from transformer.data.splits import Split
 from transformer.doctor.check import Finding
@@ -15,6 +13,10 @@ from transformer.doctor.examination import Examination, Lengths
 from transformer.doctor.pair import SIDES, place_of
 
 _PERCENTILES = (1, 50, 99, 100)
+_NAMES = (*(f"{percent} %" for percent in _PERCENTILES[:-1]), "longest")
+LENGTHS = ("split", "pairs", "side", "mean", *_NAMES)
+FINDINGS = ("split", "check", "pairs", "share", "allowed", "")
+"""Columns of both tables."""
 
 
 def too_many(examination: Examination, shares: Mapping[str, float]) -> list[str]:
@@ -82,33 +84,21 @@ def _finding(
     }
 
 
-def length_table(examination: Examination) -> Table:
-    """Show counts and lengths of each split."""
-    table = _table(f"lengths ({examination.unit})")
-    for name in ("split", "pairs", "side", "mean", *map(_percentile_name, _PERCENTILES)):
-        table.add_column(name, justify="left" if name in ("split", "side") else "right")
+def length_rows(examination: Examination) -> Iterator[Sequence[str]]:
+    """Yield counts and lengths of each split, in the columns of LENGTHS."""
     for split, count in examination.pairs.items():
         for side, lengths in zip(SIDES, examination.lengths[split], strict=True):
             percentiles = [f"{lengths.percentile(percent):,}" for percent in _PERCENTILES]
-            table.add_row(split, f"{count:,}", side, f"{lengths.mean():.1f}", *percentiles)
-    return table
+            yield split, f"{count:,}", side, f"{lengths.mean():.1f}", *percentiles
 
 
-def _percentile_name(percent: int) -> str:
-    return "longest" if percent == 100 else f"{percent} %"
-
-
-def finding_table(examination: Examination, shares: Mapping[str, float]) -> Table:
-    """Show what was found, how much of it is allowed, and what is too much."""
-    table = _table("findings")
-    for name in ("split", "check", "pairs", "share", "allowed", ""):
-        table.add_column(name, justify="right" if name in ("pairs", "share", "allowed") else "left")
+def finding_rows(examination: Examination, shares: Mapping[str, float]) -> Iterator[Sequence[str]]:
+    """Yield what was found, how much of it is allowed, and what is too much, as in FINDINGS."""
     for finding in examination.findings:
         if finding.count:
             mark = "too many" if exceeded(shares, finding.check, finding.share) else ""
             shown = f"{finding.share:.3%}", f"{shares[finding.check]:.3%}"
-            table.add_row(finding.split, finding.check, f"{finding.count:,}", *shown, mark)
-    return table
+            yield finding.split, finding.check, f"{finding.count:,}", *shown, mark
 
 
 def example_lines(examination: Examination, splits: Mapping[str, Split]) -> Iterator[str]:
@@ -117,7 +107,3 @@ def example_lines(examination: Examination, splits: Mapping[str, Split]) -> Iter
         for line, side, said in finding.examples:
             place = place_of(splits[finding.split], side, line)
             yield f"{place}: {finding.check}: {said}"
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))

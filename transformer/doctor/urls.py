@@ -11,7 +11,8 @@ from transformer.doctor.pair import NumberedPair, quoted
 
 _ADDRESS = re.compile(
     r"(?:(?:https?|ftps?|sftp|git|svn|irc)://|\bwww\.|\bmailto:)[^\s<>\"“”„«»‘’'`|{}\\^]+"
-    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    # Mail; it begins where a word does, so that no word is read again from each of its letters.
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+",
     re.IGNORECASE,
 )
 # What does not tell addresses apart: schemes, domains and suffixes, languages and countries.
@@ -20,6 +21,8 @@ _SAME_EVERYWHERE = re.compile(
 )
 # Each language has its own titles.
 _OWN_TITLES = re.compile(r"\bwiki(?:pedia|books|source|voyage|news)\.org\b")
+# A text with more of them is a list: nothing is compared.
+_MOST = 50
 _END = ".,;:!?)]}»("
 
 
@@ -45,8 +48,9 @@ def _addresses(text: str) -> dict[tuple[str, ...], str]:
     """Return the addresses of a text by what tells them apart."""
     if "." not in text:
         return {}
-    found = (address.rstrip(_END) for address in _ADDRESS.findall(text))
-    return {_parts(address): address for address in found}
+    found = _ADDRESS.findall(text)
+    stripped = (address.rstrip(_END) for address in found if len(found) <= _MOST)
+    return {_parts(address): address for address in stripped}
 
 
 def _parts(address: str) -> tuple[str, ...]:

@@ -113,6 +113,17 @@ def test_what_clean_repairs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
         assert json.loads(out)["splits"]["train"]["repairs"] == {"invisible": 1, "blanks": 1}
 
 
+def test_a_text_of_which_little_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    for kept, code in ((2, 0), (1, 0), (0, 2)):
+        rows = "a dog\tein Hund\nan ape\tein Affe\n".splitlines(keepends=True)[:kept]
+        Path("odd.tsv").write_text("".join([*rows, "a\t\n", "\tb\n"]))
+        assert call("clean", "data=files", "data.train=odd.tsv", f"output=out{kept}") == code
+        said = capsys.readouterr().err
+        assert ("warning: train: 1 of 3 pairs kept (empty 2); " in said) is (kept == 1)
+        assert ("filters.empty=false" in said) is (kept < 2)
+        assert Path(f"out{kept}").exists() is (kept > 0)
+
+
 @pytest.mark.parametrize("call_of_verb", [["doctor"], ["clean", "output=out"]])
 def test_a_pipe_which_can_be_read_once_is_refused(
     call_of_verb: list[str], capsys: pytest.CaptureFixture[str]
@@ -153,7 +164,9 @@ def test_a_run_of_many_directions_lends_its_tokenizer_too(
         reports.append({key: report[key] for key in ("splits", "findings")})
     assert reports[0] == reports[1]
     asked = [f"checkpoint={home}/tagged.ckpt", "filters.unknown_characters=true", "output=out"]
-    assert call("clean", *call_of("in"), *asked) == 0
+    # This tokenizer is of another text, and knows none of these.
+    assert call("clean", *call_of("in"), *asked) == 2
+    assert "0 of 200 pairs kept (unknown_characters 200)" in capsys.readouterr().err
 
 
 def test_a_terminal_gets_tables_and_no_json(

@@ -1,5 +1,7 @@
 """Single checks: what they take for a fault, and what not."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from transformer.doctor.characters import (
     DecomposedCharacters,
     ReplacementCharacters,
 )
+from transformer.doctor.check import PairCheck
 from transformer.doctor.copies import Copies
 from transformer.doctor.lengths import Disproportion, UsualLengths
 from transformer.doctor.lexicon import Lexicon
@@ -182,6 +185,34 @@ def test_numbers_that_differ(source: str, target: str, fault: bool) -> None:
 )
 def test_addresses_that_differ(source: str, target: str, fault: bool) -> None:
     assert (Addresses("train", 3).fault(pair(source, target)) is not None) is fault
+
+
+MOST = 1_000_000
+"""Characters of the longest line."""
+
+
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        (Numbers("train", 3), " ".join(map(str, range(3, 2003)))),
+        (Numbers("train", 3), "1 " * (MOST // 2)),
+        (Addresses("train", 3), "a" * MOST),
+        (Addresses("train", 3), "a." * (MOST // 2)),
+        (Addresses("train", 3), " ".join(f"a{n}@b.org" for n in range(9000))),
+        (Copies("train", 3, Lexicon([])), f"a{'-' * MOST}a b"),
+    ],
+)
+def test_a_long_line_takes_no_minutes(check: PairCheck, text: str) -> None:
+    begun = time.process_time()
+    check.fault(pair(f"3 pm, a@b.org {text}", f"{text} x@y.org, 4 pm"))
+    check.fault(pair(f"{text} b", f"{text} B"))
+    assert time.process_time() - begun < 5
+
+
+def test_a_number_of_many_digits_is_a_number() -> None:
+    check = Numbers("train", 3)
+    assert check.fault(pair(f"3 pm {'1' * 5000}", f"4 pm {'2' * 5000}")) is None
+    assert check.fault(pair(f"at pm {'1' * 5000}", f"um pm {'2' * 5000}")) is not None
 
 
 LONG = "This program shows the names of all users that are logged in, with their terminals."

@@ -128,6 +128,7 @@ MENDED = [
     ("der schÃ¶ne Hund", ["encoding"], "der schöne Hund"),
     ("der\u2003kleine  Hund ", ["blanks"], "der kleine Hund"),
     ("Hund &amp; Katze", ["entities"], "Hund & Katze"),
+    ("a&amp;b &copy=2 &notit; &notit", ["entities"], "a&b &copy=2 &notit; &notit"),
     ("Hund&#9;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
 ]
 
@@ -163,6 +164,26 @@ def test_what_can_be_repaired_is_kept_and_told(name: str, tmp_path: Path) -> Non
     for path in paths:
         assert list(read_lines(tmp_path / "same" / path.name)) == list(read_lines(path))
     assert not (tmp_path / "same/train.repaired.jsonl").exists()
+
+
+def test_only_the_texts_of_a_mended_row_change(tmp_path: Path) -> None:
+    row = '{"meta": "\\ud800", "x":%s , "n":1e400, "k": {"y": "a\u200bb"}, "k":[1.50], "y":%s}'
+    given = row % ('"a dog"', '"ein\u200b Hund {}"')
+    (tmp_path / "text.jsonl").write_text(f"{given}\n", encoding="utf-8")
+    splits = {"train": Split(Corpus((tmp_path / "text.jsonl",), "x", "y"))}
+    cleaned(splits, tmp_path / "out", frozenset({"empty"}), repair=True)
+    (line,) = read_lines(tmp_path / "out/text.jsonl")
+    assert line == row % ('"a dog"', '"ein Hund {}"')
+
+
+def test_where_nothing_is_kept_nothing_is_written(tmp_path: Path) -> None:
+    splits = written({"train": [("a", ""), ("", "")], "test": [("a", "b")]}, tmp_path / "in")
+    wanted = frozenset({"empty"})
+    said = r"nothing is written: train: 0 of 2 pairs kept \(empty 2\); .* set filters.empty=false"
+    with pytest.raises(InputError, match=said):
+        cleaned(splits, tmp_path / "out", wanted)
+    assert not (tmp_path / "out").exists()
+    assert cleaned(splits, tmp_path / "out", wanted, "train test")["train"].kept == 0
 
 
 def test_a_pair_is_judged_after_its_repair(tmp_path: Path) -> None:
