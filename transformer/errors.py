@@ -33,6 +33,9 @@ def errors_name(file: Path) -> Iterator[None]:
         raise InputError(f"{file}: {error}") from error
 
 
+ALSO = "; also "
+"""Between the objections of one message."""
+
 _MOST = 10
 """Objections that one message has room for."""
 
@@ -43,8 +46,9 @@ def refuse(objections: Iterable[str]) -> None:
     Raises:
         InputError: There is any.
     """
-    if reasons := list(dict.fromkeys(objections))[:_MOST]:
-        raise InputError("; also ".join(reasons))
+    if reasons := list(dict.fromkeys(objections)):
+        more = len(reasons) - _MOST
+        raise InputError(ALSO.join(reasons[:_MOST]) + (f"; and {more} more" if more > 0 else ""))
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

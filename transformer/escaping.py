@@ -10,7 +10,11 @@ import re
 
 # ASCII that means something to Markdown in the middle of a line: every punctuation mark but those
 # that numbers, paths and names are full of.
-_MARKS = re.compile(r"[!\"#$&'*:;<=>?@\[\\\]^_`{|}~]")
+# The dot of www. makes a link of what follows, as the colon of http:// would.
+_MARKS = re.compile(r"[!\"#$&'*:;<=>?@\[\\\]^_`{|}~]|(?<=[wW]{3})\.")
+
+# What GitHub takes for a mail address whatever is escaped in it: it looks at what is shown.
+_MAIL = re.compile(r"(?<=[\w.+-])@(?=[\w-])")
 
 
 def escaped(text: str) -> str:
@@ -22,8 +26,11 @@ def escaped(text: str) -> str:
 
 
 def escaped_markdown(text: str) -> str:
-    """The same for a heading or a cell of a table in Markdown, after its first character."""
-    return _MARKS.sub(r"\\\g<0>", escaped(text))
+    """The same for a heading or a cell of a table in Markdown, after its first character.
+
+    Nothing of it becomes a link: the sign within a mail address is spelt ``⟨U+0040⟩``.
+    """
+    return _MARKS.sub(r"\\\g<0>", _MAIL.sub(_spelt("@"), escaped(text)))
 
 
 def escaped_json(values: object) -> str:

@@ -93,6 +93,9 @@ def test_a_cell_of_markdown_renders_as_the_text(text: str) -> None:
     assert len(cells) == 4
     shown = "".join(child.content for child in cells[2].children or [])
     assert {child.type for child in cells[2].children or []} <= {"text", "text_special"}
+    # GitHub makes links of these as they are written, and of mail addresses as they are shown.
+    assert not re.search(r"www\.|https?://|ftp://", rows, re.IGNORECASE)
+    assert not re.search(r"[\w.+-]@[\w-]", shown)
     assert read_back(shown.removeprefix("x ").removesuffix(" y")) == text
 
 

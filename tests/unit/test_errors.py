@@ -1,8 +1,18 @@
 """Words for messages."""
 
-from transformer.errors import did_you_mean
+import pytest
+
+from transformer.errors import InputError, did_you_mean, refuse
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:
     assert did_you_mean("train.en", ["train.en"]) == ""
     assert did_you_mean("train.en", ["train.en", "train.de"]) == " (did you mean train.de?)"
+
+
+def test_what_has_no_room_in_a_message_is_counted() -> None:
+    with pytest.raises(InputError) as caught:
+        refuse(str(number) for number in (*range(13), 12))
+    assert str(caught.value) == "; also ".join(map(str, range(10))) + "; and 3 more"
+    with pytest.raises(InputError, match=r"^0; also 1$"):
+        refuse(["0", "1"])

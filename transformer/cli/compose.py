@@ -17,7 +17,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.explain import explained, key_of, unknown_choice, unknown_key
-from transformer.errors import InputError
+from transformer.errors import ALSO, InputError
 from transformer.files import given_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -86,7 +86,7 @@ def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError
             except (HydraException, OmegaConfBaseException) as more:
                 error = more
             if unknown_key(error, left, config) is not None:
-                reason += f"; {explained(error, left, config)}"
+                reason += f"{ALSO}{explained(error, left, config)}"
     return InputError(reason)
 
 

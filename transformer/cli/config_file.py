@@ -46,14 +46,19 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """The plain values of the file; None if there is none, or it is damaged."""
+    """The plain values of the file; None if there is none, or it is damaged.
+
+    Those of a run are resolved: a file that would be interpolated is not of one.
+    """
     file = folder / CONFIG
     try:
         values = OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else None
     except Exception:
         # Bytes that are no config make the reader fail in every way there is.
         return None
-    return {str(k): v for k, v in values.items()} if values and isinstance(values, dict) else None
+    if not values or not isinstance(values, dict) or "${" in str(values):
+        return None
+    return {str(k): v for k, v in values.items()}
 
 
 def _newest(folder: Path) -> tuple[int, int] | None:

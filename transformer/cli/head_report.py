@@ -9,11 +9,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
 from transformer.cli.head_scorer import Scorer
 from transformer.decoding.head_ranking import Ablation, Ablations
-from transformer.evaluation.report import shown
+from transformer.evaluation.report import shown, table_of
 from transformer.model.heads import HeadName, attentions, heads_off
 from transformer.model.transformer import Transformer
 
@@ -110,13 +109,13 @@ class HeadReport:
     def _print(self, console: Console, first: str, rows: Mapping[str, Ablation]) -> None:
         if not rows:
             return
-        table = Table(first)
-        table.add_column(self.scorer.name, justify="right")
-        table.add_column("difference", justify="right")
-        for words, ablation in rows.items():
-            difference = f"{ablation.difference:+z.{self.scorer.decimals}f}"
-            table.add_row(words, self._shown(ablation.score), difference)
-        console.print(table)
+        signed = f"+z.{self.scorer.decimals}f"
+        cells = [
+            (words, self._shown(ablation.score), format(ablation.difference, signed))
+            for words, ablation in rows.items()
+        ]
+        console.print()
+        console.print(table_of("", (first, self.scorer.name, "difference"), cells, right=(1, 2)))
 
     def _shown(self, score: float) -> str:
         return f"{score:.{self.scorer.decimals}f}"

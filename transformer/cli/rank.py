@@ -20,7 +20,9 @@ def train_rank(folder: Path) -> int:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     config = OmegaConf.load(folder / CONFIG)
     assert isinstance(config, DictConfig)
-    return exit_code_of(lambda: train_as_rank(int(os.environ["LOCAL_RANK"]), config, folder))
+    rank = int(os.environ["LOCAL_RANK"])
+    # Rank 0 has learnt the vocabulary, and written its size down, before it starts another.
+    return exit_code_of(lambda: train_as_rank(rank, config, folder, exact=True))
 
 
 def _end_with(parent: int) -> None:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import refuse_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
-from transformer.cli.vocabulary import as_asked, names_size
+from transformer.cli.vocabulary import as_asked, names_size, size_of
 from transformer.errors import InputError, errors_name, refuse
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
@@ -133,15 +133,15 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
-    if not names_size(hydra.overrides.task):
-        size = values["tokenizer"]["vocab_size"]
+    size = None if names_size(hydra.overrides.task) else size_of(values)
+    if size is not None:
         others = [as_asked(run, size) for run in others]
         given = as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
-    if run is not None and (own := read_config(run)):
+    if run is not None and (own := size_of(read_config(run))):
         # Its vocabulary stays, which may be smaller than asked for.
-        config.tokenizer.vocab_size = own["tokenizer"]["vocab_size"]
+        config.tokenizer.vocab_size = own
     if run is None or run == folder:
         return folder
     if not any(folder.iterdir()):

@@ -5,8 +5,8 @@ It does not know how a trial trains, nor which trials come next.
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 TRIAL = "trial.json"
 """In the run directory: a trial may be trained by another process, such as a job of SLURM."""
 
+_FIELDS = ("run", "objective", "direction", "value", "overrides")
+
 SWEEP = "sweep.json"
 """In the folder of the sweep."""
 
-_FOLDERS: list[Path] = []
-"""Of the sweeps that this process has begun: one, or none."""
+_FOLDERS: dict[Path, dict[Path, int]] = {}
+"""Of the sweeps that this process has begun: one, or none; and what trials lay there, of when."""
 
 
 class NoteFolder(Callback):
@@ -31,7 +33,8 @@ class NoteFolder(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Resolve it; Hydra calls this."""
-        _FOLDERS.append(Path(config.hydra.sweep.dir))
+        folder = Path(config.hydra.sweep.dir)
+        _FOLDERS[folder] = {file: file.stat().st_mtime_ns for file in folder.rglob(TRIAL)}
 
 
 def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -> None:
@@ -40,14 +43,10 @@ def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -
 
     value = objective.best
     assert value is not None
-    found = {
-        "run": str(folder),
-        "objective": objective.metric,
-        "direction": objective.direction,
-        "value": None if math.isnan(value) else value,
-        "overrides": list(overrides),
-    }
-    write_whole(folder / TRIAL, json.dumps(found, ensure_ascii=False) + "\n")
+    best = None if math.isnan(value) else value
+    found = (str(folder), objective.metric, objective.direction, best, list(overrides))
+    found_by_name = dict(zip(_FIELDS, found, strict=True))
+    write_whole(folder / TRIAL, json.dumps(found_by_name, ensure_ascii=False) + "\n")
 
 
 @contextmanager
@@ -57,10 +56,18 @@ def summarised() -> Iterator[None]:
     try:
         yield
     finally:
-        for folder in _FOLDERS:
-            trials = [json.loads(file.read_text("utf-8")) for file in folder.glob(f"*/{TRIAL}")]
-            if trials:
+        for folder, before in _FOLDERS.items():
+            if trials := list(_new_trials(folder, before)):
                 _show(folder, ranked(trials))
+
+
+def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, Any]]:
+    """Those that this sweep has written; one that cannot be read is left out."""
+    for file in folder.rglob(TRIAL):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if file.stat().st_mtime_ns != before.get(file):
+                trial = json.loads(file.read_text("utf-8"))
+                yield {name: trial[name] for name in _FIELDS}
 
 
 def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -79,17 +86,13 @@ def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show(folder: Path, trials: Sequence[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from transformer.evaluation.report import table_console, write_whole
+    from transformer.evaluation.report import table_console, table_of, write_whole
 
     write_whole(folder / SWEEP, json.dumps(trials, indent=1, ensure_ascii=False) + "\n")
-    table = Table(title=Text(f"{folder}"), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in (trials[0]["objective"], "", "run directory", "overrides"):
-        table.add_column(column)
+    rows = []
     for rank, trial in enumerate(trials):
         value = "nan" if trial["value"] is None else f"{trial['value']:.4f}"
         mark = "best" if rank == 0 and trial["value"] is not None else ""
-        table.add_row(value, mark, Text(trial["run"]), Text(" ".join(trial["overrides"])))
-    table_console().print(table)
+        rows.append((value, mark, trial["run"], " ".join(trial["overrides"])))
+    header = (trials[0]["objective"], "", "run directory", "overrides")
+    table_console().print(table_of(str(folder), header, rows, right=()))

@@ -62,8 +62,8 @@ def _launch(arguments: list[str]) -> None:
     place = external_place()
     if place is not None and place.rank > 0:
         # Rank 0 knows what the call means, and its directory may have the time in its name.
-        folder, values = json.loads(place.agreed(""))
-        train_as_rank(place.rank, OmegaConf.create(values), Path(folder))
+        folder, values, exact = json.loads(place.agreed(""))
+        train_as_rank(place.rank, OmegaConf.create(values), Path(folder), exact=exact)
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
@@ -191,7 +191,7 @@ def train_as_rank(
             if typed.checkpoint is None:
                 refuse_another_run(folder)
             first.enter_context(said(config, folder))
-            _tell_others(config, folder)
+            _tell_others(config, folder, exact)
         logging.getLogger(__name__).info("run directory %s", folder)
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
@@ -245,8 +245,8 @@ def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> No
     print(check_resume(config.resolved, folder, config.resume_check))
 
 
-def _tell_others(config: DictConfig, folder: Path) -> None:
+def _tell_others(config: DictConfig, folder: Path, exact: bool) -> None:
     """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
-    place = external_place()
-    if place is not None:
-        place.agreed(json.dumps([str(folder.absolute()), OmegaConf.to_container(config)]))
+    if (place := external_place()) is not None:
+        values = OmegaConf.to_container(config)
+        place.agreed(json.dumps([str(folder.absolute()), values, exact]))

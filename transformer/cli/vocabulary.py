@@ -4,19 +4,17 @@ It does not know how a vocabulary is learnt.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from omegaconf import DictConfig
 
-from transformer.cli.run_log import LOG
 from transformer.training.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
 _SIZE = "tokenizer.vocab_size"
-_SHRUNK = f"{_SIZE}=%d is too large for this text"
 
 T = TypeVar("T")
 
@@ -41,12 +39,23 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             return learn()
         except VocabularyTooLarge as error:
             asked, config.tokenizer.vocab_size = config.tokenizer.vocab_size, error.largest
-            logger.warning(f"{_SHRUNK}; %d, the largest possible, is taken", asked, error.largest)
+            logger.warning(
+                f"{_SIZE}=%d is too large for this text; %d, the largest possible, is taken",
+                *(asked, error.largest),
+            )
 
 
-def as_asked(run: RunFolder, size: int) -> RunFolder:
-    """A run with the size that its command asked for, if its log says that the text had less."""
-    log, values = run.path / LOG, run.config
-    if values is None or not log.is_file() or _SHRUNK % size not in log.read_text(errors="replace"):
+def size_of(values: Mapping[Any, Any] | None) -> int | None:
+    """The size in the plain values of a config, if it is a number."""
+    tokenizer = (values or {}).get("tokenizer")
+    size = tokenizer.get("vocab_size") if isinstance(tokenizer, Mapping) else None
+    return size if type(size) is int else None
+
+
+def as_asked(run: RunFolder, asked: int) -> RunFolder:
+    """A run with the size of a command that names none, where that is too large for its text."""
+    size = size_of(run.config)
+    if run.config is None or size is None or size >= asked:
         return run
-    return replace(run, config={**values, "tokenizer": {**values["tokenizer"], "vocab_size": size}})
+    tokenizer = {**run.config["tokenizer"], "vocab_size": asked}
+    return replace(run, config={**run.config, "tokenizer": tokenizer})

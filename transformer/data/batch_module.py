@@ -115,12 +115,17 @@ class BatchModule(LightningDataModule, ABC):
         if state is not None and state["row"] is not None and isinstance(self.row, Placed):
             self.row.load_state_dict(state["row"])
 
-    def epochs(self, done: int) -> float:
-        """Return how many epochs so many updates make, those of the runs it resumes included."""
+    def epochs(self, done: int) -> float | None:
+        """Return how many epochs so many updates make, those of the runs it resumes included.
+
+        Where nobody knows how long an epoch is, there is no number before its first part is over.
+        """
         if self._loader is not None:
-            return self._loader.epochs(done)
-        shares = Shares(self._place()[1], self.accumulation)
-        return self.row.epochs(next_batch(self._before, done, self.row, shares))
+            epochs = self._loader.epochs(done)
+        else:
+            shares = Shares(self._place()[1], self.accumulation)
+            epochs = self.row.epochs(next_batch(self._before, done, self.row, shares))
+        return epochs if epochs or self.row.epoch_length else None
 
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
+from transformer.evaluation.report import table_of
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,12 @@ class Tagging:
 
     def table(self) -> Table:
         """Who is taken for whom: a row for each right tag, a column for each tag given."""
-        title = "right tag, then the tags given"
-        table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
-        for tag in ["", *self.tags]:
-            table.add_column(tag, justify="right", no_wrap=True)
-        for gold in self.tags:
-            counts = (self.confusion[gold, given] for given in self.tags)
-            table.add_row(gold, *(str(count) if count else "." for count in counts))
-        return table
+        header, title = ["", *self.tags], "right tag, then the tags given"
+        rows = (
+            [gold, *(str(self.confusion[gold, given] or ".") for given in self.tags)]
+            for gold in self.tags
+        )
+        return table_of(title, header, rows, right=range(len(header)))
 
 
 class MostFrequentTags:

@@ -10,6 +10,7 @@ import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ log = logging.getLogger(__name__)
 class EpochLogger(Logger):
     """Logs how many epochs the updates make; what Lightning takes for an epoch has no end."""
 
-    epochs: Callable[[int], float] | None = None
+    epochs: Callable[[int], float | None] | None = None
 
     def counted(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
-        """The metrics with the ``epoch`` at the end of an update; ``step`` counts from 0."""
+        """The metrics with the ``epoch``, if known, at the end of an update; steps are from 0."""
         if self.epochs is None or step is None:
             return dict(metrics)
-        return {**metrics, "epoch": self.epochs(step + 1)}
+        counted = {**metrics, "epoch": self.epochs(step + 1)}
+        return {name: value for name, value in counted.items() if value is not None}
 
 
 class ContinuedCSVLogger(EpochLogger):
@@ -75,9 +77,13 @@ class ContinuedCSVLogger(EpochLogger):
         return self._written + len(self._waiting)
 
     def newest(self) -> dict[str, tuple[float, int]]:
-        """The last value of each metric, and the update that it is of."""
-        cells = ((row, cell) for row in _read(self.file)[1] for cell in row.items() if cell[1])
-        return {name: (float(value), int(row["step"]) + 1) for row, (name, value) in cells}
+        """The last value of each metric, and the update that it is of; damaged rows have none."""
+        found: dict[str, tuple[float, int]] = {}
+        for row in _read(self.file)[1]:
+            with suppress(KeyError, TypeError, ValueError):
+                update = int(row["step"]) + 1
+                found |= {name: (float(cell), update) for name, cell in row.items() if cell}
+        return found
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -132,14 +138,15 @@ def _read(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
     """Columns and whole rows; a last line without an end is of a process that was killed."""
     if not file.exists():
         return [], []
-    whole = file.read_text(encoding="utf-8").rpartition("\n")[0]
+    whole = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]
     reader = csv.DictReader(io.StringIO(whole))
     return list(reader.fieldnames or []), list(reader)
 
 
 def _text(rows: list[dict[str, Any]], columns: list[str], *, header: bool) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    # A damaged row may have more cells than there are columns.
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     if header:
         writer.writeheader()
     writer.writerows(rows)

@@ -48,7 +48,8 @@ class ProgressBar(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar where it belongs: at the update that comes next, with what is known."""
         for csv in trainer.loggers:
-            if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
+            going_on = trainer.is_global_zero and trainer.global_step
+            if going_on and isinstance(csv, ContinuedCSVLogger):
                 newest = csv.newest()
                 self.before = {name: value for name, (value, _) in newest.items()}
                 self.validated = newest.get("val/loss", (0.0, 0))[1]
@@ -93,7 +94,7 @@ class ProgressBar(Callback):
         if self.progress is not None:
             # Where a validation comes first, the bound is set after it.
             total, done = _updates(trainer), trainer.global_step
-            counts: Any = {"update": f"{done}/{total or '?'}", "epoch": epoch_of(trainer)}
+            counts: Any = {"update": f"{done}/{total or '?'}", "epoch": _shown(_epochs(trainer))}
             self.progress.update(self.task, total=total, completed=done, **counts)
 
     def _show(self, trainer: Trainer) -> None:
@@ -103,8 +104,8 @@ class ProgressBar(Callback):
 
     def _log(self, trainer: Trainer) -> None:
         shown = "  ".join(self._metrics(trainer).values())
-        counts = (trainer.global_step, _updates(trainer) or "?", epoch_of(trainer))
-        logger.info("update %d/%s, %s: %s", *counts, shown)
+        update = f"{trainer.global_step}/{_updates(trainer) or '?'}"
+        logger.info("%s: %s", shown_update(update, _epochs(trainer)), shown)
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics of interest that have been logged so far, before a resume too."""
@@ -149,15 +150,25 @@ class Fitting(ProgressColumn):
         return grid
 
 
-def epoch_of(trainer: Trainer) -> str:
-    """How far the run is, as it is shown: ``epoch 3.4``."""
-    return f"epoch {trainer.datamodule.epochs(trainer.global_step):.1f}"  # type: ignore[attr-defined]
+def shown_update(update: int | str, epochs: float | None) -> str:
+    """How far the run is, as the log says it: ``update 340, epoch 3.4``."""
+    return ", ".join(filter(None, (f"update {update}", _shown(epochs))))
 
 
 def time_to_log(trainer: Trainer) -> bool:
     """Whether Lightning writes what is logged at the end of this update."""
     interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
     return trainer.global_step % interval == 0
+
+
+def _shown(epochs: float | None) -> str:
+    return "" if epochs is None else f"epoch {epochs:.1f}"
+
+
+def _epochs(trainer: Trainer) -> float | None:
+    """None where nobody knows yet."""
+    epochs: float | None = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
+    return epochs
 
 
 def _updates(trainer: Trainer) -> int | None:

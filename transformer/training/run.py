@@ -5,6 +5,7 @@ It wires; what each part does is the part's own business.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from transformer.training.finetuning import begin_with, initial_payload
 from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory, keep_products
 from transformer.training.objective import Objective
+from transformer.training.progress import shown_update
 from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
@@ -131,6 +133,8 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_resumable(config.checkpoint)
+        # How much is left out was judged when the run began.
+        config = replace(config, data=replace(config.data, max_left_out=1.0))
     beginning = payload or initial_payload(config)
     if config.automatic_budget and payload is not None:
         began = payload[PORTABLE]["config"]["data"]["batch_tokens"]
@@ -153,8 +157,8 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     done = payload["global_step"]
     state = loader_state(payload)
     task.data.go_on_from(state)
-    epochs = task.data.epochs(done)
-    logger.info("going on from %s, after update %d, epoch %.1f", resume, done, epochs)
+    update = shown_update(done, task.data.epochs(done))
+    logger.info("going on from %s, after %s", resume, update)
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, Standing(resume, done, state)

@@ -14,7 +14,7 @@ from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
 from transformer.escaping import escaped
 from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.training.progress import epoch_of
+from transformer.training.progress import shown_update
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +58,9 @@ class TranslateValidation(Callback):
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
-        update = (trainer.global_step, epoch_of(trainer))
-        logger.info("update %d, %s: BLEU %.2f, chrF %.2f", *update, bleu.value, chrf.value)
+        epochs = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
+        update = shown_update(trainer.global_step, epochs)
+        logger.info("%s: BLEU %.2f, chrF %.2f", update, bleu.value, chrf.value)
         for name in self.ranges:
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
         for index in range(min(self.samples, len(self.sources))):

@@ -113,7 +113,7 @@ def test_all_unknown_keys_are_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         compose_config("translate", ["checkpoint=RUN", "nbest=9", "format=json", "beam=9"])
     assert str(caught.value) == (
-        "unknown key nbest (did you mean decoding.nbest?); "
+        "unknown key nbest (did you mean decoding.nbest?); also "
         "unknown key beam (did you mean decoding.beam_size?)"
     )
 

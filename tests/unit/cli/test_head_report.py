@@ -45,7 +45,7 @@ def test_a_report_tells_every_head() -> None:
     table = printed(report)
     assert "BLEU (tok:13a)" in table
     assert "with 12 heads: 30.00" in table
-    assert "encoder.0.3 │ 26.00 │      -4.00" in table
+    assert "encoder.0.3  26.00       -4.00" in table
     assert "50% (6)" in table
     assert "share" not in table
 

@@ -13,7 +13,7 @@ COMMON = "trainer.max_steps=5"
 
 
 def trial(folder: Path, name: str, value: float, metric: str = "val/loss") -> None:
-    (folder / name).mkdir()
+    (folder / name).mkdir(parents=True, exist_ok=True)
     objective = Objective(metric)
     objective.best = value
     save_trial(folder / name, objective, [COMMON, f"optimizer.lr={name}", "data.x=[bold]"])
@@ -63,3 +63,30 @@ def test_where_more_is_better_the_most_is_first() -> None:
         for run, value in (("a", 1.0), ("b", 2.0), ("c", 2.0))
     ]
     assert [each["run"] for each in ranked(trials)] == ["b", "c", "a"]
+
+
+def begin(folder: Path) -> None:
+    NoteFolder().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": folder}}}))
+
+
+def test_trials_of_an_earlier_sweep_are_not_ranked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a/0", "a/1"):
+        trial(tmp_path, name, 1.0)
+    with summarised():
+        begin(tmp_path)
+        trial(tmp_path, "a/1", 2.0)
+        trial(tmp_path, "\x1b[2J", 3.0)
+    rows = capsys.readouterr().err.splitlines()[2:]
+    assert [row.split()[0] for row in rows] == ["2.0000", "3.0000"]
+    assert "⟨U+001B⟩" in rows[1]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"run": 1}', "\xff"])
+def test_a_damaged_trial_does_not_hide_the_error(tmp_path: Path, content: str) -> None:
+    with pytest.raises(ValueError, match="a trial"), summarised():
+        begin(tmp_path)
+        trial(tmp_path, "0", 3.0)
+        (tmp_path / "0" / "trial.json").write_text(content, "latin-1")
+        raise ValueError("a trial")

@@ -3,12 +3,13 @@
 import logging
 import multiprocessing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig
 
-from transformer.cli import train
+from transformer.cli import rank, train
 from transformer.cli.compose import compose_config
 from transformer.errors import InputError
 from transformer.training.run_folder import taken
@@ -62,6 +63,38 @@ def test_values_that_cannot_be_are_refused_before_anything_is_written(
         train.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
     assert not trained
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_every_rank_knows_whether_the_size_was_asked_for(
+    trained: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exact: bool
+) -> None:
+    told: list[str] = []
+    shrinks: list[object] = []
+
+    def agreed(value: str) -> str:
+        told.append(value)
+        return told[0]
+
+    monkeypatch.setattr(train, "with_largest", lambda config, learn: shrinks.append(learn()))
+    monkeypatch.setattr(train, "external_place", lambda: SimpleNamespace(rank=0, agreed=agreed))
+    train.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
+    monkeypatch.setattr(train, "external_place", lambda: SimpleNamespace(rank=1, agreed=agreed))
+    assert train.main([]) == 0
+    assert len(trained) == 2
+    assert len(shrinks) == (0 if exact else 2)
+
+
+def test_a_rank_that_rank_0_starts_takes_the_size_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(rank, "_end_with", lambda parent: None)
+    monkeypatch.setattr(rank, "train_as_rank", lambda *run, **how: calls.append(how))
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    (tmp_path / "config.yaml").write_text("seed: 1\n")
+    assert rank.train_rank(tmp_path) == 0
+    assert calls == [{"exact": True}]
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,7 +163,8 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
             {"row": module.row.state_dict(number), "first": number, "since": 4}
             | {"ranks": 1, "accumulation": 1, "epoch_length": None, "identity": {}}
         )
-        assert again.epochs(4) == epochs[number]
+        # Nobody knows how long the first shard is: what is read of it is no number.
+        assert again.epochs(4) == (epochs[number] or None)
 
 
 def test_a_stream_warns_once_of_what_it_leaves_out(

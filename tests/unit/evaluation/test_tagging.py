@@ -61,6 +61,13 @@ def test_the_table_has_a_row_for_each_right_tag() -> None:
     assert rows[2] == ["NOUN", "1", "2", ".", "1"]
 
 
+def test_a_tag_is_no_markup_in_the_table() -> None:
+    screen = io.StringIO()
+    table = compare_tags([["x"]], [["[red]"]], [["a\x1b[2J"]], TRAINING).table()
+    Console(file=screen, width=100).print(table)
+    assert "[red]" in screen.getvalue() and "a⟨U+001B⟩[2J" in screen.getvalue()
+
+
 def test_words_and_tags_must_match() -> None:
     with pytest.raises(ValueError, match="shorter"):
         compare_tags(WORDS, RIGHT, [*GIVEN[:-1], ["DET"]], TRAINING)

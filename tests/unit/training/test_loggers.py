@@ -174,6 +174,30 @@ def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
     assert rows(tmp_path) == [{"step": 33, "loss": 3.5, "epoch": 3.4}]
 
 
+def test_where_no_epoch_is_known_there_is_none(tmp_path: Path) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    logger.epochs = lambda done: None if done < 3 else 0.5
+    for step in (1, 2):
+        logger.log_metrics({"loss": 3.5, "epoch": 0}, step)
+    logger.finalize("success")
+    assert rows(tmp_path) == [
+        {"step": 1, "loss": 3.5},
+        {"step": 2, "loss": 3.5, "epoch": 0.5},
+    ]
+
+
+def test_damaged_rows_tell_nothing(tmp_path: Path) -> None:
+    damaged = "1.5,abc\n2.5\n3.5,3,4\n,4\nabc,5\n\xff,6\n"
+    (tmp_path / "metrics.csv").write_text(f"loss,step\n9.5,0\n{damaged}", "latin-1")
+    logger = ContinuedCSVLogger(tmp_path)
+    assert logger.newest() == {"loss": (9.5, 1), "step": (4.0, 5)}
+    logger.log_metrics({"val": 1.0}, 7)
+    logger.save()
+    assert logger.newest()["val"] == (1.0, 8)
+    (tmp_path / "metrics.csv").write_text("loss\n1.5\n")
+    assert ContinuedCSVLogger(tmp_path).newest() == {}
+
+
 @pytest.mark.parametrize("csv_wanted", [True, False])
 def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) -> None:
     loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)

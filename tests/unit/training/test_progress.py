@@ -5,6 +5,7 @@ import logging
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -66,6 +67,20 @@ def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.INFO):
         run(trainer, [1, 2, 3])
     assert caplog.messages == ["update 2/?, epoch 0.2: "]
+
+
+def test_an_epoch_that_nobody_knows_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(datamodule=Mock(epochs=lambda done: None))
+    with caplog.at_level(logging.INFO):
+        run(trainer, [1, 2, 3])
+    assert caplog.messages == ["update 2/40: "]
+
+
+def test_rank_0_alone_reads_what_was_logged() -> None:
+    csv = Mock(spec=ContinuedCSVLogger)
+    trainer = fake_trainer(is_global_zero=False, global_step=4, loggers=[csv])
+    ProgressBar().on_train_start(trainer, fake_module())
+    csv.newest.assert_not_called()
 
 
 def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:

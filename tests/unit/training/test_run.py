@@ -12,7 +12,9 @@ from tests.helpers.runs import composed
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE
+from transformer.training import run
 from transformer.training.checkpoint import Criterion
+from transformer.training.config import RunConfig
 from transformer.training.processes import ReplicatedStrategy
 from transformer.training.tasks import make_task
 from transformer.training.trainer import build_trainer
@@ -69,6 +71,23 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
     ]
     for callback in callbacks:
         assert getattr(callback, "criterion", Criterion("val/x", "min")).mode == "min"
+
+
+def test_what_is_left_out_is_judged_where_a_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = []
+
+    def prepared(config: RunConfig, payload: object) -> None:
+        allowed.append(config.data.max_left_out)
+        raise InputError("enough")
+
+    monkeypatch.setattr(run, "_prepared_task", prepared)
+    monkeypatch.setattr(run, "find_resumable", lambda path: (path, {"global_step": 1}))
+    for checkpoint in ("null", str(tmp_path)):
+        with pytest.raises(InputError, match="enough"):
+            run._begun(composed([f"checkpoint={checkpoint}"], tmp_path))
+    assert allowed == [0.5, 1.0]
 
 
 def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
