@@ -201,5 +201,5 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) 
 
 def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"set data\.cache=FOLDER"), locked(tmp_path / "file"):
+    with pytest.raises(InputError, match=r"with data\.cache=FOLDER"), locked(tmp_path / "file"):
         pass
