@@ -5,7 +5,7 @@ The same as ``python -m transformer train``; every key lives in conf/.
 
 import sys
 
-from transformer.cli.train import main
+from transformer.__main__ import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(["train", *sys.argv[1:]]))

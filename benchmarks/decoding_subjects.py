@@ -21,8 +21,8 @@ from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
+from transformer.schema import typed
 from transformer.training.run_folder import is_finished
-from transformer.training.typed import typed
 
 ROOT = Path(__file__).resolve().parents[1]
 FORCED_LENGTH = 25

@@ -26,7 +26,7 @@ from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.terms import term_accuracy
 from transformer.model.checkpoint import load_checkpoint
-from transformer.training.typed import typed
+from transformer.schema import typed
 
 WORD = re.compile(r"\w{4,}")
 

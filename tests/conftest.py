@@ -6,6 +6,8 @@ from unittest import mock
 
 # Before torch is imported: tests run side by side, and each is small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests read the text of their own runs, which lies in temporary folders.
+os.environ["TRANSFORMER_TRUST"] = "true"
 
 import pytest
 from jaxtyping import install_import_hook

@@ -1,7 +1,10 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
+import platform
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 
 from transformer.cli.exit import exit_code_of
 from transformer.errors import did_you_mean
@@ -13,6 +16,7 @@ VERBS = {
     "evaluate": "score a checkpoint on a test set",
     "compare": "tell whether a system is better than another, and where",
     "translate": "translate stdin to stdout, line by line",
+    "predict": "tag stdin, or tell how probable it is, line by line",
     "score": "tell how probable given translations are",
     "text": "write a corpus as plain files",
     "select": "take the candidates nearest to the references",
@@ -26,18 +30,25 @@ VERBS = {
 }
 
 
-def main() -> int:
-    """Run the verb; returns the exit code."""
-    verb, *arguments = sys.argv[1:] or ["--help"]
+def main(call: Sequence[str] | None = None) -> int:
+    """Run the verb; returns the exit code.
+
+    Args:
+        call: The verb and its arguments; None takes those of the process.
+    """
+    call = sys.argv[1:] if call is None else call
+    verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
-        verb, arguments = "recipe", sys.argv[1:]
+        verb, arguments = "recipe", list(call)
+    if "--version" in call:
+        return exit_code_of(lambda: print(version_line()))
     if verb in ("-h", "--help"):
         return exit_code_of(_usage)
     if verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
         print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
-    if verb != "train" and {"-h", "--help"} & set(arguments):
+    if {"-h", "--help"} & set(arguments):
         from transformer.cli.help import help_of
 
         return exit_code_of(lambda: print(help_of(verb)))
@@ -49,7 +60,13 @@ def _usage() -> None:
     print("usage: transformer VERB KEY=VALUE…\n")
     for name, what in VERBS.items():
         print(f"  {name:11} {what}")
-    print("\ntransformer VERB --help lists the keys of a verb.")
+    print("\ntransformer VERB --help lists the keys of a verb; --version tells the versions.")
+
+
+def version_line() -> str:
+    """Versions of what computes, in one line."""
+    installed = (f"{name} {metadata.version(name)}" for name in ("transformer", "torch"))
+    return ", ".join([*installed, f"Python {platform.python_version()}"])
 
 
 if __name__ == "__main__":

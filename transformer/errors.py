@@ -1,7 +1,9 @@
 """The exceptions that speak to the user, and words for them; they do not know who catches them."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class InputError(Exception):
@@ -14,6 +16,35 @@ class InputError(Exception):
 
 class MissingFile(InputError):
     """A file that the user, or the config of a run, names is not there."""
+
+
+@contextmanager
+def errors_name(file: Path) -> Iterator[None]:
+    """Let an InputError name the file whose values it is about.
+
+    Raises:
+        InputError: The same, with the file before it.
+    """
+    try:
+        yield
+    except InputError as error:
+        if str(file) in str(error):
+            raise
+        raise InputError(f"{file}: {error}") from error
+
+
+_MOST = 10
+"""Objections that one message has room for."""
+
+
+def refuse(objections: Iterable[str]) -> None:
+    """Raise all objections as one, so that whoever mends one does not meet the next.
+
+    Raises:
+        InputError: There is any.
+    """
+    if reasons := list(dict.fromkeys(objections))[:_MOST]:
+        raise InputError("; also ".join(reasons))
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -7,9 +7,11 @@ import errno
 import glob
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from transformer.errors import InputError
 
@@ -24,6 +26,24 @@ def given_path(name: str | Path) -> Path:
         return Path(name).expanduser()
     except RuntimeError as error:
         raise InputError(f"{name}: there is no such home folder; write the whole path") from error
+
+
+def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
+    """Open a file of a folder that others may write to: a symbolic link there is not followed.
+
+    Args:
+        path: The file.
+        mode: As of ``open``.
+        settings: Likewise.
+
+    Raises:
+        OSError: It cannot be opened, or is a link.
+    """
+
+    def opened(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+    return open(path, mode, opener=opened, **settings)
 
 
 class NoSpaceLeft(InputError):
@@ -49,7 +69,8 @@ def written_whole(path: Path) -> Iterator[Path]:
     Raises:
         NoSpaceLeft: there is no room for it; nothing of it stays.
     """
-    part = path.with_name(path.name + f".{os.getpid()}.part")
+    # At random: nobody can have put a link there.
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         yield part
         for file in [*part.rglob("*"), part]:

@@ -5,7 +5,9 @@ from typing import Any
 import torch
 
 from transformer.model.build import build_transformer
+from transformer.model.checkpoint import PORTABLE, portable_part
 from transformer.model.config import ModelConfig
+from transformer.model.formats import GROUPS
 from transformer.model.transformer import Transformer
 
 
@@ -56,3 +58,16 @@ def tiny_transformer(seed: int = 1, **changes: Any) -> Transformer:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return build_transformer(tiny_config(**changes)).eval()
+
+
+def portable(config: ModelConfig, tokenizer: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+    """The portable part of a checkpoint; groups that the run leaves out are empty."""
+    return portable_part(config, tokenizer, {**{group: {} for group in GROUPS}, **run})
+
+
+def tiny_payload(**more: Any) -> dict[str, Any]:
+    """A whole checkpoint of a tiny model of one layer a stack."""
+    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    part = portable(model.config, {}, {"task": "translation"})
+    return {"state_dict": weights, PORTABLE: part, **more}

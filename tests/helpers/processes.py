@@ -19,13 +19,14 @@ from omegaconf import OmegaConf
 from tests.helpers.text import write_parallel
 from transformer.cli.compose import compose_config
 
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(
     [
         "tests.helpers.processes",
         "transformer.training.run",
         "transformer.cli.evaluate",
         "transformer.cli.translate",
+        "transformer.cli.load",
         "sacrebleu",
         "torch._dynamo",
     ]
@@ -59,10 +60,15 @@ TINY = [
 
 def tiny_overrides(folder: Path) -> list[str]:
     """What makes a run take a second; its corpus is written to the folder."""
-    splits = (("train", 120), ("validation", 6), ("test", 4))
-    for seed, (split, count) in enumerate(splits):
+    for seed, (split, count) in enumerate((("train", 120), ("validation", 6), ("test", 4))):
         write_parallel(folder, split, count, seed, list)
-    files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split, _ in splits]
+    return overrides_in(str(folder))
+
+
+def overrides_in(folder: str) -> list[str]:
+    """The same, of a corpus that lies in the folder."""
+    splits = ("train", "validation", "test")
+    files = [f"data.{split}=[{folder}/{split}.src,{folder}/{split}.tgt]" for split in splits]
     own = ["data=files", "data.source=src", "data.target=tgt", *files, f"data.cache={folder}/cache"]
     return [*own, *TINY]
 
@@ -78,7 +84,7 @@ def start(
     values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None = None
 ) -> BaseProcess:
     """Begin the run in the folder, or go on with it; with a fault to be planted first."""
-    process = _FORKS.Process(target=_train, args=(values, folder, fault), daemon=False)
+    process = FORKS.Process(target=_train, args=(values, folder, fault), daemon=False)
     process.start()
     return process
 
@@ -121,7 +127,7 @@ def _prepare(folder: Path) -> None:
 
 def call(arguments: Sequence[str], home: Path, fault: Callable[[], None] | None = None) -> int:
     """Run ``python train.py …`` in a folder; what it says is added to the file ``said`` there."""
-    process = _FORKS.Process(target=_call, args=(list(arguments), home, fault), daemon=False)
+    process = FORKS.Process(target=_call, args=(list(arguments), home, fault), daemon=False)
     process.start()
     return exit_code(process)
 
@@ -132,15 +138,15 @@ def call_verb(arguments: Sequence[str], home: Path, stdin: bytes) -> tuple[int, 
         files = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
         files[0].write_bytes(stdin)
         what = (list(arguments), home, files, dict(os.environ))
-        process = _FORKS.Process(target=_call_verb, args=what, daemon=False)
+        process = FORKS.Process(target=call_verb_here, args=what, daemon=False)
         process.start()
         code = exit_code(process)
         return code, files[1].read_bytes().decode(), files[2].read_bytes().decode()
 
 
-def exit_code(process: BaseProcess) -> int:
+def exit_code(process: BaseProcess, most: float = _MOST) -> int:
     """Wait for a process to end; one that hangs is killed, and its code is that of SIGKILL."""
-    process.join(_MOST)
+    process.join(most)
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -159,9 +165,10 @@ def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) ->
     sys.exit(main(arguments))
 
 
-def _call_verb(
+def call_verb_here(
     arguments: list[str], home: Path, streams: Sequence[Path], environment: Mapping[str, str]
 ) -> None:
+    """Run a verb in this process, a fork, with files for its standard streams; it ends with it."""
     from transformer.__main__ import main
 
     multiprocessing.set_start_method("fork", force=True)

@@ -10,14 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.models import portable, tiny_transformer
 from transformer.errors import InputError
-from transformer.model.checkpoint import PORTABLE, load_checkpoint, portable_part
+from transformer.model.checkpoint import PORTABLE, load_checkpoint
 
 MODEL = tiny_transformer(encoder_layers=1, decoder_layers=1)
 PAYLOAD: dict[str, Any] = {
     "state_dict": {f"model.{name}": weight for name, weight in MODEL.state_dict().items()},
-    PORTABLE: portable_part(MODEL.config, {"kind": "bytes"}, {"task": "translation"}),
+    PORTABLE: portable(MODEL.config, {"kind": "bytes"}, {"task": "translation"}),
 }
 
 

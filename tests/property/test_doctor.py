@@ -3,6 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,10 +43,27 @@ def test_any_text_can_be_examined_and_cleaned(
         json.dumps(to_json(examination, splits, dict.fromkeys(CHECKS, 0.0))).encode()
         wanted = frozenset(CHECKS)
         checks = Checks(splits, examination_config())
-        done = clean(splits, ["train"], checks, wanted, folder / "out")["train"]
-        kept = list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
-        rows = map(json.loads, read_lines(folder / "out/train.rejected.jsonl"))
-        refused = {row["line"]: (row["source"], row["target"]) for row in rows}
-    assert (len(kept), len(refused)) == (done.kept, done.rejected)
-    left = iter(kept)
-    assert [refused.get(line) or next(left) for line in range(1, len(train) + 1)] == train
+        for out, repair in (("out", False), ("mended", True)):
+            done = clean(splits, ["train"], checks, wanted, folder / out, repair=repair)["train"]
+            kept = list(Corpus((folder / out / "train.en", folder / out / "train.de"), "en", "de"))
+            refused = rows_of(folder / out / "train.rejected.jsonl")
+            assert (len(kept), len(refused)) == (done.kept, done.rejected)
+            after: dict[int, tuple[str, str]] = {}
+            if repair:
+                repaired = rows_of(folder / out / "train.repaired.jsonl")
+                after = {line: sides(row["after"]) for line, row in repaired.items()}
+                assert all(sides(row) == train[line - 1] for line, row in repaired.items())
+            left = iter(kept)
+            for line, pair in enumerate(train, start=1):
+                if line in refused:
+                    assert sides(refused[line]) == pair
+                else:
+                    assert next(left) == after.get(line, pair)
+
+
+def rows_of(path: Path) -> dict[int, dict[str, Any]]:
+    return {row["line"]: row for row in map(json.loads, read_lines(path))}
+
+
+def sides(row: dict[str, str]) -> tuple[str, str]:
+    return row["source"], row["target"]

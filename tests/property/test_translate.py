@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.models import portable
 from tests.helpers.runs import PROJECT
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import tiny_tokenizer, tiny_translator
-from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}
 LOSS = {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0}
@@ -64,7 +65,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     payload = {
         "state_dict": {f"model.{name}": weight for name, weight in model.state_dict().items()},
-        PORTABLE: portable_part(model.config, tiny_tokenizer().to_state(), run),
+        PORTABLE: portable(model.config, tiny_tokenizer().to_state(), run),
     }
     write_payload(payload, path)
     return path

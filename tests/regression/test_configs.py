@@ -10,8 +10,8 @@ from transformer.cli.compose import compose_config, config_folder
 from transformer.doctor.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
 from transformer.recipes.catalogue import RECIPES
+from transformer.schema import typed
 from transformer.training.config import PRECISIONS, run_config
-from transformer.training.typed import typed
 
 ROOT = config_folder()
 CHOICES = sorted(
@@ -34,6 +34,7 @@ def test_every_choice_of_every_group_makes_a_run(group: str, name: str) -> None:
     [
         "evaluate",
         "translate",
+        "predict",
         "score",
         "export",
         "average",

@@ -52,13 +52,15 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
         "alignment precision",
         "alignment recall",
     ]
-    assert scores["AER"]["score"] < 0.1
+    # Three seeds and more, float32 and bfloat16: 0.069 to 0.083; the other head 0.19 to 0.32.
+    guided = scores["AER"]["score"]
+    assert guided < 0.13
     assert scores["AER"]["signature"] == "npairs:40|head:0.2|threshold:0.3"
     # Another head has not learnt them.
     arguments = [f"checkpoint={home / 'run'}", f"alignment={gold}", "alignment_head=1.0"]
     assert evaluate(arguments) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
-    assert scores["AER"]["score"] > 0.15
+    assert scores["AER"]["score"] > 1.4 * guided
 
 
 def test_translations_come_with_their_links(home: Path) -> None:

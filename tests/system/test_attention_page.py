@@ -157,10 +157,8 @@ def test_a_big_model_over_a_long_sentence_is_drawn_at_once(page: Page, tmp_path:
     for kind in ("encoder", "decoder", "cross"):
         page.open(f"{address}#{kind}")
         assert page.evaluate(HEADS) == "96"
-        page.evaluate(
-            "const began = performance.now(); draw(); var took = performance.now() - began"
-        )
-        assert page.evaluate("took") < 1000
+        # A picture for each head is quick; an element for each weight would be 345,600.
+        assert page.evaluate("document.querySelectorAll('#grid *').length") < 60_000
     page.open(f"{address}#cross/5.15/59.58")
     assert page.evaluate(ERROR) is None
     page.press("ArrowRight")

@@ -28,6 +28,11 @@ def trained(folder: Path, *changes: str) -> dict[str, Any]:
     return read_payload(folder / "run" / "checkpoints" / "last.ckpt")
 
 
+def logged(folder: Path) -> list[dict[str, str]]:
+    with (folder / "run" / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path) -> None:
     first = trained(tmp_path, "trainer.max_epochs=1")
     [state] = first["loops"]["fit_loop"]["state_dict"]["combined_loader"]
@@ -41,6 +46,11 @@ def test_a_bound_in_epochs_holds_over_a_resume_with_other_shares(tmp_path: Path)
     # The batches go on where the first run stopped, though nothing but an epoch bounds this one.
     [state] = second["loops"]["fit_loop"]["state_dict"]["combined_loader"]
     assert (state["first"], state["since"], state["accumulation"]) == (length, length, 2)
+    # An update of the second run takes two batches.
+    updates = [int(row["step"]) + 1 for row in logged(tmp_path)]
+    batches = [update + max(0, update - length) for update in updates]
+    assert [float(row["epoch"]) for row in logged(tmp_path)] == [n / length for n in batches]
+    assert max(updates) == second["global_step"]
     third = trained(tmp_path, "trainer.max_epochs=2", resumed)
     assert third["global_step"] == second["global_step"]
 
@@ -50,7 +60,6 @@ def test_a_run_of_so_many_updates_ends_in_one_validation(
     tmp_path: Path, updates: int, validated: list[int]
 ) -> None:
     trained(tmp_path, f"trainer.max_steps={updates}", "trainer.val_check_interval=3")
-    with (tmp_path / "run" / "metrics.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["val/bleu"]]
+    rows = [row for row in logged(tmp_path) if row["val/bleu"]]
     # Lightning counts from 0.
     assert [int(row["step"]) + 1 for row in rows] == validated

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
@@ -137,6 +138,34 @@ def test_the_same_command_goes_on_by_itself(home: Path, tmp_path: Path) -> None:
     (first / "train.log").write_bytes(before[first / "train.log"])
     assert all(path.read_bytes() == text for path, text in before.items())
     assert "Traceback" not in said(tmp_path)
+
+
+def test_a_vocabulary_the_text_cannot_fill_is_the_largest_it_can(
+    home: Path, tmp_path: Path
+) -> None:
+    sized = [*tiny_overrides(home), "trainer.max_steps=6"]
+    command = [one for one in sized if not one.startswith("tokenizer.vocab_size=")]
+    assert call([*sized, "tokenizer.vocab_size=8000", "hydra.run.dir=exact"], tmp_path) == 2
+    assert "error: vocabulary size 8000 is too large" in said(tmp_path)
+    auto = [*command, "checkpoint=auto", "test=false"]
+    assert call(auto, tmp_path, SignalAt("on_train_batch_end", 3, signal.SIGTERM)) == 143
+    warning = "warning: tokenizer.vocab_size=8000 is too large for this text; "
+    assert said(tmp_path).count(warning) == 1
+    size = int(said(tmp_path).split(warning)[1].split(",")[0])
+    (run,) = (tmp_path / "runs" / "files").iterdir()
+    assert call(auto, tmp_path) == 0
+    assert call([f"checkpoint={run}", "trainer.max_steps=8"], tmp_path) == 0
+    assert list(run.parent.iterdir()) == [run]
+    payload = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    portable = payload["transformer"]
+    assert payload["global_step"] == 8
+    assert portable["config"]["tokenizer"]["vocab_size"] == size
+    assert portable["model"]["source_vocab_size"] == size
+    assert OmegaConf.load(run / "config.yaml").tokenizer.vocab_size == size
+    # Nothing of the start is said again, and nothing of it has changed.
+    assert said(tmp_path).count("pairs: copy (") == 3
+    assert "changed: tokenizer" not in said(tmp_path)
+    assert said(tmp_path).count("after update 3, epoch 0.") == 1
 
 
 @pytest.mark.parametrize("place", ["a_file", "a_file/run", "/proc/run"])

@@ -11,7 +11,7 @@ import torch
 from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
-from transformer.cli import average, evaluate, translate
+from transformer.cli import average, evaluate, predict, translate
 from transformer.data.conllu import format_conllu
 from transformer.errors import InputError
 from transformer.training.run import train
@@ -31,10 +31,12 @@ SIZES = {"train": 2400, "validation": 40, "test": 40}
 def write_treebank(folder: Path) -> list[str]:
     """A word that follows "kappa" is an adjective, all others are nouns but "kappa" itself."""
     draw = random.Random(1)
+    # Often enough that a short training meets it.
+    weights = [4 if word == "kappa" else 1 for word in WORDS]
     for split, size in SIZES.items():
         lines = []
         for _ in range(size):
-            words = draw.choices(WORDS, k=draw.randint(1, 7))
+            words = draw.choices(WORDS, weights, k=draw.randint(1, 7))
             before = ["", *words]
             tags = [
                 "DET" if word == "kappa" else "ADJ" if last == "kappa" else "NOUN"
@@ -71,7 +73,7 @@ def trained(experiment: str, folder: Path, *overrides: str, run: str = "run") ->
 def tagger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trained tagger."""
     folder = tmp_path_factory.mktemp("tagger")
-    long = ["trainer.max_steps=2400", "schedule.total=2400", "trainer.val_check_interval=300"]
+    long = ["trainer.max_steps=600", "schedule.total=600", "trainer.val_check_interval=300"]
     with no_checks():  # updates are alike; shorter runs check theirs
         trained("pocket_tagging", folder, *long)
     return folder
@@ -92,10 +94,11 @@ def scores_of(folder: Path) -> dict[str, float]:
 
 def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
     scores = scores_of(tagger)
-    assert scores["accuracy"] == 100
-    assert scores["accuracy_baseline"] < 95
-    assert scores["f1_ADJ"] == 100
-    assert scores["confusion"] == 0
+    # Five seeds, float32 and bfloat16: 99.3 to 100, f1_ADJ 97.5 to 100, one word confused or none.
+    assert scores["accuracy"] > 96
+    assert scores["accuracy_baseline"] < 88
+    assert scores["f1_ADJ"] > 85
+    assert scores["confusion"] <= 6
     given = (tagger / "run" / "test.hyp").read_text().split("\n")
     assert len(given) == SIZES["test"] + 1
     log = (tagger / "run" / "metrics.csv").read_text().split("\n")[0].split(",")
@@ -105,9 +108,10 @@ def test_a_tagger_learns_what_context_decides(tagger: Path) -> None:
 def test_a_language_model_beats_unigrams(language_model: Path) -> None:
     scores = scores_of(language_model)
     # Two words may follow: little more than one bit is left to guess.
-    assert 2 < scores["word_perplexity"] < 4 < scores["unigram_word_perplexity"]
+    # Two words may follow, so that 2 is the least. Five seeds, float32 and bfloat16: 3.5 to 4.0.
+    assert 2 < scores["word_perplexity"] < 8 < scores["unigram_word_perplexity"]
     assert 2 < scores["5gram_word_perplexity"] < scores["unigram_word_perplexity"]
-    assert scores["perplexity"] < scores["unigram_perplexity"]
+    assert scores["perplexity"] < scores["unigram_perplexity"] / 4
     assert not (language_model / "run" / "test.hyp").exists()
 
 
@@ -125,7 +129,7 @@ def test_evaluate_says_what_training_said(
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        (translate.main, [], "trained for task=tagging and does not translate"),
+        (translate.main, [], "task=tagging and does not translate; predict checkpoint=… takes new"),
         (average.main, ["last=2"], "trained for task=tagging and does not translate"),
         (evaluate.main, ["split=train"], "choose one of validation, test"),
         (evaluate.main, ["source=a", "reference=b"], "source=a is for translations, but the check"),
@@ -144,6 +148,53 @@ def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
     assert said.out == ""
     assert says in said.err.strip().split("\n")[-1]
     assert "Traceback" not in said.err
+
+
+def predicted(folder: Path, *arguments: str) -> list[str]:
+    call = [f"checkpoint={folder}/run", f"input={folder}/in", f"output={folder}/out", *arguments]
+    assert predict.main(call) == 0
+    return (folder / "out").read_text().split("\n")
+
+
+def test_predict_tags_new_text(tagger: Path) -> None:
+    (tagger / "in").write_text("alpha kappa beta\n\nkappa gamma\n")
+    lines = predicted(tagger)
+    assert [len(line.split()) for line in lines] == [3, 0, 2, 0]
+    assert lines[2].split()[0] == "DET"
+    told = json.loads(predicted(tagger, "format=json")[0])
+    assert told["words"] == ["alpha", "kappa", "beta"]
+    assert told["tags"] == lines[0].split()
+
+
+def test_predict_tells_what_is_probable(language_model: Path) -> None:
+    (language_model / "in").write_text(
+        f"{WORDS[3]} {WORDS[4]} {WORDS[6]}\n{WORDS[6]} {WORDS[3]} {WORDS[3]}\n"
+    )
+    likely, unlikely = (float(line.split("\t")[0]) for line in predicted(language_model)[:2])
+    assert unlikely + 2 < likely < 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["format=xml"], "format=xml is unknown; choose text or json"),
+        (["input=none"], "none: no such file"),
+    ],
+)
+def test_a_wrong_call_of_predict_is_one_line(
+    tagger: Path,
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call = [f"checkpoint={tagger}/run", f"output={tmp_path}/out", *arguments]
+    assert predict.main(call) == 2
+    assert list(tmp_path.iterdir()) == []
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"error: {says}")
+    assert said.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("experiment", ["pocket_tagging", "pocket_lm"])

@@ -30,7 +30,7 @@ def _attention(arguments: Sequence[str]) -> None:
     from transformer.cli.view import attention_view
     from transformer.evaluation.attention_figure import require_matplotlib
     from transformer.evaluation.attention_report import print_best
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     png = typed_value(config.png, bool, "png")
     if png:

@@ -17,8 +17,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _average(config: DictConfig) -> None:
     from transformer.model.checkpoint import write_payload
+    from transformer.schema import typed_value
     from transformer.training.averaging import average_checkpoints, recent_checkpoints
-    from transformer.training.typed import typed_value
 
     folder = path_of(config, "checkpoint")
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""``clean``: the good pairs of a corpus to a new folder, the others with what is wrong."""
+"""``clean``: the good pairs of a corpus to a new folder, mended; what is wrong with the others."""
 
 import json
 import sys
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Clean; returns the exit code."""
-    return exit_code_of(lambda: _clean(compose_config("clean", arguments)))
+    return exit_code_of(lambda: _clean(compose_config("clean", arguments), arguments))
 
 
-def _clean(config: DictConfig) -> None:
+def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.doctor.checks import Checks
     from transformer.doctor.cleaning import clean, given_texts
     from transformer.doctor.config import ExaminationConfig
     from transformer.doctor.pair import refuse_empty
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")
@@ -43,23 +43,28 @@ def _clean(config: DictConfig) -> None:
     )
     texts = given_texts(data)
     refuse_empty(texts)
-    tokenizer = tokenizer_of(config, texts, data.cache)
+    tokenizer = tokenizer_of(config, texts, data.cache, arguments)
     if tokenizer is None and "unknown_characters" in wanted:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
     folder = path_of(config, "output")
-    done = clean(texts, names, checks, frozenset(wanted), folder)
-    _show(done, checks.skipped)
+    repair = typed_value(config.repair, bool, "repair")
+    done = clean(texts, names, checks, frozenset(wanted), folder, repair=repair)
+    _show(done, checks.skipped, repair)
     print(json.dumps(_report(folder, done, checks.skipped), indent=1, ensure_ascii=False))
 
 
-def _show(done: "Mapping[str, Cleaned]", skipped: Mapping[str, str]) -> None:
+def _show(done: "Mapping[str, Cleaned]", skipped: Mapping[str, str], repair: bool) -> None:
     """A summary on stderr."""
     for name, cleaned in done.items():
         total = cleaned.kept + cleaned.rejected
         print(f"{name}: {cleaned.kept:,} of {total:,} pairs kept", file=sys.stderr)
         for reason, count in cleaned.reasons.most_common():
             print(f"  {reason:20} {count:>12,}", file=sys.stderr)
+        if cleaned.repaired:
+            of = ", ".join(f"{what} {count:,}" for what, count in cleaned.repairs.most_common())
+            mended = "were repaired" if repair else "can be repaired (repair=true)"
+            print(f"  {cleaned.repaired:,} of the kept pairs {mended}: {of}", file=sys.stderr)
     for check, needs in skipped.items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)
 
@@ -74,6 +79,8 @@ def _report(
                 "kept": cleaned.kept,
                 "rejected": cleaned.rejected,
                 "faults": dict(cleaned.reasons.most_common()),
+                "repaired": cleaned.repaired,
+                "repairs": dict(cleaned.repairs.most_common()),
                 "files": [str(folder / file) for file in cleaned.files],
             }
             for name, cleaned in done.items()

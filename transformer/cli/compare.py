@@ -81,7 +81,7 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
         require_writable(output)
     found = find_compared(config, arguments, lambda run: _measured(config, run))
     if config.training is True:
-        training = training_text_of(found.run)
+        training = training_text_of(config, found.run)
     comparison = compare(found.text, found.systems, found.measured, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
@@ -93,7 +93,7 @@ def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConf
     from transformer.cli.scoring import scoring_of
     from transformer.evaluation.comparison import ComparisonConfig
     from transformer.evaluation.significance import Resampling
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
 

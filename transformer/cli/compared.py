@@ -16,7 +16,13 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.kept_hypotheses import FOLDER, hypotheses_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.resume import run_folder_of
-from transformer.cli.scoring import name_of_text, own_text, pairs_to_score, scored_split
+from transformer.cli.scoring import (
+    name_of_text,
+    own_text,
+    pairs_to_score,
+    require_trusted,
+    scored_split,
+)
 from transformer.cli.survey import known_split
 from transformer.data.corpus import Pair
 from transformer.data.lines import read_lines
@@ -26,7 +32,7 @@ from transformer.evaluation.comparison import ComparedText, ComparisonConfig, Sy
 from transformer.export.safetensors import is_exported
 from transformer.files import given_path
 from transformer.model.run_files import find_checkpoint
-from transformer.training.typed import typed_value
+from transformer.schema import typed_value
 
 _Systems = dict[Path, System]
 _OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")
@@ -79,7 +85,7 @@ def find_compared(
         if first is None:
             first, wanted = run, measured(run)
         # Equal texts may have other tags, which are those of the run.
-        pairs = pairs_to_score(scored_split(config, run)) if own is None else own
+        pairs = pairs_to_score(scored_split(single, run)) if own is None else own
         if text is None:
             text, systems = pairs, _of_files(hypotheses, pairs)
         elif pairs != text:
@@ -115,11 +121,12 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     return chain(first, lines)
 
 
-def training_text_of(run: dict[str, Any] | None) -> Iterator[str] | None:
+def training_text_of(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
     """The target side of what the first run learnt from; where it is not there, stderr says so."""
     try:
         if run is None:
             raise InputError("there is no run among the systems")
+        require_trusted(config, run)
         text = known_split(run["data"], "train")
         next(iter(text), None)  # Whether it can be read shows when it is.
     except InputError as error:

@@ -3,18 +3,20 @@
 It does not know what the keys mean.
 """
 
-from collections.abc import Collection, Sequence
+from argparse import ArgumentError
+from collections.abc import Sequence
 from functools import cache
 from os.path import exists
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
+from hydra._internal.utils import get_args_parser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from transformer.cli.explain import explained, unknown_choice
+from transformer.cli.explain import explained, key_of, unknown_choice, unknown_key
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -37,7 +39,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
             named) or has no value yet, or a choice does not exist.
     """
-    refuse_unknown_flags(overrides, known=())
+    refuse_flags(overrides)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise InputError(
@@ -58,7 +60,9 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
     if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise InputError(f"{missing[0]}= is missing; {verb} needs a value for it")
+        are, each = ("is", "it") if len(missing) == 1 else ("are", "each")
+        keys = " and ".join(f"{key}=" for key in missing)
+        raise InputError(f"{keys} {are} missing; {verb} needs a value for {each}")
     return config
 
 
@@ -69,9 +73,21 @@ def _if_a_run(verb: str, argument: str) -> str:
 
 
 def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError:
-    """What to tell the user of an error of Hydra's while it composes."""
+    """What to tell the user of an error of Hydra's while it composes: all unknown keys at once."""
+    left = list(overrides)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
-        return InputError(explained(error, overrides, compose(verb)))
+        config = compose(verb)
+        reason = explained(error, left, config)
+        while (key := unknown_key(error, left, config)) is not None:
+            left = [override for override in left if key_of(override) != key]
+            try:
+                compose(verb, left)
+                break
+            except (HydraException, OmegaConfBaseException) as more:
+                error = more
+            if unknown_key(error, left, config) is not None:
+                reason += f"; {explained(error, left, config)}"
+    return InputError(reason)
 
 
 def path_of(config: DictConfig, key: str) -> Path:
@@ -134,15 +150,31 @@ def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
                 raise InputError(unknown_choice(group, bare, choices))
 
 
-def refuse_unknown_flags(arguments: Sequence[str], known: Collection[str]) -> None:
-    """Refuse ``--data`` before Hydra does, which would print all that it knows.
+def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The flags of Hydra with their values, and the rest, wherever they stand among each other.
 
     Raises:
-        InputError: Something starts with a dash, and is none of these.
+        InputError: A flag is unknown, or has no value or a wrong one.
+    """
+    parser = get_args_parser()
+    parser.allow_abbrev = parser.exit_on_error = False
+    try:
+        parsed, unknown = parser.parse_known_intermixed_args(list(arguments))
+    except ArgumentError as error:
+        raise InputError(f"{error.argument_name}: {error.message}") from error
+    refuse_flags(unknown)
+    overrides = parsed.overrides or []
+    return [argument for argument in arguments if argument not in overrides], overrides
+
+
+def refuse_flags(arguments: Sequence[str]) -> None:
+    """Refuse ``--data``.
+
+    Raises:
+        InputError: Something starts with a dash.
     """
     for argument in arguments:
-        flag = argument.partition("=")[0]
-        if flag.startswith("-") and flag not in known:
+        if argument.startswith("-"):
             raise InputError(
                 f"{argument!r} is not of the form KEY=VALUE; keys have no dashes before them"
             )

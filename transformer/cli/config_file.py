@@ -35,14 +35,14 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror or error}") from error
     checkpoint = _newest(folder)
-    _write(OmegaConf.to_yaml(config).encode(), file)
+    write(OmegaConf.to_yaml(config).encode(), file)
     try:
         yield
     finally:
         # A damaged one may have been set aside already.
         if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError):
-                _write(before, file)
+                write(before, file)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -65,7 +65,7 @@ def _newest(folder: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _write(content: bytes, file: Path) -> None:
+def write(content: bytes, file: Path) -> None:
     """Write the file whole or not at all.
 
     Raises:

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Examine; returns the exit code."""
-    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments)))
+    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments), arguments))
 
 
-def _doctor(config: DictConfig) -> None:
+def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
-    from transformer.data.splits import splits_of_one
+    from transformer.doctor.cleaning import given_texts
     from transformer.doctor.config import ExaminationConfig, Thresholds
     from transformer.doctor.examination import examine
     from transformer.doctor.pair import refuse_empty
     from transformer.doctor.report import to_json, too_many
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
@@ -45,9 +45,10 @@ def _doctor(config: DictConfig) -> None:
         max_length=data.max_length,
         languages=(data.source, data.target),
     )
-    splits = splits_of_one(data)
+    # As the files hold them: what training would hold out needs a text of some size.
+    splits = given_texts(data)
     refuse_empty(splits)
-    tokenizer = tokenizer_of(config, splits, data.cache)
+    tokenizer = tokenizer_of(config, splits, data.cache, arguments)
     begun = time.perf_counter()
     examination = examine(splits, examination_config, tokenizer)
     seconds = time.perf_counter() - begun
@@ -59,7 +60,7 @@ def _doctor(config: DictConfig) -> None:
     if exceeded := too_many(examination, shares):
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
-            "transformer clean, or allow more with thresholds.NAME=SHARE"
+            "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
         )
     print("no fault is more frequent than it may be", file=sys.stderr)
 

@@ -8,9 +8,11 @@ from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
+from transformer.cli.models import device_of
 from transformer.cli.resume import run_folder_of
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError, how_to_install
+from transformer.export.ctranslate2 import is_ctranslate2
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
@@ -35,21 +37,40 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     if find_spec("ctranslate2") is None:
         raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
     folder = _export_of(config)
+    device = device_of(config.device)
+    if is_ctranslate2(path_of(config, "checkpoint")):
+        _refuse_without_model(config)
+        config = config.copy()
+        # The weights of an export alone are the engine's.
+        config.device = "meta"
     translator, _ = load_translator(config, arguments)
     from transformer.export.engine import CTranslate2Searcher
 
-    translator.searcher = CTranslate2Searcher(translator, folder)
+    translator.searcher = CTranslate2Searcher(translator, folder, device)
     return translator
 
 
+def _refuse_without_model(config: DictConfig) -> None:
+    """Refuse what asks the model itself, where there is nothing but an export of it."""
+    for key in ("alignment", "attention", "heads_off"):
+        if config[key]:
+            raise InputError(
+                f"{key}= needs the run that {config.checkpoint} was exported from; set "
+                f"checkpoint=RUN engine_folder={config.checkpoint}"
+            )
+
+
 def _export_of(config: DictConfig) -> Path:
-    """The folder that the user names, else the only one of the run."""
+    """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     if config.engine_folder is not None:
         folder = path_of(config, "engine_folder")
-        if not (folder / "model.bin").is_file():
+        if not is_ctranslate2(folder):
             raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
         return folder
-    exports = run_folder_of(path_of(config, "checkpoint")) / "export"
+    checkpoint = path_of(config, "checkpoint")
+    if is_ctranslate2(checkpoint):
+        return checkpoint
+    exports = run_folder_of(checkpoint) / "export"
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if not found:
         raise InputError(

@@ -68,6 +68,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
     from transformer.evaluation.report import format_json
+    from transformer.schema import typed_value
     from transformer.training.tasks import evaluate_again
 
     idle = [
@@ -87,6 +88,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
         output=_writable(config),
         device=device_of(config.device),
         batch_tokens=batch_tokens_of(config),
+        trusted=typed_value(config.trust, bool, "trust"),
     )
     print(format_json(scores))
 
@@ -96,6 +98,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.cli.scoring import name_of_text, pairs_to_score, scoring_of
     from transformer.data.phrases import occurs
     from transformer.decoding.documents import in_documents
+    from transformer.decoding.length_limit import warn_of_cuts
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report
     from transformer.evaluation.terms import term_accuracy
@@ -111,6 +114,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     output = _writable(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
+    warn_of_cuts([translator.length_limit.taken()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:
@@ -155,7 +159,7 @@ def _terms(
     """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
     from transformer.data.phrases import read_phrases
     from transformer.decoding.constraints import Constraints
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
@@ -174,7 +178,7 @@ def _terms(
 def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
     from transformer.data.links import read_links
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:

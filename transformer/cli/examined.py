@@ -3,12 +3,13 @@
 It does not know what is looked for in the text.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import path_of
+from transformer.cli.vocabulary import names_size, with_largest
 from transformer.errors import InputError
 from transformer.files import given_path
 
@@ -29,7 +30,7 @@ def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
     from transformer.data.config import DataConfig
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     values: Any = OmegaConf.to_container(config.data)
     data = typed(DataConfig, values, "data")
@@ -44,7 +45,7 @@ def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
 
 
 def tokenizer_of(
-    config: DictConfig, splits: "Mapping[str, Split]", cache: str
+    config: DictConfig, splits: "Mapping[str, Split]", cache: str, arguments: Sequence[str]
 ) -> "Tokenizer | None":
     """The one of ``checkpoint=``, or that ``tokenizer=`` learns; None where neither is given.
 
@@ -53,7 +54,7 @@ def tokenizer_of(
     """
     from transformer.data.tags import Tags
     from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
@@ -69,9 +70,13 @@ def tokenizer_of(
         return None
     from transformer.data.cache import locked
 
-    values: Any = OmegaConf.to_container(chosen)
-    wanted, train = typed(TokenizerConfig, values, "tokenizer"), splits["train"]
-    folder = given_path(cache)
-    with locked(folder):
+    folder, train = given_path(cache), splits["train"]
+
+    def learnt() -> Tokenizer:
+        values: Any = OmegaConf.to_container(config.tokenizer)
+        wanted = typed(TokenizerConfig, values, "tokenizer")
         content = train.fingerprint(folder)
         return Tokenizer.train(wanted, train.__iter__, folder, content, train.place)
+
+    with locked(folder):
+        return learnt() if names_size(arguments) else with_largest(config, learnt)

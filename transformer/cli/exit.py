@@ -17,7 +17,7 @@ from transformer.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.escaping import escaped
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
 _BROKEN = (errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENXIO)
 
 

@@ -48,20 +48,28 @@ def _ctranslate2_name(config: DictConfig) -> str:
 def _write_ctranslate2(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
+    from transformer.cli.scoring import require_trusted
     from transformer.data.config import DataConfig
     from transformer.data.validation import validation_pairs
+    from transformer.decoding.batch_search import most_pieces
     from transformer.evaluation.metrics import MetricsConfig
-    from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
+    from transformer.export.ctranslate2 import SETTINGS, refuse_inexpressible, write_ctranslate2
     from transformer.export.fingerprint import write_fingerprint
+    from transformer.export.readme import readme
+    from transformer.export.safetensors import write_settings
     from transformer.export.verification import verify_ctranslate2
-    from transformer.training.typed import typed, typed_value
+    from transformer.schema import typed, typed_value
 
     most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
     sentences = typed_value(config.sentences, int | None, "sentences")
     refuse_inexpressible(translator.model.config)
+    require_trusted(config, run)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
+    write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
+    text = readme(translator.tokenizer, translator.search, most_pieces(translator.model))
+    (folder / "README.md").write_text(text, encoding="utf-8")
     metrics = typed(MetricsConfig, run["metrics"], "metrics")
     verified = verify_ctranslate2(translator, folder, pairs, metrics)
     if verified.loss > most:

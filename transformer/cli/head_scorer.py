@@ -15,7 +15,7 @@ from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.heads import HeadName, switched_off
-from transformer.training.typed import typed
+from transformer.schema import typed
 
 
 @dataclass(frozen=True)

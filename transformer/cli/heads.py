@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.head_report import HeadReport
     from transformer.cli.load import load_translator
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     alone = typed_value(config.alone, bool, "alone")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
@@ -55,11 +55,13 @@ def _refuse_idle_search(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -> "Scorer":
     from transformer.cli.head_scorer import bleu_scorer, loss_scorer
-    from transformer.training.typed import typed_value
+    from transformer.cli.scoring import require_trusted
+    from transformer.schema import typed_value
 
     metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
     sentences = typed_value(config.sentences, int, "sentences")
     if sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1")
+    require_trusted(config, run)
     make = loss_scorer if metric == "loss" else bleu_scorer
     return make(translator, run, config.split, sentences)

@@ -18,6 +18,7 @@ from typing import Any
 from transformer.cli.compose import PACKAGE
 from transformer.data.tags import tags_of
 from transformer.decoding.documents import in_documents
+from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.export.fingerprint import fingerprint_of
@@ -64,7 +65,9 @@ def hypotheses_of(
 
 
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
-    return [one.text for one in in_documents(translator).translate(sources)]
+    found = in_documents(translator).translate(sources)
+    warn_of_cuts([translator.length_limit.taken()])
+    return [one.text for one in found]
 
 
 def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The translator that a call of a verb means: checkpoint, device and search."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -11,11 +11,11 @@ from transformer.data.tags import SourceTags
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
+from transformer.decoding.trained import trained_with
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.model.checkpoint import Checkpoint
 from transformer.model.heads import HeadName, head_name
-from transformer.training.typed import typed, typed_value
+from transformer.schema import typed, typed_value
 
 
 def load_translator(
@@ -28,23 +28,23 @@ def load_translator(
             wrong.
     """
     checkpoint, *others = load_checkpoints(config.checkpoint)
-    trained = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
+    trained = trained_with(checkpoint)
     composed = OmegaConf.to_container(config.decoding)
-    search = search_of(arguments, composed, checkpoint.config["decoding"])  # type: ignore[arg-type]
+    search = search_of(arguments, composed, asdict(trained.search))  # type: ignore[arg-type]
     model = model_of(config, [checkpoint, *others])
     translator = Translator(
         model,
-        tagged_tokenizer(config, checkpoint),
+        tagged_tokenizer(config, trained.tokenizer),
         search,
         batch_tokens=batch_tokens_of(config),
         device=next(model.parameters()).device,
-        aligner=_aligner(config, arguments, trained),
-        coverage_head=trained.head,
+        aligner=_aligner(config, arguments, trained.aligner),
+        coverage_head=trained.aligner.head,
     )
     return translator, checkpoint.config
 
 
-def tagged_tokenizer(config: DictConfig, checkpoint: Checkpoint) -> Tokenizer:
+def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
     """The tokenizer, which puts ``to=`` and ``tag=`` before a source that names none itself.
 
     Raises:
@@ -52,7 +52,7 @@ def tagged_tokenizer(config: DictConfig, checkpoint: Checkpoint) -> Tokenizer:
     """
     # Not every verb has the keys.
     given = (typed_value(config.get(key), str | None, key) for key in ("to", "tag"))
-    return Tokenizer.from_state(checkpoint.tokenizer).tagged(SourceTags(*given))
+    return tokenizer.tagged(SourceTags(*given))
 
 
 def search_of(

@@ -12,13 +12,14 @@ from omegaconf import DictConfig, ListConfig
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
 from transformer.errors import InputError, how_to_install
+from transformer.export.ctranslate2 import is_ctranslate2, read_ctranslate2
 from transformer.export.safetensors import is_exported, read_safetensors
 from transformer.files import given_path
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
 from transformer.model.transformer import Transformer
-from transformer.training.typed import typed_value
+from transformer.schema import typed_value
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:
@@ -53,6 +54,11 @@ def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     device = device_of(config.get("device", "cpu"))
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
     for checkpoint in checkpoints:
+        if is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(
+                f"{checkpoint.path} is an export for CTranslate2; translate with "
+                "engine=ctranslate2, or give the run that it was made from"
+            )
         _switch_off(config.get("heads_off"), checkpoint.model)
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
     averaging = averaging_of(config, len(models))
@@ -107,7 +113,9 @@ def _no_device(name: Any, error: Exception) -> InputError:
 
 
 def _load(path: Path) -> Checkpoint:
-    """A checkpoint, a run directory, or a folder of ``export format=safetensors``."""
+    """A checkpoint, a run directory, or a folder of ``export``."""
+    if is_ctranslate2(path):
+        return read_ctranslate2(path)
     if not is_exported(path):
         return load_checkpoint(path)
     if find_spec("safetensors") is None:

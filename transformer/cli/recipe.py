@@ -87,8 +87,8 @@ def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path, call
     from transformer.recipes.digests import Digests
     from transformer.recipes.manifest import Manifest
     from transformer.recipes.processes import Processes
+    from transformer.schema import typed_value
     from transformer.training.rendezvous import external_place
-    from transformer.training.typed import typed_value
 
     dry = typed_value(values["dry_run"], bool, "dry_run")
     redo = typed_value(values["redo_from"], str | None, "redo_from")
@@ -155,7 +155,7 @@ def _check(
     from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
     from transformer.cli.models import averaging_of, refuse_no_device
     from transformer.model.precision import Precision
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     try:
         search = search_of(arguments, config["decoding"], trained)

@@ -4,7 +4,7 @@ Of what else the checkpoint holds it knows whether training can go on from it.
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,10 +15,11 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import refuse_unknown_flags
+from transformer.cli.compose import refuse_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
-from transformer.errors import InputError
+from transformer.cli.vocabulary import as_asked, names_size
+from transformer.errors import InputError, errors_name, refuse
 from transformer.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
@@ -40,6 +41,9 @@ had another value already was set by the user and stays."""
 _EXAMPLES = {"decoding": "decoding.algorithm=greedy decoding.beam_size=1"}
 """Of keys that change together, as those who choose a group mean."""
 
+TRUST = "trust"
+"""``trust=true``: text that the checkpoint names outside of the working folder may be read."""
+
 AUTO = "auto"
 """``checkpoint=auto``: the call finds out itself what to go on with."""
 
@@ -52,6 +56,18 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
             return given_path(value[1:-1] if quoted else value)
     return None
+
+
+def is_trusted(arguments: Sequence[str]) -> bool:
+    """Whether the command says ``trust=true``.
+
+    Raises:
+        InputError: It says something else of it.
+    """
+    said = [one.partition("=")[2] for one in arguments if one.partition("=")[0] == TRUST]
+    if any(value not in ("true", "false") for value in said):
+        raise InputError(f"{TRUST}={said[-1]} must be true or false")
+    return said[-1:] == ["true"]
 
 
 def run_folder_of(checkpoint: Path) -> Path:
@@ -69,23 +85,23 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         InputError: There is no checkpoint, training cannot go on from it, or an argument does not
             name a key of its config, or says what only a new run can begin with.
     """
-    from transformer.model.checkpoint import PORTABLE, find_last
+    from transformer.data.trust import require_trust
+    from transformer.model.checkpoint import PORTABLE
+    from transformer.training.config import run_config
+    from transformer.training.saved_state import find_resumable
 
-    file, payload = find_last(checkpoint)
-    if "optimizer_states" not in payload:
-        raise InputError(
-            f"{file} holds weights alone; training goes on from a run directory, best.ckpt or "
-            "last.ckpt"
-        )
+    file, payload = find_resumable(checkpoint)
+    with errors_name(file):
+        run_config(payload[PORTABLE]["config"])
     before = OmegaConf.create(payload[PORTABLE]["config"])
     config = before.copy()
     given: dict[str, object] = {"checkpoint": str(checkpoint)}
     # A path may hold signs that Hydra reads as more than a text.
-    changes = [one for one in arguments if one.partition("=")[0] != "checkpoint"]
-    for override in _parsed(changes, config):
-        key = override.key_or_group
-        given[key] = override.value()
-        _refuse(key, config, checkpoint)
+    others = ("checkpoint", TRUST)
+    changes = [one for one in arguments if one.partition("=")[0] not in others]
+    given |= {each.key_or_group: each.value() for each in _parsed(changes, config)}
+    refuse(reason for key in given for reason in _objections(key, config, checkpoint))
+    require_trust(payload[PORTABLE]["config"]["data"], is_trusted(arguments), file, given)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
         place = TAKEN_FROM.get(key)
@@ -102,7 +118,7 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     """What ``checkpoint=auto`` means: the run directory to go on with, or else the new one.
 
     Args:
-        config: Of the call.
+        config: Of the call; it takes the size of the vocabulary over from the run.
         folder: The run directory that Hydra has made, or found.
         hydra: Its own config, which tells whether the user has named the directory.
 
@@ -117,8 +133,15 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
+    if not names_size(hydra.overrides.task):
+        size = values["tokenizer"]["vocab_size"]
+        others = [as_asked(run, size) for run in others]
+        given = as_asked(given, size) if given else None
     run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
+    if run is not None and (own := read_config(run)):
+        # Its vocabulary stays, which may be smaller than asked for.
+        config.tokenizer.vocab_size = own["tokenizer"]["vocab_size"]
     if run is None or run == folder:
         return folder
     if not any(folder.iterdir()):
@@ -151,26 +174,22 @@ def _looked_at(folder: Path) -> RunFolder:
     )
 
 
-def _refuse(key: str, config: DictConfig, checkpoint: Path) -> None:
-    """Refuse what cannot be given to a run that goes on.
-
-    Raises:
-        InputError: The key is unknown, a group, or of Hydra.
-    """
-    if key.startswith("hydra."):
-        raise InputError(f"{key} cannot change: a run goes on in its own directory")
+def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]:
+    """What cannot be given to a run that goes on: an unknown key, a group, one of Hydra."""
     old = OmegaConf.select(config, key, default=KeyError)
-    if old is KeyError:
-        raise InputError(f"unknown key {key}{nearest_key(key, config)}")
-    if isinstance(old, DictConfig):
-        raise InputError(
+    if key.startswith("hydra."):
+        yield f"{key} cannot change: a run goes on in its own directory"
+    elif old is KeyError:
+        yield f"unknown key {key}{nearest_key(key, config)}"
+    elif isinstance(old, DictConfig):
+        yield (
             f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
             f"config; change single keys, such as {_EXAMPLES.get(key, f'{key}.KEY=VALUE')}"
         )
 
 
 def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
-    refuse_unknown_flags(arguments, known=())
+    refuse_flags(arguments)
     try:
         overrides = OverridesParser.create().parse_overrides(list(arguments))
     except HydraException as error:

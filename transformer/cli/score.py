@@ -38,11 +38,12 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     from transformer.cli.models import load_checkpoints, model_of
     from transformer.data.corpus import Corpus
     from transformer.decoding.scorer import score_pairs
+    from transformer.decoding.trained import trained_with
 
     batch_tokens = batch_tokens_of(config)
     checkpoints = load_checkpoints(config.checkpoint)
     model = model_of(config, checkpoints)
-    tokenizer = tagged_tokenizer(config, checkpoints[0])
+    tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
     files = [path_of(config, key) for key in ("source", "target")]
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1

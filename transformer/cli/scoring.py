@@ -44,6 +44,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
     Raises:
         InputError: The corpus is not there, or has no such split to score on.
     """
+    require_trusted(config, run)
     splits = splits_of_run(run["data"])
     known = [name for name in splits if not name.startswith("train")]
     if config.split not in known:
@@ -52,6 +53,19 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
             f"{', '.join(known)}, or give source= and reference="
         )
     return found_in_run(splits[config.split])
+
+
+def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
+    """Refuse text that the checkpoint names outside of the working folder, without a yes.
+
+    Raises:
+        InputError: It names some, and the command does not say ``trust=true``.
+    """
+    from transformer.data.trust import require_trust
+    from transformer.schema import typed_value
+
+    trusted = typed_value(config.get("trust", False), bool, "trust")
+    require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
 def pairs_to_score(split: "AnySplit") -> "list[Pair]":
@@ -74,7 +88,7 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
     from transformer.data.config import DataConfig
     from transformer.data.splits import find_splits
     from transformer.data.validation import named_by_run
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     with named_by_run():
         return find_splits(typed(DataConfig, data, "data"))
@@ -105,7 +119,7 @@ def scoring_of(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsCon
         InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
     """
     from transformer.evaluation.metrics import MetricsConfig
-    from transformer.training.typed import typed
+    from transformer.schema import typed
 
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]

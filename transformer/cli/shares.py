@@ -13,10 +13,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from transformer.errors import InputError
-from transformer.files import named, written_whole
+from transformer.files import named, open_unlinked, written_whole
 
 BLOCK = 64
 """Lines that a process takes in a row, before those of the others."""
@@ -91,7 +91,7 @@ class Parts:
         path = self.path(self.share.rank)
         try:
             stack.enter_context(named(path))
-            file = stack.enter_context(path.open("a+b"))
+            file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(f"{path} is being written by another process; let it end") from error

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
 def _write(config: DictConfig) -> None:
     from transformer.cli.examined import data_config
     from transformer.data.splits import splits_of_one
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     data = data_config(config, "written")

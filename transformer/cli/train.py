@@ -21,22 +21,27 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import (
     compose_config,
     config_folder,
+    flags_and_overrides,
     refusal,
     refuse_unknown_choices,
-    refuse_unknown_flags,
     with_recipe,
 )
-from transformer.cli.config_file import CONFIG, said
+from transformer.cli.config_file import CONFIG, said, write
 from transformer.cli.exit import exit_code_of
-from transformer.cli.help import help_of
+from transformer.cli.explain import key_of
 from transformer.cli.resume import (
     AUTO,
+    TRUST,
     chosen_run,
     named_checkpoint,
     resumed_config,
     run_folder_of,
 )
-from transformer.errors import InputError
+from transformer.cli.run_log import LOG, log_to
+from transformer.cli.sweep import save_trial, summarised
+from transformer.cli.vocabulary import names_size, with_largest
+from transformer.errors import InputError, refuse
+from transformer.files import open_unlinked
 from transformer.training.rendezvous import external_place
 from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
 
@@ -47,21 +52,9 @@ if TYPE_CHECKING:
 RANK = (sys.executable, "-m", "transformer.cli.rank")
 """What starts one more rank of a run on this machine; the run directory follows."""
 
-LOG = "train.log"
-
-_FLAGS = (
-    *("--multirun", "-m", "--run", "-r", "--cfg", "-c", "--resolve", "--package", "-p"),
-    *("--info", "-i", "--hydra-help", "--version", "--shell-completion", "-sc"),
-    *("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd"),
-    "--experimental-rerun",
-)
-"""Those of Hydra."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    if {"-h", "--help"} & set(arguments):
-        return exit_code_of(lambda: print(help_of("train")))
     return exit_code_of(lambda: _launch(list(arguments)))
 
 
@@ -76,14 +69,21 @@ def _launch(arguments: list[str]) -> None:
     if checkpoint is not None:
         train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
-    refuse_unknown_flags(arguments, _FLAGS)
-    if not any(argument.startswith("-") for argument in arguments):
-        compose_config("train", arguments)
+    if any(argument.startswith(f"{TRUST}=") for argument in arguments):
+        raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
+    flags, overrides = flags_and_overrides(arguments)
+    if not flags:
+        refuse(
+            f"{override} is for a sweep; add --multirun"
+            for override in overrides
+            if key_of(override) in ("sweep", "cluster")
+        )
+        compose_config("train", overrides)
     elif place is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     else:
-        refuse_unknown_choices("train", arguments)
-    sys.argv[1:] = with_recipe(arguments)
+        refuse_unknown_choices("train", overrides)
+    sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print what is raised, and how it came to it.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     began: list[DictConfig] = []
@@ -94,9 +94,10 @@ def _launch(arguments: list[str]) -> None:
         return _task(config)
 
     try:
-        hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
+        with summarised():
+            hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
     except HydraException as error:
-        raise refusal("train", arguments, error) from error
+        raise refusal("train", overrides, error) from error
     except OSError as error:
         if began:
             raise
@@ -112,7 +113,8 @@ def _task(config: DictConfig) -> float | None:
     folder = Path(job.runtime.output_dir)
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job)
-    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job)))
+    exact = names_size(job.overrides.task)
+    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact))
     if code:
         sys.exit(code)
     return None
@@ -141,16 +143,22 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
-    train_as_rank(0, config, folder, objective)
+    train_as_rank(0, config, folder, objective, exact=names_size(job.overrides.task))
     if objective.best is None and has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
+    save_trial(folder, objective, job.overrides.task)
     return objective.best
 
 
 def train_as_rank(
-    rank: int, config: DictConfig, folder: Path, objective: "Objective | None" = None
+    rank: int,
+    config: DictConfig,
+    folder: Path,
+    objective: "Objective | None" = None,
+    *,
+    exact: bool = False,
 ) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
@@ -161,6 +169,7 @@ def train_as_rank(
         config: The run.
         folder: Its directory.
         objective: What to watch, in a sweep.
+        exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 
     Raises:
         InputError: The config or the data is wrong.
@@ -174,7 +183,7 @@ def train_as_rank(
     with ExitStack() as first:
         if rank == 0:
             first.enter_context(_begun_in(folder))
-        _log_to(folder / LOG, rank)
+        log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         if rank == 0:
             if typed.objective and objective is None and typed.checkpoint is None:
@@ -184,7 +193,19 @@ def train_as_rank(
             first.enter_context(said(config, folder))
             _tell_others(config, folder)
         logging.getLogger(__name__).info("run directory %s", folder)
-        _run(typed, folder, objective)
+        if exact or typed.checkpoint is not None:
+            _run(typed, folder, objective)
+        else:
+            with_largest(config, lambda: _run(_sized(config, folder, rank), folder, objective))
+
+
+def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
+    """The run, written down anew by rank 0: the size of its vocabulary may be another now."""
+    from transformer.training.config import run_config
+
+    if rank == 0:
+        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
+    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -196,7 +217,7 @@ def _begun_in(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / LOG).touch()
+        open_unlinked(folder / LOG, "a").close()
     except OSError as error:
         raise InputError(
             f"the run directory {folder} cannot be written to: {error.strerror}; give another "
@@ -229,18 +250,3 @@ def _tell_others(config: DictConfig, folder: Path) -> None:
     place = external_place()
     if place is not None:
         place.agreed(json.dumps([str(folder.absolute()), OmegaConf.to_container(config)]))
-
-
-def _log_to(file: Path, rank: int) -> None:
-    """Say everything on stderr and in the run directory; of other ranks only what is wrong."""
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
-    if rank == 0:
-        handlers.append(logging.FileHandler(file))
-    logging.basicConfig(
-        level=logging.INFO if rank == 0 else logging.WARNING,
-        format="%(asctime)s %(message)s" if rank == 0 else f"%(asctime)s rank {rank}: %(message)s",
-        datefmt="%H:%M:%S",
-        handlers=handlers,
-        force=True,
-    )
-    logging.captureWarnings(True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
@@ -68,7 +68,7 @@ def _translator(
 ) -> "Translator | DocumentTranslator":
     """What translates documents as such, if it is asked to."""
     from transformer.decoding.documents import in_documents
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     asked = typed_value(config.documents, bool | None, "documents")
     if asked and not translator.tokenizer.tags.sentences:
@@ -127,6 +127,7 @@ def _stream(
 ) -> None:
     """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
     from transformer.decoding.documents import DocumentTranslator
+    from transformer.decoding.length_limit import warn_of_cuts
 
     name = config.input or "stdin"
 
@@ -156,6 +157,7 @@ def _stream(
                 print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
+    warn_of_cuts([translator.length_limit.taken()])
 
 
 def _requests(
@@ -175,7 +177,7 @@ def _requests(
 
 def _check(config: DictConfig) -> None:
     from transformer.cli.load import refuse_idle
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
 
     wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
     for key in ("format", "input_format"):
@@ -197,9 +199,13 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     where the files lie, or by which of their names they are called.
     """
     from transformer.data.lines import file_digest
+    from transformer.export.ctranslate2 import WEIGHTS, is_ctranslate2
     from transformer.export.fingerprint import fingerprint_of
 
-    models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+    if is_ctranslate2(export := path_of(config, "checkpoint")):
+        models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
+    else:
+        models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]

@@ -53,7 +53,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
 def _settings(config: DictConfig) -> "SweepConfig":
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
     from transformer.tuning.sweep import SweepConfig
 
     hints = {
@@ -73,10 +73,26 @@ def _settings(config: DictConfig) -> "SweepConfig":
 def _offers(
     config: DictConfig, path: Path, arguments: Sequence[str]
 ) -> Mapping[str, dict[str, Any]]:
+    """The weights of a run, whose validation text may be read.
+
+    Raises:
+        InputError: They cannot be read, or the text may not.
+    """
+    from transformer.cli.scoring import require_trusted
+    from transformer.model.checkpoint import PORTABLE
+
+    offers = _weights(config, path, arguments)
+    require_trusted(config, next(iter(offers.values()))[PORTABLE]["config"])
+    return offers
+
+
+def _weights(
+    config: DictConfig, path: Path, arguments: Sequence[str]
+) -> Mapping[str, dict[str, Any]]:
     """Of a run directory all weights that are asked for and there; of a file its own."""
     from transformer.model.checkpoint import read_payload, require_translation
     from transformer.model.run_files import find_checkpoint
-    from transformer.training.typed import typed_value
+    from transformer.schema import typed_value
     from transformer.tuning.weights import WeightsName, offered_weights, translating
 
     if path.is_dir():

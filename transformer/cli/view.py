@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from transformer.cli.compose import path_of
+from transformer.cli.scoring import require_trusted
 from transformer.cli.survey import (
     KINDS,
     Characters,
@@ -23,7 +24,7 @@ from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.export.safetensors import is_exported
 from transformer.model.run_files import find_checkpoint
 from transformer.model.transformer import Transformer
-from transformer.training.typed import typed_value
+from transformer.schema import typed_value
 
 
 def attention_view(
@@ -62,6 +63,7 @@ def _measured_on(
         raise InputError(f"sentences={sentences} must be at least 0")
     if sentences == 0:
         return [pair], "this sentence pair alone"
+    require_trusted(config, run)
     try:
         pairs = corpus_pairs(translator, run["data"], config.split, sentences)
     except InputError as error:

@@ -12,11 +12,11 @@ from pytorch_lightning import LightningDataModule
 
 from transformer.data.config import DataConfig
 from transformer.data.dataset import KeyedDataset, PlannedDataset
-from transformer.data.loader import EpochLoader, UpdateLoader
+from transformer.data.loader import EpochLoader, Placed, UpdateLoader
 from transformer.data.mixture import format_shares, shares_of
 from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
-from transformer.data.shares import Shares
+from transformer.data.shares import Shares, next_batch
 from transformer.data.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ class BatchModule(LightningDataModule, ABC):
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
+        # Whether the log says what is left out: Lightning prepares a second time.
+        self._judged = False
 
     @property
     @abstractmethod
@@ -110,6 +112,15 @@ class BatchModule(LightningDataModule, ABC):
             state: what its loader said; None: it was dealt out as it is now.
         """
         self._before = state
+        if state is not None and state["row"] is not None and isinstance(self.row, Placed):
+            self.row.load_state_dict(state["row"])
+
+    def epochs(self, done: int) -> float:
+        """Return how many epochs so many updates make, those of the runs it resumes included."""
+        if self._loader is not None:
+            return self._loader.epochs(done)
+        shares = Shares(self._place()[1], self.accumulation)
+        return self.row.epochs(next_batch(self._before, done, self.row, shares))
 
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transformer.errors import InputError
+from transformer.errors import InputError, refuse
 
 # What is smaller leaves only the largest corpus, and powers that no number holds.
 _LEAST_TEMPERATURE = 0.05
@@ -79,6 +79,9 @@ class DataConfig:
     """Bytes of the longest line that is read of a text; a longer one is an error."""
     max_ratio: float | None
     """Training pairs with more tokens of one side for one of the other are left out."""
+    max_left_out: float
+    """Share of the training pairs, repeated ones apart, that may be left out: more is an error.
+    Of more than a tenth the log warns; with ``streaming`` it does no more."""
     deduplicate: bool
     """Keep only the first of equal training pairs; with ``streaming``, of those in one buffer."""
     streaming: bool
@@ -119,8 +122,7 @@ class DataConfig:
         Raises:
             InputError: there is such a thing.
         """
-        for objection in _objections(self):
-            raise InputError(objection)
+        refuse(_objections(self))
 
 
 def _out_of_range(config: DataConfig) -> Iterator[str]:
@@ -137,6 +139,8 @@ def _out_of_range(config: DataConfig) -> Iterator[str]:
             f"data.max_ratio={config.max_ratio} leaves out every pair; set 1 (sides of equal "
             "length alone) or more, or null to leave out none"
         )
+    if not 0 <= config.max_left_out <= 1:
+        yield f"data.max_left_out={config.max_left_out} must be a share, from 0 to 1 (allows all)"
     if config.held_out_by not in ("content", "seed"):
         yield f"data.held_out_by={config.held_out_by} is unknown; leave it out"
 

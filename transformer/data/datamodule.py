@@ -18,7 +18,9 @@ from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
 from transformer.data.documents import joined_pairs
-from transformer.data.filters import Filters
+from transformer.data.encoding import counts_of
+from transformer.data.filters import Filters, level_of
+from transformer.data.lines import refuse_missing
 from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
 from transformer.data.preparation import encode_corpus
 from transformer.data.split import Split
@@ -129,17 +131,22 @@ class DataModule(BatchModule):
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
         Raises:
-            InputError: text or links cannot be read, or do not suit each other or the vocabulary
-                size.
+            InputError: texts or links are unreadable or unfit, or too much of them is left out.
         """
         # What is missing or malformed is known before the hard work, not when it is over.
         training = self._parts("train")
+        read = [*training, *(part for name in self.splits for part in self._parts(name))]
+        refuse_missing(path for name in read for path in self._part(name).corpus.paths)
         if self._links:
             for name in training:
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        for name in (*training, *self._parts("validation")):
+        for name in () if self._judged else training:
+            pairs, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            self._filters.judge(name, dropped, pairs, self._data.max_left_out)
+        self._judged = True
+        for name in self._parts("validation"):
             self._encoded_path(name)
 
     @cached_property
@@ -149,9 +156,7 @@ class DataModule(BatchModule):
     def _parts(self, name: str) -> list[str]:
         """Return the splits that a split is made of: of one corpus itself."""
         split = self._split(name)
-        if isinstance(split, Split):
-            return [name]
-        return [f"{name}_{part}" for part in split.parts]
+        return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
 
     def _part(self, name: str) -> Split:
         split = self._split(name)
@@ -180,8 +185,7 @@ class DataModule(BatchModule):
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
             decides += f" {split.sentences} {tokenizer.tags.pieces}"
         if training:
-            data = self._data
-            filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
+            filters = self._filters
             if self._links:
                 links = split.word_links
                 decides += f" {split.links_fingerprint()}"
@@ -197,6 +201,10 @@ class DataModule(BatchModule):
                     workers=self._data.prepare_workers,
                 )
         return folder
+
+    @property
+    def _filters(self) -> Filters:
+        return Filters(self._data.max_length, self._data.max_ratio, self._data.deduplicate)
 
     @cached_property
     def _training(self) -> KeyedDataset[Batch]:
@@ -233,16 +241,13 @@ class DataModule(BatchModule):
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').place}: every validation pair is empty or "
-                f"longer than {limit} tokens; give other text, or raise data.max_length and "
-                "data.batch_tokens"
+                f"{self._split('validation').place}: every validation pair is empty or longer than "
+                f"{limit} tokens; give other text, or raise data.max_length and data.batch_tokens"
             )
-        if not usable.all():
-            logger.info(
-                "validation: %s of %s pairs, empty or longer than %s tokens, are left out of the "
-                "loss; BLEU counts them",
-                f"{(~usable).sum():,}",
-                f"{len(usable):,}",
-                limit,
+        if left := int((~usable).sum()):
+            logger.log(
+                level_of(left, len(usable)),
+                f"validation: {left:,} of {len(usable):,} pairs are empty or longer than {limit} "
+                "tokens, and left out of the loss, not BLEU (data.max_length, data.batch_tokens)",
             )
         return BatchDataset(corpus, np.flatnonzero(usable))

@@ -4,6 +4,7 @@ Does not know files or batches; never applied to validation or test text.
 """
 
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,12 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
+from transformer.errors import InputError
+
+logger = logging.getLogger(__name__)
+
 _REASONS = {
-    "empty": "with an empty side",
-    "length": "longer than {max_length} tokens",
-    "ratio": "of a length ratio over {max_ratio}",
-    "duplicate": "exact duplicates",
+    "empty": ("with an empty side", ""),
+    "length": ("longer than {max_length} tokens", " (data.max_length)"),
+    "ratio": ("of a length ratio over {max_ratio}", " (data.max_ratio)"),
+    "duplicate": ("exact duplicates", " (data.deduplicate)"),
 }
+"""What is said of a reason, and the key that decides."""
+
+# Share of a text that may be left out without a warning.
+_FEW = 0.1
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,47 @@ class Filters:
     def describe(self, split: str, dropped: Counter[str], read: int) -> str:
         """Return the line of the log that says what was kept and what was not."""
         kept = read - sum(dropped.values())
-        reasons = ", ".join(
-            f"{dropped[reason]:,} "
-            + text.format(max_length=self.max_length, max_ratio=self.max_ratio)
-            for reason, text in _REASONS.items()
-        )
+        reasons = ", ".join(self._counted(dropped, reason) for reason in _REASONS)
         return f"{split}: {kept:,} of {read:,} pairs kept; left out: {reasons}"
+
+    def judge(
+        self, split: str, dropped: Counter[str], read: int, most: float = 1.0, unit: str = "pairs"
+    ) -> bool:
+        """Warn where more than a tenth of a training text is left out; return whether it is.
+
+        Args:
+            split: its name in the log.
+            dropped: how many are left out, by reason.
+            read: how many there are.
+            most: share that may be left out; repeated ones do not count, they are learnt from once.
+            unit: what is counted.
+
+        Raises:
+            InputError: more are left out.
+        """
+        left, again = sum(dropped.values()), dropped["duplicate"]
+        refused = left - again > most * (read - again)
+        if level_of(left, read) == logging.INFO and not refused:
+            return False
+        counted = [self._counted(dropped, r) + _REASONS[r][1] for r in _REASONS if dropped[r]]
+        line = f"{split}: {left:,} of {read:,} {unit} ({left / read:.1%}) are left out: "
+        line += ", ".join(counted)
+        if refused:
+            raise InputError(
+                f"{line}; mend the text (transformer doctor shows its faults), set these keys so "
+                f"that more stays, or data.max_left_out=1 (now {most}) to train on the rest"
+            )
+        logger.warning("%s; set these keys so that more stays, if it is good", line)
+        return True
+
+    def _counted(self, dropped: Counter[str], reason: str) -> str:
+        text = _REASONS[reason][0].format(max_length=self.max_length, max_ratio=self.max_ratio)
+        return f"{dropped[reason]:,} {text}"
+
+
+def level_of(left: int, read: int) -> int:
+    """Return how loud to say that so many of a text are left out, as a level of the log."""
+    return logging.WARNING if left > _FEW * read else logging.INFO
 
 
 class Selection:

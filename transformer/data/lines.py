@@ -173,6 +173,17 @@ def _opened(path: Path) -> BufferedReader:
         raise InputError(f"{path}: {unreadable(error)}") from error
 
 
+def refuse_missing(paths: Iterable[Path]) -> None:
+    """Refuse files that are not there, all at once.
+
+    Raises:
+        MissingFile: there is one.
+    """
+    missing = dict.fromkeys(path for path in paths if not path.exists())
+    if missing:
+        raise MissingFile("; ".join(f"{path}: no such file{_nearest(path)}" for path in missing))
+
+
 def _nearest(path: Path) -> str:
     if path.is_symlink():
         return f"; it is a link to {os.readlink(path)}, which is not there"

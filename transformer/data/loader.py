@@ -125,11 +125,12 @@ class UpdateLoader(Generic[B]):
         self._before: dict[str, Any] | None = None
         # The first batch of the row that these shares deal out, and the updates done before.
         self._first = self._since = 0
+        self._begun = False
         self._batches: Iterator[B] | None = None
 
     def __iter__(self) -> Iterator[Update[B]]:
         """Yield the updates that are not done yet; no batch before them is made."""
-        self._first, self._since = self._start()
+        self._begun = self._begin()
         numbers = range(self._first + self._rank, 2**63, self.shares.ranks)
         loader = DataLoader(
             self.dataset,
@@ -165,7 +166,7 @@ class UpdateLoader(Generic[B]):
         row: Any = self.row
         return {
             "identity": self.row.identity(),
-            "row": row.state_dict(self._next()) if isinstance(row, Placed) else None,
+            "row": row.state_dict(self._next(self._done())) if isinstance(row, Placed) else None,
             "epoch_length": self.row.epoch_length,
             "ranks": self.shares.ranks,
             "accumulation": self.shares.accumulation,
@@ -199,14 +200,21 @@ class UpdateLoader(Generic[B]):
                 ", ".join(_CHANGED.get(n, f"{n} {old.get(n)} -> {new[n]}") for n in changed),
             )
 
-    def _next(self) -> int:
-        """Return the first batch that these shares have not dealt out."""
-        return self._first + (self._done() - self._since) * self.shares.batches
+    def epochs(self, done: int) -> float:
+        """Return how many epochs so many updates make, those of the runs it resumes included."""
+        if not self._begun:
+            self._begin()
+        return self.row.epochs(self._next(done))
 
-    def _start(self) -> tuple[int, int]:
-        """Return the first batch that is not done, and how many updates are."""
-        done = self._done()
-        return next_batch(self._before, done, self.row, self.shares), done
+    def _next(self, done: int) -> int:
+        """Return the first batch that these shares have not dealt out after so many updates."""
+        return self._first + (done - self._since) * self.shares.batches
+
+    def _begin(self) -> bool:
+        """Note the first batch that is not done, and how many updates are."""
+        self._since = self._done()
+        self._first = next_batch(self._before, self._since, self.row, self.shares)
+        return True
 
 
 class EpochLoader(Generic[B]):

@@ -3,6 +3,7 @@
 Knows plans, neither ranks nor what the pairs are (the protocol is sampler.py's ``BatchRow``).
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -42,6 +43,10 @@ class PlannedRow:
     def epoch_length(self) -> int:
         """Number of batches that make an epoch."""
         return len(self.plan)
+
+    def epochs(self, number: int) -> float:
+        """Return how many epochs the batches before this one make."""
+        return number / len(self.plan)
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
@@ -85,6 +90,10 @@ class MixedRow:
         """Number of batches of one epoch of every row together."""
         known = [length for row in self._rows if (length := row.epoch_length) is not None]
         return sum(known) if len(known) == len(self._rows) else None
+
+    def epochs(self, number: int) -> float:
+        """Return how often as many batches as an epoch of all rows has come before this one."""
+        return number / (self.epoch_length or math.inf)
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""

@@ -65,6 +65,9 @@ class BatchRow(Protocol):
     def epoch_length(self) -> int | None:
         """Number of batches that make an epoch; None: not known before it is over."""
 
+    def epochs(self, number: int) -> float:
+        """Return how many epochs the batches before this one make, such as 3.4."""
+
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
 
@@ -72,9 +75,8 @@ class BatchRow(Protocol):
 class BatchPlan:
     """Cuts a corpus into batches, and shuffles them for an epoch.
 
-    Every pair is in exactly one batch of an epoch, and every epoch has as many batches. The
-    padded tokens of the larger side, rows times the longest of either side with its eos, never
-    exceed the budget.
+    Every pair is in one batch of an epoch, and every epoch has as many batches. Their padded tokens
+    of the larger side, rows times the longest of either with its eos, never exceed the budget.
     """
 
     def __init__(

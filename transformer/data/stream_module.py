@@ -73,7 +73,7 @@ class StreamData(DataModule):
         if data.corpus != "files":
             raise InputError(
                 f"data.streaming=true reads files, not data.corpus={data.corpus}; set data=files "
-                "data.train=[SHARDS], or data.streaming=false"
+                "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
             )
         if links or data.alignment is not None:
             raise InputError(

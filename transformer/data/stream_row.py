@@ -7,6 +7,7 @@ where a run was stopped. Does not know shards or texts.
 
 import logging
 from bisect import bisect_right
+from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -57,6 +58,7 @@ class StreamRow:
         self._starts: list[tuple[int, Position]] = [(0, Position())]
         self._place = -1
         self._buffer: Buffer | None = None
+        self._read, self._dropped, self._warned = 0, Counter[str](), False
         self._plan: list[np.ndarray] = []
 
     def __getitem__(self, number: int) -> BatchKey:
@@ -86,6 +88,11 @@ class StreamRow:
     def epoch_length(self) -> None:
         """Not known before an epoch is over."""
         return None
+
+    def epochs(self, number: int) -> float:
+        """Return how many epochs are read where the buffer of a batch begins, to whole shards."""
+        _, position = self._starts[self._known(number)]
+        return position.epoch + position.shard / len(self._config.shards)
 
     def identity(self) -> dict[str, Any]:
         """Return what two rows have in common if and only if they give the same batches."""
@@ -156,6 +163,11 @@ class StreamRow:
         _, position = self._starts[place]
         self._buffer = buffer = self._filled(position)
         self._place, self._plan = place, []
+        self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
+        # A stream has no whole: it warns once, of what it has read so far.
+        self._warned = self._warned or self._config.filters.judge(
+            "train, so far", self._dropped, self._read
+        )
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):

@@ -5,6 +5,7 @@ know models, nor how CoNLL-U is read. Source: Devlin et al. 2019, "BERT", sectio
 """
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -21,7 +22,9 @@ from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
 from transformer.data.dataset import PlannedDataset
+from transformer.data.filters import Filters, level_of
 from transformer.data.idle_keys import refuse_idle_keys
+from transformer.data.lines import refuse_missing
 from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
@@ -152,10 +155,18 @@ class TaggingData(BatchModule):
         """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.
 
         Raises:
-            InputError: text cannot be read, or does not suit vocabulary or model.
+            InputError: text cannot be read, or does not suit vocabulary or model, or too much of
+                the training text is left out.
         """
+        data = self._data
+        refuse_missing(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
+        if not self._judged:
+            _ = self._training
+            filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
+            filters.judge("train", *self._left, data.max_left_out, "sentences")
+            self._judged = True
         if self._positions is None:
             return
         for split, sentences in evaluated.items():
@@ -178,6 +189,7 @@ class TaggingData(BatchModule):
             InputError: the text cannot be read, or nothing of it is left.
         """
         data, sentences = self._data, self.sentences(split)
+        read = len(sentences)
         if split == "train" and data.deduplicate:
             sentences = list(dict.fromkeys(sentences))
         dataset = TaggedDataset(sentences, self.tokenizer)
@@ -188,13 +200,14 @@ class TaggingData(BatchModule):
                 f"{self._files[split]}: every sentence is longer than {limit} tokens; give shorter "
                 "ones, or raise data.max_length and data.batch_tokens"
             )
-        if not usable.all():
-            logger.info(
+        left, judged = int((~usable).sum()), len(usable)
+        if split == "train":
+            self._left = Counter(duplicate=read - judged, length=left), read
+        if left:
+            logger.log(
+                logging.INFO if split == "train" else level_of(left, judged),
                 "%s: %s of %s sentences, longer than %s tokens, are left out%s",
-                split,
-                f"{(~usable).sum():,}",
-                f"{len(usable):,}",
-                limit,
+                *(split, f"{left:,}", f"{judged:,}", limit),
                 "" if split == "train" else " of loss and accuracy in training",
             )
             kept = [sentences[index] for index in np.flatnonzero(usable)]

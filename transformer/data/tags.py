@@ -7,7 +7,6 @@ Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and
 https://aclanthology.org/W17-4811.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -86,14 +85,6 @@ class Tags:
     pieces: int = 0
     """The most pieces of them on a side, separators included; a single sentence may have more."""
 
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any] | None) -> "Tags":
-        """Rebuild from plain values; None, as of an older tokenizer, has no tags."""
-        if state is None:
-            return cls()
-        names = {key: tuple(state[key]) for key in ("targets", "corpora")}
-        return cls(**{**state, **names})
-
     @cached_property
     def spelt(self) -> tuple[str, ...]:
         """All tags as a vocabulary writes them, in the order of their ids."""
@@ -104,7 +95,7 @@ class Tags:
         )
 
     def to_state(self) -> dict[str, Any]:
-        """Return plain values, which `from_state` reads."""
+        """Return plain values."""
         values = asdict(self)
         return values | {key: list(values[key]) for key in ("targets", "corpora")}
 

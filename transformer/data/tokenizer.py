@@ -22,6 +22,7 @@ from transformer.data.vocabularies import Pairs as Pairs
 from transformer.data.vocabularies import vocabularies
 from transformer.data.vocabulary import EmptyText
 from transformer.errors import InputError
+from transformer.schema import typed
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -213,18 +214,40 @@ class Tokenizer:
             InputError: the state is not what `to_state` has returned.
         """
         try:
-            target = state["target"]
+            tags = state.get("tags")
             return cls(
-                TokenizerConfig(**state["config"]),
-                bytes(state["source"].numpy()),
-                None if target is None else bytes(target.numpy()),
-                Tags.from_state(state.get("tags")),
+                typed(TokenizerConfig, state["config"], "tokenizer"),
+                _to_bytes(state["source"]),
+                None if state["target"] is None else _to_bytes(state["target"]),
+                None if tags is None else typed(Tags, tags, "tags"),
             )
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        except (LookupError, ValueError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
-                "the tokenizer of the checkpoint is damaged; use another checkpoint"
+                f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error
+
+    def refuse_other_sizes(self, source: int, target: int) -> None:
+        """Refuse a model of another vocabulary: it would speak of pieces that are not there.
+
+        Args:
+            source: Pieces that the model reads.
+            target: Pieces that it writes.
+
+        Raises:
+            InputError: It has not as many as this tokenizer.
+        """
+        if (source, target) != (self.source_vocab_size, self.target_vocab_size):
+            raise InputError(
+                f"the model has {source} source and {target} target pieces, and its tokenizer "
+                f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
+            )
 
 
 def _to_tensor(model: bytes) -> torch.Tensor:
     return torch.from_numpy(np.frombuffer(model, dtype=np.uint8).copy())
+
+
+def _to_bytes(model: Any) -> bytes:
+    if not isinstance(model, torch.Tensor) or model.dtype != torch.uint8 or model.dim() != 1:
+        raise ValueError("a vocabulary is no row of bytes")
+    return bytes(model.numpy())

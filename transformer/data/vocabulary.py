@@ -22,6 +22,17 @@ class EmptyText(InputError):
     """There is nothing to learn a vocabulary from."""
 
 
+class VocabularyTooLarge(InputError):
+    """A text gives no more than ``largest`` pieces."""
+
+    def __init__(self, size: int, largest: int) -> None:
+        super().__init__(
+            f"vocabulary size {size} is too large for this corpus: at most {largest}; "
+            f"set tokenizer.vocab_size={largest} or smaller"
+        )
+        self.largest = largest
+
+
 class _Lines:
     """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
 
@@ -113,10 +124,7 @@ def _explained(error: Exception, vocab_size: int) -> Exception:
             "tokenizer.vocab_size=8000, or what your text needs"
         )
     if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
-        return InputError(
-            f"vocabulary size {vocab_size} is too large for this corpus: at most {found[1]}; "
-            f"set tokenizer.vocab_size={found[1]} or smaller"
-        )
+        return VocabularyTooLarge(vocab_size, int(found[1]))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return InputError(
             f"vocabulary size {vocab_size} does not hold the alphabet of this corpus and 256 "

@@ -20,6 +20,7 @@ from transformer.model.decoder import DecoderLayer
 from transformer.model.heads import HeadName
 from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
+from transformer.schema import typed_value
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,10 @@ def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None
     Raises:
         InputError: There is no such layer or head.
     """
-    if not loss["alignment_weight"]:
+    if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None
-    layer, head = loss["alignment_layer"], loss["alignment_head"]
+    layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
+    head = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
     if layer is None:
         layer = max(0, config.decoder_layers - 2)
     places = (("layer", layer, config.decoder_layers), ("head", head, config.num_heads))

@@ -59,7 +59,7 @@ def allocated_search(
         continues_word: Pieces that let the word before them go on.
 
     Raises:
-        FloatingPointError: The step gave NaN.
+        NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     slots = must.widths(config.beam_size)

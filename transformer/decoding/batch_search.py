@@ -49,7 +49,7 @@ def search_batch(
         never: Tokens that no translation has.
 
     Raises:
-        FloatingPointError: The model gave NaN.
+        NotANumber: The model gave NaN.
         InputError: Phrases must occur, and the search is not beam search.
     """
     if constraints is not None and constraints.must is not None and config.algorithm != "beam":

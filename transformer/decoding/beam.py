@@ -88,7 +88,7 @@ def beam_search(
         config: How wide to search and how to compare.
 
     Raises:
-        FloatingPointError: The step gave NaN.
+        NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     if not found:

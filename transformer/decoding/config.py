@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, overload
 from torch import Tensor
 
 from transformer.decoding.scoring import PenaltyForm, length_penalty
-from transformer.errors import InputError
+from transformer.errors import refuse
 
 Stopping = Literal["exact", "full"]
 Algorithm = Literal["beam", "greedy", "sampling", "diverse", "mbr"]
@@ -87,8 +87,8 @@ class SearchConfig:
     utility: str
 
     def __post_init__(self) -> None:
-        for objection in (*_ranges(self), *_contradictions(self)):
-            raise InputError(objection)
+        refuse(_ranges(self))
+        refuse(_contradictions(self))
 
     @property
     def width(self) -> int:
@@ -165,7 +165,8 @@ def _contradictions(config: SearchConfig) -> Iterator[str]:
     if (mbr or searching != "sampling") and config.nbest > width:
         yield (
             f"decoding.nbest={config.nbest} is more than decoding.{most}={width} "
-            f"can find; set decoding.{most}={config.nbest} or larger"
+            f"can find; set decoding.{most}={config.nbest} or larger (translate shows them with "
+            "format=json)"
         )
     if searching == "diverse" and width % config.groups:
         yield (

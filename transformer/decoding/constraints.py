@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer.data.phrases import occurs, one_line
 from transformer.data.tags import SourceTags, with_tags
-from transformer.errors import InputError
+from transformer.errors import InputError, refuse
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,7 @@ class Constraints:
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for objection in _objections(self):
-            raise InputError(objection)
+        refuse(_objections(self))
 
     def __bool__(self) -> bool:
         """Whether anything is asked for."""

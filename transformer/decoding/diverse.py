@@ -44,7 +44,7 @@ def diverse_search(
         config: How many groups, how wide, and how different.
 
     Raises:
-        FloatingPointError: The step gave NaN.
+        NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     if not found:

@@ -37,6 +37,7 @@ class DocumentTranslator:
         self.tokenizer = translator.tokenizer
         self.search = translator.search
         self.members = translator.members
+        self.length_limit = translator.length_limit
         self.tags = self.tokenizer.tags
 
     def translate(

@@ -28,7 +28,7 @@ def greedy_search(
         config: What may follow, and the length penalty.
 
     Raises:
-        FloatingPointError: The step gave NaN.
+        NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
     places = list(range(len(limits)))

@@ -39,7 +39,7 @@ def sample_search(
         seeds: One a sentence: what is drawn for it depends on nothing else.
 
     Raises:
-        FloatingPointError: The step gave NaN.
+        NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in seeds]
     places = list(range(len(seeds)))

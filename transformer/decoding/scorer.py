@@ -18,6 +18,7 @@ from transformer.decoding.ensemble import Ensemble, Model
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of, refuse_longer
 from transformer.decoding.scoring import log_probabilities, score_targets
+from transformer.decoding.search import refuse_nan
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ def score_pieces(
         model: See ``score_pairs``.
         pairs: Source and target pieces, without beginning or end.
         batch_tokens: See ``score_pairs``.
+
+    Raises:
+        NotANumber: The model gave NaN.
     """
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device
@@ -88,6 +92,7 @@ def score_pieces(
             sources, targets = zip(*(pairs[place] for place in places), strict=True)
             batch = collate(sources, targets).to(device)
             found = _score_batch(model, batch)
+            refuse_nan(found, batch.target_input.size(1))
             for place, row, target in zip(places, found.tolist(), targets, strict=True):
                 scores[place] = row[: len(target) + 1]
     return scores

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transformer.data.tokenizer import BOS, EOS, PAD
 from transformer.decoding.config import SearchConfig
+from transformer.errors import InputError
 
 
 @runtime_checkable
@@ -134,14 +135,18 @@ def _rule_out_doubtful_ends(
     log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
 
+class NotANumber(InputError):
+    """A model computes NaN: its weights are damaged, or too large for its precision."""
+
+
 def refuse_nan(log_probabilities: Tensor, length: int) -> None:
     """Stop a search that a broken model would lead astray.
 
     Raises:
-        FloatingPointError: A log-probability is not a number.
+        NotANumber: A log-probability is none.
     """
     if log_probabilities.isnan().any():
-        raise FloatingPointError(
-            f"the model gave NaN as log-probability after {length} target tokens; "
-            "its weights or its precision are broken"
+        raise NotANumber(
+            f"the model gave NaN as log-probability after {length} target tokens; use another "
+            "checkpoint, or precision=float32"
         )

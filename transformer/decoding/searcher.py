@@ -76,7 +76,7 @@ class ModelSearcher:
         """Search them all.
 
         Raises:
-            FloatingPointError: The model gave NaN.
+            NotANumber: The model gave NaN.
             InputError: Phrases must occur, and the search is not beam search; or memory does not
                 suffice for one segment.
         """

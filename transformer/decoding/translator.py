@@ -21,10 +21,12 @@ from transformer.decoding.config import SearchConfig
 from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.ensemble import Ensemble, Model, leader
 from transformer.decoding.evaluation_mode import evaluating
+from transformer.decoding.length_limit import LengthLimit
 from transformer.decoding.nbest import NBest, with_attention
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.searcher import ModelSearcher, Searcher, texts_of
 from transformer.decoding.segments import Segment, segment_lengths, segments_of, warn_of_parts
+from transformer.decoding.trained import trained_with
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint import load_checkpoint
@@ -72,6 +74,7 @@ class Translator:
         self.searcher: Searcher = ModelSearcher(
             model, tokenizer, search, batch_tokens, coverage_head
         )
+        self.length_limit = LengthLimit(search, most_pieces(model))
 
     @classmethod
     def load(
@@ -92,14 +95,11 @@ class Translator:
             InputError: There is no checkpoint, or it cannot be read.
         """
         checkpoint = load_checkpoint(path)
-        if search is None:
-            search = SearchConfig(**checkpoint.config["decoding"])
-        trained = Aligner.trained(checkpoint.config["loss"], checkpoint.model.config)
-        tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+        trained = trained_with(checkpoint)
         return cls(
-            *(checkpoint.model, tokenizer, search, batch_tokens, device),
-            aligner=aligner or trained,
-            coverage_head=trained.head,
+            *(checkpoint.model, trained.tokenizer, search or trained.search, batch_tokens, device),
+            aligner=aligner or trained.aligner,
+            coverage_head=trained.aligner.head,
         )
 
     @property
@@ -131,7 +131,7 @@ class Translator:
             names: What a warning calls each text.
 
         Raises:
-            FloatingPointError: The model gave NaN.
+            NotANumber: The model gave NaN.
             TypeError: There is one string, not a list of them.
             InputError: Phrases must occur, and the search is not beam search; or a tag is unknown
                 to the model, or missing.
@@ -201,7 +201,7 @@ class Translator:
         return segments_of(text, lengths, constraints, tags)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
-        found = self.searcher(segments)
+        found = self.length_limit.counted(segments, self.searcher(segments))
         if not attention:
             return [NBest(hypotheses) for hypotheses in found]
         pieces = [segment.pieces for segment in segments]

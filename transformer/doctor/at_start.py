@@ -29,7 +29,7 @@ CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
 # Of the pairs of a split, that may have a fault without a warning.
 _FEW = 0.001
 # To be raised when the checks change.
-_VERSION = 3
+_VERSION = 4
 # Pairs of a split: what they cost, some ten seconds, a large corpus would multiply.
 _MOST = 1_000_000
 # With stretches that are misaligned there may be several.

@@ -5,20 +5,34 @@ Does not know languages, nor what the tokenizer makes of a character.
 
 import re
 import unicodedata
+from collections.abc import Callable
 
-from transformer.doctor.check import SideCheck
-from transformer.doctor.pair import Side, quoted
+from transformer.doctor.check import Fault, PairCheck, SideCheck
+from transformer.doctor.pair import SIDES, NumberedPair, Side, quoted
 
 # Of a plane, which are no characters.
 _LAST_TWO = "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0xF0000, 2**16)
 )
-# Not among them: joiners and direction marks (U+202A to 202E, U+2066 to 2069 too), which some
-# scripts are spelt with, and no-break and ideographic spaces, which are typography.
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"
-    "\ue000-\uf8ff\ufdd0-\ufdef\U000f0000-\U0010ffff" + _LAST_TWO + "]"
+# What spells nothing. Not among it: no-break and ideographic spaces, which are typography.
+_NOTHING = (
+    "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b\u2060-\u2064\ufeff\ufff9-\ufffb\ufdd0-\ufdef"
+    + _LAST_TWO
 )
+# Joiners and direction marks, and those that need them: scripts from Hebrew to Burmese, Khmer and
+# Mongolian, and emoji.
+_JOINERS = "\u200c-\u200f\u202a-\u202e\u2066-\u2069"
+_JOINED = re.compile(
+    "[\u0590-\u109f\u1780-\u18af\ua840-\uabff\ufb1d-\ufdff\ufe0f\ufe70-\ufefc\U00010a00-\U0001ffff]"
+)
+_INVISIBLE, _INVISIBLE_OR_JOINER = (
+    re.compile(f"[{_NOTHING}]"),
+    re.compile(f"[{_NOTHING}{_JOINERS}]"),
+)
+_BLANKS = "\t-\x0d\x1c-\x1f\x85\u1680\u2000-\u200a\u2028\u2029\u205f"
+_ODD_BLANKS = re.compile(f" *[{_BLANKS}][{_BLANKS} ]*|  +|^ | $")
+# Of blanks only those that end a line or a field elsewhere, and what has a meaning in private.
+_OTHER = re.compile("[\t-\x0d\x1c-\x1f\x85\u2028\u2029\ue000-\uf8ff\U000f0000-\U0010ffff]")
 # It parts words in scripts that are written without spaces: Thai, Lao, Burmese, Khmer.
 _PARTS_WORDS = "\u200b"
 _WITHOUT_SPACES = re.compile(
@@ -27,28 +41,56 @@ _WITHOUT_SPACES = re.compile(
 _REPLACEMENT = "\ufffd"
 
 
+def visible(text: str) -> str:
+    """Return the text without invisible characters, but those that its script is spelt with."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _invisible_in(text).sub(_kept_between_words(text), text)
+
+
+def with_plain_blanks(text: str) -> str:
+    """Return the text with one space for odd blanks and several, and none at its ends."""
+    return _ODD_BLANKS.sub(" ", text).strip(" ")
+
+
+def _invisible_in(text: str) -> re.Pattern[str]:
+    return _INVISIBLE if _JOINED.search(text) else _INVISIBLE_OR_JOINER
+
+
+def _kept_between_words(text: str) -> Callable[[re.Match[str]], str]:
+    parted = _WITHOUT_SPACES.search(text) is not None
+    return lambda found: found[0] if parted and found[0] == _PARTS_WORDS else ""
+
+
 class ControlCharacters(SideCheck):
-    """Control, private and line-separating characters, U+200B, U+FEFF, soft hyphens, tabs."""
+    """Control, private and line-separating characters, invisible ones, soft hyphens, tabs."""
 
     name = "control"
 
     def said(self, side: Side, text: str) -> str | None:
         """Name the first such character."""
-        for found in _CONTROL.finditer(text):
-            if found[0] != _PARTS_WORDS or not _WITHOUT_SPACES.search(text):
+        if text.isascii() and text.isprintable():
+            return None
+        kept = _kept_between_words(text)
+        for found in (*_invisible_in(text).finditer(text), *_OTHER.finditer(text)):
+            if not kept(found):
                 return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
         return None
 
 
-class ReplacementCharacters(SideCheck):
-    """U+FFFD: a character was lost when the text was decoded."""
+class ReplacementCharacters(PairCheck):
+    """U+FFFD on one side: a character was lost. On both sides it is what the text is about."""
 
     name = "replacement"
 
-    def said(self, side: Side, text: str) -> str | None:
+    def fault(self, pair: NumberedPair) -> Fault | None:
         """Show the first place."""
-        place = text.find(_REPLACEMENT)
-        return None if place < 0 else f"U+FFFD in {quoted(text, place)}"
+        texts = pair.source, pair.target
+        places = [text.find(_REPLACEMENT) for text in texts]
+        for side, text, place, other in zip(SIDES, texts, places, places[::-1], strict=True):
+            if place >= 0 > other:
+                return Fault(side, f"U+FFFD in {quoted(text, place)}")
+        return None
 
 
 class DecomposedCharacters(SideCheck):

@@ -22,22 +22,26 @@ from transformer.doctor.copies import Copies
 from transformer.doctor.languages import LanguageDetector, WrongLanguage
 from transformer.doctor.leaks import HeldOutText, Leaks
 from transformer.doctor.lengths import Disproportion, EmptySides, Overlong
-from transformer.doctor.markup import Markup
+from transformer.doctor.markup import Markup, MarkupOfBoth
 from transformer.doctor.misalignment import Misalignment
-from transformer.doctor.mojibake import Mojibake
+from transformer.doctor.mojibake import Decoder, Mojibake
+from transformer.doctor.numbers import Numbers
 from transformer.doctor.pair import NumberedPair, numbered
 from transformer.doctor.profile import SAMPLE, Profile
 from transformer.doctor.repeats import Repeats
 from transformer.doctor.scripts import ForeignScript
 from transformer.doctor.tokens import CountedTokens, EstimatedTokens, TokenCount
+from transformer.doctor.urls import Addresses
 from transformer.errors import how_to_install
 
 _CHUNK = 1024
 _SIMPLE: tuple[type[PairCheck], ...] = (
     EmptySides,
-    Copies,
+    Numbers,
+    Addresses,
     ControlCharacters,
     Markup,
+    MarkupOfBoth,
     ReplacementCharacters,
     DecomposedCharacters,
 )
@@ -90,11 +94,13 @@ class Checks:
         if Overlong.name in wanted:
             checks.append(Overlong(*new, config.max_length))
         if Disproportion.name in wanted:
-            checks.append(Disproportion(*new, self._profile.log_ratio, config.ratio))
+            checks.append(Disproportion(*new, self._profile.lengths, config.ratio))
+        if Copies.name in wanted:
+            checks.append(Copies(*new, self._profile.lexicon))
         if ForeignScript.name in wanted:
             checks.append(ForeignScript(*new, self._profile.scripts))
         if WrongLanguage.name in wanted and self._profile.languages is not None:
-            checks.append(WrongLanguage(*new, self._profile.languages))
+            checks.append(WrongLanguage(*new, self._profile.languages, self._profile.lexicon))
         if UnknownCharacters.name in wanted and self._known is not None:
             checks.append(UnknownCharacters(*new, self._known))
         if not wanted.isdisjoint(Repeats.names):
@@ -131,7 +137,7 @@ class Checks:
         if Mojibake.name not in self._config.checks:
             return []
         try:
-            return [Mojibake(*new)]
+            return [Mojibake(*new, Decoder())]
         except ImportError:
             self.skipped[Mojibake.name] = f"needs ftfy: {_EXTRA}"
             return []

@@ -1,6 +1,7 @@
 """Writes the good pairs of a text to files like its own, and the others with what is wrong.
 
-Every pair goes to one of both. Knows files and verdicts; how a fault is found, the checks know.
+Every pair goes to one of both. Knows files and verdicts; how a fault is found, the checks know, and
+how one is mended, `Repair`.
 """
 
 import gzip
@@ -13,17 +14,19 @@ from io import BufferedWriter
 from pathlib import Path
 
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Corpus, read_again_and_again, read_lines
+from transformer.data.corpus import Corpus, format_of, read_again_and_again, read_lines
 from transformer.data.folder import as_files
 from transformer.data.idle_keys import refuse_idle_keys
+from transformer.data.links import word_count
 from transformer.data.splits import Split, splits_of_one
 from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
+from transformer.doctor.repair import Repair, Repaired
 from transformer.errors import InputError
 from transformer.files import given_path, written_whole
 
-REJECTED = "rejected.jsonl"
+REJECTED, REPAIRED = "rejected.jsonl", "repaired.jsonl"
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Cleaned:
     rejected: int
     reasons: Counter[str]
     """Pairs by what is wrong with them; one pair may have several faults."""
+    repaired: int
+    """Of the kept pairs; those that could be, where nothing is repaired."""
+    repairs: Counter[str]
+    """Such pairs by what is repaired."""
     files: tuple[str, ...]
     """Names of what was written."""
 
@@ -101,6 +108,8 @@ def clean(
     checks: Checks,
     wanted: frozenset[str],
     folder: Path,
+    *,
+    repair: bool,
 ) -> dict[str, Cleaned]:
     """Write the kept and the rejected lines of some splits to a new folder, all or nothing.
 
@@ -110,6 +119,7 @@ def clean(
         checks: of these texts.
         wanted: names of the faults that a kept pair does not have.
         folder: to make.
+        repair: whether pairs are repaired before they are judged.
 
     Raises:
         InputError: the folder is there already or cannot be made, a name is unknown or none is
@@ -122,16 +132,16 @@ def clean(
             raise InputError(f"splits={name} is not there; choose of {', '.join(texts)}")
     if folder.exists():
         raise InputError(f"output={folder} is there already; name a new folder")
-    done = {}
+    done, mend = {}, Repair()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(folder) as part:
             part.mkdir()
             for name in dict.fromkeys(names):
                 own = checks.of(name) + (checks.leaks() if name == "train" else [])
-                verdict = Verdict(own, wanted)
-                verdict.prepare(checks.pairs(name))
-                done[name] = _clean_split(name, texts[name], checks.pairs(name), verdict, part)
+                cleaner = _Cleaner(texts[name], Verdict(own, wanted), mend, repair)
+                cleaner.prepare(checks.pairs(name))
+                done[name] = cleaner.clean(name, checks.pairs(name), part)
     except OSError as error:
         raise InputError(
             f"output={folder} cannot be written to ({error.strerror}); choose another"
@@ -139,42 +149,91 @@ def clean(
     return done
 
 
-def _clean_split(
-    name: str, split: Split, pairs: Iterator[NumberedPair], verdict: Verdict, folder: Path
-) -> Cleaned:
-    """Write the kept and the rejected lines of a split, which is a whole text.
+class _Cleaner:
+    """Cleans a split, which is a whole text.
 
     Lines that part documents are no pairs, and are all kept.
     """
-    paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
-    names = [path.name for path in paths]
-    if split.links is not None:
-        # Says what is wrong with the links, and that there are as many lines as pairs.
-        deque(split.word_links(), maxlen=0)
-    kept = rejected = 0
-    reasons: Counter[str] = Counter()
-    with ExitStack() as stack:
-        outputs = [_opened(folder / path, stack) for path in names]
-        refused = _opened(folder / f"{name}.{REJECTED}", stack)
-        pair = next(pairs, None)
-        read = (read_lines(path, split.corpus.max_line) for path in paths)
-        for number, lines in enumerate(zip(*read, strict=True), start=1):
-            if pair is not None and pair.line == number:
-                judged, pair = pair, next(pairs, None)
-                if faults := verdict.faults(judged):
-                    rejected += 1
-                    reasons.update(faults)
-                    refused.write(_rejected(judged, faults))
-                    continue
-                verdict.keep(judged)
-                kept += 1
-            for output, line in zip(outputs, lines, strict=True):
-                output.write(f"{line}\n".encode())
-    return Cleaned(kept, rejected, reasons, (*names, f"{name}.{REJECTED}"))
+
+    def __init__(self, split: Split, verdict: Verdict, mend: Repair, repair: bool) -> None:
+        self._split, self._verdict, self._mend, self._repair = split, verdict, mend, repair
+        self._paths = [*split.corpus.paths, *([] if split.links is None else [split.links])]
+        if split.links is not None:
+            # Says what is wrong with the links, and that there are as many lines as pairs.
+            deque(split.word_links(), maxlen=0)
+
+    def prepare(self, pairs: Iterator[NumberedPair]) -> None:
+        """Let the checks see the pairs, as they are judged later."""
+        self._verdict.prepare(map(self._judged, pairs))
+
+    def clean(self, name: str, pairs: Iterator[NumberedPair], folder: Path) -> Cleaned:
+        """Write the kept, the repaired and the rejected lines."""
+        kept = rejected = repaired = 0
+        reasons: Counter[str] = Counter()
+        repairs: Counter[str] = Counter()
+        names = [path.name for path in self._paths]
+        names += [f"{name}.{REJECTED}", *([f"{name}.{REPAIRED}"] if self._repair else [])]
+        with ExitStack() as stack:
+            outputs = [_opened(folder / file, stack) for file in names]
+            records = outputs[len(self._paths) :]
+            pair = next(pairs, None)
+            read = (read_lines(path, self._split.corpus.max_line) for path in self._paths)
+            for number, lines in enumerate(zip(*read, strict=True), start=1):
+                if pair is not None and pair.line == number:
+                    given, pair = pair, next(pairs, None)
+                    judged = self._judged(given)
+                    if faults := self._verdict.faults(judged):
+                        rejected += 1
+                        reasons.update(faults)
+                        records[0].write(_record(given, {"faults": faults}))
+                        continue
+                    self._verdict.keep(judged)
+                    kept += 1
+                    mended = self._mended(given)
+                    repaired += bool(mended.repairs)
+                    repairs.update(mended.repairs)
+                    if self._repair and mended.repairs:
+                        records[1].write(_repaired(given, mended))
+                        lines = _rewritten(lines, self._split.corpus, judged)
+                for output, line in zip(outputs, lines, strict=False):
+                    output.write(f"{line}\n".encode())
+        return Cleaned(kept, rejected, reasons, repaired, repairs, tuple(names))
+
+    def _mended(self, pair: NumberedPair) -> Repaired:
+        mended = self._mend(pair)
+        if self._split.links is not None and _tokens(pair) != _tokens(mended.pair):
+            # The links would be of other words.
+            return Repaired(pair, ())
+        return mended
+
+    def _judged(self, pair: NumberedPair) -> NumberedPair:
+        return self._mended(pair).pair if self._repair else pair
 
 
-def _rejected(pair: NumberedPair, faults: Sequence[str]) -> bytes:
-    row = {"line": pair.line, "faults": faults, "source": pair.source, "target": pair.target}
+def _tokens(pair: NumberedPair) -> tuple[int, int]:
+    return word_count(pair.source), word_count(pair.target)
+
+
+def _rewritten(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
+    """Return the lines of a pair with its texts in place of those that were read."""
+    texts = pair.source, pair.target
+    if len(corpus.paths) == 2:
+        return (*texts, *lines[2:])
+    if format_of(corpus.paths[0]) == "tsv":
+        return ("\t".join(texts), *lines[1:])
+    row = json.loads(lines[0]) | dict(zip((corpus.source, corpus.target), texts, strict=True))
+    return (json.dumps(row, ensure_ascii=lines[0].isascii()), *lines[1:])
+
+
+def _repaired(given: NumberedPair, mended: Repaired) -> bytes:
+    after = {"source": mended.pair.source, "target": mended.pair.target}
+    return _record(given, {"repairs": mended.repairs}, after=after)
+
+
+def _record(
+    pair: NumberedPair, what: Mapping[str, Sequence[str]], **more: Mapping[str, object]
+) -> bytes:
+    row = {"line": pair.line, **what, "source": pair.source, "target": pair.target, **more}
     return (json.dumps(row, ensure_ascii=False) + "\n").encode()
 
 

@@ -16,7 +16,7 @@ class Thresholds:
     empty: float | None
     """A side without text."""
     ratio: float | None
-    """Lengths out of proportion (`ExaminationConfig.ratio`)."""
+    """One side says much more than the other, for this text, or the same twice."""
     misaligned: float | None
     """Part of a stretch in which source and target are shifted, or do not belong together."""
     duplicate: float | None
@@ -28,20 +28,25 @@ class Thresholds:
     leak_target: float | None
     """The same of the target."""
     copy: float | None
-    """The target is the source."""
+    """The target is the source, in words that the corpus translates."""
+    numbers: float | None
+    """Each side has a number that the other lacks."""
+    urls: float | None
+    """Each side has an address, of a page or of mail, that the other lacks."""
     script: float | None
     """Written in a script that the side does not use."""
     language: float | None
     """Surely in another language than the side (needs py3langid)."""
     control: float | None
-    """Control characters, U+200B where no word is parted by it, U+FEFF, U+2028, soft hyphens, tabs,
-    private use."""
+    """Control and invisible characters, U+2028, soft hyphens, tabs, private use."""
     markup: float | None
-    """HTML or XML tags and entities."""
+    """HTML or XML tags and entities on one side only."""
+    markup_both: float | None
+    """The same on both sides."""
     replacement: float | None
     """U+FFFD, in place of a character that was lost."""
     mojibake: float | None
-    """Read in another encoding than written in (needs ftfy)."""
+    """Read in another encoding than written in, as can be undone (needs ftfy)."""
     unknown_characters: float | None
     """Characters that the tokenizer spells in bytes; without one, those that only validation or
     test text has."""
@@ -80,8 +85,8 @@ class ExaminationConfig:
     examples: int
     """Of each fault to show, at most."""
     ratio: float
-    """A pair is out of proportion if its ratio of characters is so many times the usual one of the
-    text, or so many times smaller."""
+    """A pair is out of proportion at the latest if its ratio of characters is so many times the
+    usual one of the text, or so many times smaller."""
     max_length: int
     """Tokens that a side may have (``data.max_length``)."""
     languages: tuple[str, str]

@@ -1,8 +1,10 @@
 """Languages: texts that are in another one than their side.
 
 A text counts only where two signs agree: it has hardly any of the common words of its side, and
-the detector is sure of another language. Needs py3langid (the extra ``doctor``; Lui and Baldwin
-2012, "langid.py"), whose model comes with it. Does not know translations.
+the detector is sure of another language. What both sides have in one other language is a quotation,
+a name or code; what is the same on both is for `Copies` to judge. Needs py3langid (the extra
+``doctor``; Lui and Baldwin 2012, "langid.py"), whose model comes with it. Does not know
+translations.
 """
 
 import re
@@ -11,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from transformer.doctor.check import SideCheck
-from transformer.doctor.pair import SIDES, Side, quoted
+from transformer.doctor.check import Fault, PairCheck
+from transformer.doctor.lexicon import Lexicon
+from transformer.doctor.pair import SIDES, NumberedPair, bare, quoted
 
-# Fewer characters tell too little.
-_CHARACTERS = 20
+# Fewer characters tell too little, and fewer words are a name.
+_CHARACTERS, _LEAST_WORDS = 20, 5
 _CONFIDENCE = 0.9
 _COMMON_WORDS = 100
 # Of the different words of a text, that are common in its language at least.
@@ -82,7 +85,7 @@ class Language:
         if len(text) < _CHARACTERS:
             return None
         words = _words(text)
-        if not words or len(words & self._common) >= _COMMON_SHARE * len(words):
+        if len(words) < _LEAST_WORDS or len(words & self._common) >= _COMMON_SHARE * len(words):
             return None
         found, confidence = self._detector.detect(text)
         return found if found != self.code and confidence >= _CONFIDENCE else None
@@ -93,23 +96,33 @@ def _most_common(texts: Iterable[set[str]]) -> frozenset[str]:
     return frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
 
 
-class WrongLanguage(SideCheck):
+class WrongLanguage(PairCheck):
     """Texts that are surely in another language than their side."""
 
     name = "language"
 
-    def __init__(self, split: str, most: int, own: tuple[Language, Language]) -> None:
+    def __init__(
+        self, split: str, most: int, own: tuple[Language, Language], lexicon: Lexicon
+    ) -> None:
         """Begin to count; see `PairCheck`.
 
         Args:
             split: as there.
             most: as there.
             own: the languages of the source side and of the target side.
+            lexicon: of the corpus: it knows swapped sides, also of a few words.
         """
         super().__init__(split, most)
-        self._own = dict(zip(SIDES, own, strict=True))
+        self._own, self._lexicon = own, lexicon
 
-    def said(self, side: Side, text: str) -> str | None:
-        """Name the language that it is in, and the one that it should be in."""
-        found = self._own[side].other(text)
-        return None if found is None else f"{found} for {self._own[side].code}: {quoted(text)}"
+    def fault(self, pair: NumberedPair) -> Fault | None:
+        """Name the language that a side is in, and the one that it should be in."""
+        texts = pair.source, pair.target
+        found = [own.other(text) for own, text in zip(self._own, texts, strict=True)]
+        if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
+            is_in = self._lexicon.is_in
+            swapped = is_in("target", pair.source) and is_in("source", pair.target)
+            return Fault(None, f"sides swapped: {quoted(pair.source)}") if swapped else None
+        place = 0 if found[0] is not None else 1
+        said = f"{found[place]} for {self._own[place].code}: {quoted(texts[place])}"
+        return Fault(SIDES[place], said)

@@ -1,4 +1,4 @@
-"""What is usual in a text: its ratio of lengths, and scripts and language of either side.
+"""What is usual in a text: lengths, words, and scripts and language of either side.
 
 Made out from the first pairs of the training text. Does not know which pairs are faulty.
 """
@@ -6,14 +6,13 @@ Made out from the first pairs of the training text. Does not know which pairs ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from transformer.data.corpus import Pair
 from transformer.doctor.languages import Language, LanguageDetector
-from transformer.doctor.lengths import log_ratio
+from transformer.doctor.lengths import UsualLengths
+from transformer.doctor.lexicon import Lexicon
 from transformer.doctor.scripts import scripts_among
 
-SAMPLE = 10_000
+SAMPLE = 50_000
 """Pairs that it is made out from."""
 
 
@@ -21,8 +20,8 @@ SAMPLE = 10_000
 class Profile:
     """What single pairs are held against."""
 
-    log_ratio: float
-    """Logarithm of the median ratio of characters, target for source."""
+    lengths: UsualLengths
+    lexicon: Lexicon
     scripts: tuple[frozenset[str], frozenset[str]]
     """Of source and target."""
     languages: tuple[Language, Language] | None
@@ -47,9 +46,9 @@ class Profile:
                 Language(detector, name, texts) for name, texts in zip(names, sides, strict=True)
             )
             languages = source, target
-        ratios = [log_ratio(*pair) for pair in filled]
         return cls(
-            float(np.median(ratios)) if ratios else 0.0,
+            UsualLengths.of(filled),
+            Lexicon(filled),
             (scripts_among(sides[0]), scripts_among(sides[1])),
             languages,
         )

@@ -14,16 +14,23 @@ from torch import nn
 
 from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.errors import InputError
+from transformer.export.safetensors import is_exported, read_settings
 from transformer.model.attention import MultiHeadAttention
+from transformer.model.checkpoint import Checkpoint
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.feedforward import FeedForward, GatedFeedForward
 from transformer.model.transformer import Embedding, Transformer
+from transformer.model.validation import validate_size
 
 if TYPE_CHECKING:
     from ctranslate2 import Translator as Engine
     from ctranslate2.specs import TransformerSpec
+
+WEIGHTS = "model.bin"
+SETTINGS = "transformer.json"
+"""What the engine does not read, and a translation without the run needs."""
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
@@ -80,6 +87,24 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
+
+
+def is_ctranslate2(path: Path) -> bool:
+    """Whether a path is a folder that the engine reads."""
+    return is_exported(path, WEIGHTS)
+
+
+def read_ctranslate2(folder: Path) -> Checkpoint:
+    """Read an export without its run; the model has no weights (torch's device ``meta``).
+
+    Raises:
+        InputError: A file is missing, damaged, from a newer version, or names a program.
+    """
+
+    def check(model: ModelConfig) -> None:
+        validate_size(model, (folder / WEIGHTS).stat().st_size)
+
+    return read_settings(folder / SETTINGS, check, "meta")
 
 
 def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":

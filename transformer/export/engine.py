@@ -7,8 +7,11 @@ differ by what padding and beginning have, which the engine leaves out of its su
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
@@ -47,14 +50,21 @@ def refuse_unsearchable(search: SearchConfig) -> None:
 
 
 class CTranslate2Searcher:
-    """A ``Searcher`` that asks the engine, and ours where the engine cannot do the same."""
+    """A ``Searcher`` that asks the engine, and ours where the engine cannot do the same.
 
-    def __init__(self, translator: Translator, folder: Path) -> None:
+    Where there is no more of the model than the export (``read_ctranslate2``), a hypothesis ends
+    at its longest length as it is, and constraints are refused.
+    """
+
+    def __init__(
+        self, translator: Translator, folder: Path, device: torch.device | None = None
+    ) -> None:
         """Load what ``write_ctranslate2`` wrote.
 
         Args:
             translator: Whose model was exported; searches the rest.
             folder: Where it was exported to.
+            device: Where the engine computes; None is where the translator does.
 
         Raises:
             InputError: The search cannot be done, the export is another model's, or the engine does
@@ -65,21 +75,34 @@ class CTranslate2Searcher:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         if translator.asked is not translator.model:
             raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
-        refuse_stranger(translator.model, translator.tokenizer, folder)
+        self.has_model = translator.device.type != "meta"
+        if self.has_model:
+            refuse_stranger(translator.model, translator.tokenizer, folder)
         self.ours = translator.searcher
         self.tokenizer = translator.tokenizer
         self.search = translator.search
         self.batch_tokens = translator.batch_tokens
         self.most = most_pieces(translator.model)
-        self.engine = load_ctranslate2(folder, translator.device)
+        self.engine = load_ctranslate2(folder, device or translator.device)
         pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
         self.ids = {piece: number for number, piece in enumerate(pieces)}
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Search them all."""
+        """Search them all.
+
+        Raises:
+            InputError: A translation is constrained, and there is nothing but the export.
+        """
         pieces = [segment.pieces for segment in segments]
         limits = [min(self.most, self.search.limit(len(row))) for row in pieces]
         found = self._beams(pieces, limits)
+        if not self.has_model:
+            if any(segment.constraints for segment in segments):
+                raise InputError("an export alone has no prefix, must or never; give its run")
+            found = [
+                [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
+                for beam, limit in zip(found, limits, strict=True)
+            ]
         # The engine has one longest length for all, and no constraints.
         ours = [
             place

@@ -6,6 +6,7 @@ vocabularies. It does not know runs: the folder is enough to translate with.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,25 @@ import torch
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint, portable_part, refuse_program
+from transformer.model.checkpoint import Checkpoint, portable_part
 from transformer.model.config import ModelConfig
 from transformer.model.formats import FORMAT, upgraded
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
+from transformer.model.validation import validate_portable, validate_weights
 
 WEIGHTS = "model.safetensors"
+SETTINGS = "config.json"
 SIDES = ("source", "target")
 
-_MANGLED = (ValueError, KeyError, TypeError, AttributeError)
+_MANGLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What values raise that are not laid out as they should be."""
 
 
-def is_exported(path: Path) -> bool:
-    """Whether a path is such a folder, and may be looked at."""
+def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
+    """Whether a path is such a folder, with weights of that name, and may be looked at."""
     try:
-        return (path / WEIGHTS).is_file()
+        return (path / weights).is_file()
     except OSError:
         return False
 
@@ -56,48 +59,83 @@ def write_safetensors(
             f"format=safetensors keeps all heads, {off[0]} too; leave out heads_off here, and give "
             "it where the folder is used"
         )
+    write_settings(model.config, tokenizer, config, folder / SETTINGS)
+    save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
+    # It comes for its owner alone; who may read it is for the umask to say.
+    (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
+
+
+def write_settings(
+    model: ModelConfig, tokenizer: Tokenizer, config: dict[str, Any], file: Path
+) -> None:
+    """Write all but the weights: a JSON file, and the SentencePiece models beside it."""
     state = tokenizer.to_state()
     for side in SIDES:
         if state[side] is not None:
-            (folder / f"{side}.model").write_bytes(bytes(state[side].numpy()))
-    values = portable_part(model.config, state["config"], config) | {"tags": state["tags"]}
+            (file.parent / f"{side}.model").write_bytes(bytes(state[side].numpy()))
+    values = portable_part(model, state["config"], config) | {"tags": state["tags"]}
     text = json.dumps(values, indent=1, ensure_ascii=False)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-    save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
-    # It comes for its owner alone; who may read it is for the umask to say.
-    (folder / WEIGHTS).chmod((folder / "config.json").stat().st_mode)
+    file.write_text(text + "\n", encoding="utf-8")
 
 
 def read_safetensors(folder: Path) -> Checkpoint:
     """Read what ``write_safetensors`` wrote.
 
     Raises:
-        InputError: A file is missing, damaged, from a newer version, or names a program.
+        InputError: A file is missing, damaged, from a newer version, or holds what no training
+            writes (model/validation.py).
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load_model
+    from safetensors.torch import load_file, load_model
+
+    def checked(model: ModelConfig) -> None:
+        validate_weights(model, {"state_dict": load_file(folder / WEIGHTS)})
 
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        found = read_settings(folder / SETTINGS, checked)
+        load_model(found.model, folder / WEIGHTS)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise _unreadable(folder, error) from error
+    return found
+
+
+def read_settings(
+    file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
+) -> Checkpoint:
+    """Read what ``write_settings`` wrote; the weights of the model are still to be filled.
+
+    Args:
+        file: Of the settings.
+        check: Whether the weights beside it may be those of such a model.
+        device: Where the model is built; ``meta`` builds one without weights.
+
+    Raises:
+        InputError: As ``read_safetensors``.
+    """
+    folder = file.parent
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
         if values["format"] > FORMAT:
             raise InputError(
-                f"{folder} has format {values['format']}, this version reads up to {FORMAT}; "
+                f"it has format {values['format']}, this version reads up to {FORMAT}; "
                 "install a newer version"
             )
         values = upgraded(values)
-        refuse_program(values["config"], folder)
-        model = build_transformer(ModelConfig(**values["model"]))
-        load_model(model, folder / WEIGHTS)
+        config = validate_portable(values)
+        check(config)
+        with torch.device(device):
+            model = build_transformer(config)
         tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
         tokenizer |= {side: _model(folder, side) for side in SIDES}
-    except (*_MANGLED, OSError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{folder} cannot be read as a safetensors export: {reason}") from error
-    try:
         Tokenizer.from_state(tokenizer)
-    except InputError as error:
-        raise InputError(f"{folder} cannot be read as a safetensors export: {error}") from error
+    except (*_MANGLED, OSError, InputError) as error:
+        raise _unreadable(folder, error) from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
+
+
+def _unreadable(folder: Path, error: Exception) -> InputError:
+    reason = " ".join(str(error).split())
+    return InputError(f"{folder} cannot be read as an export: {reason}")
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:

@@ -1,11 +1,15 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
 It does not know what they mean. It is opened with ``weights_only=True`` and in no other way, so
-that no code in it ever runs.
+that no code in it ever runs. What the file declares is checked against the bytes that are there
+before it is opened, and its structure before anyone walks it, so that no file asks for more time
+or memory than its size explains.
 """
 
 import errno
+import math
 import os
+import pickletools
 import uuid
 import zipfile
 from collections.abc import Iterable
@@ -13,9 +17,21 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
+from torch import Tensor
 
 from transformer.errors import InputError, is_out_of_memory
 from transformer.files import sync
+
+MAX_STRUCTURE = 4 * 2**20
+"""Bytes of the pickle, in which tensors are names: a base model has 0.1 MB."""
+
+_MAX_DEPTH = 32
+_DTYPES = (
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
+    *(torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool),
+)
+_GLOBALS = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
+"""What ``torch.save`` names in the pickle of dicts, lists, numbers and tensors, and storages."""
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
@@ -79,19 +95,20 @@ class Unread(InputError):
 
 
 def read_archive(path: Path) -> Any:
-    """What the file holds, on the CPU.
+    """What the file holds, on the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
     torch does not look at the checksums in the file, so a flipped bit would pass for a weight.
 
     Raises:
         Unread: The system could not read it; it may be whole.
-        InputError: It is not there, is damaged, or holds more than plain values and tensors.
+        InputError: It is not there, is damaged, or holds something else.
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            structure = _checked_structure(archive, path)
             if (damaged := archive.testzip()) is not None:
                 raise zipfile.BadZipFile(damaged)
-        return torch.load(path, map_location="cpu", weights_only=True)
+        values = torch.load(path, map_location="cpu", weights_only=True)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:
@@ -101,7 +118,86 @@ def read_archive(path: Path) -> Any:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise Unread(f"{path} cannot be read: {error.strerror}") from error
         # Bytes that are no archive make the readers fail in every way there is.
-        raise InputError(
-            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
-            "values and tensors; use another"
-        ) from error
+        raise _damaged(path) from error
+    if (wrong := _first_fault(values, len(structure))) is not None:
+        raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
+    return values
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain values "
+        "and tensors; use another"
+    )
+
+
+def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
+    """The pickle of an archive whose records are no larger than the file and name no code.
+
+    Raises:
+        InputError: They are, or do.
+        Exception: It is no archive, or its pickle no pickle.
+    """
+    records = archive.infolist()
+    if any(record.compress_type != zipfile.ZIP_STORED for record in records):
+        raise zipfile.BadZipFile("a checkpoint is not compressed")
+    if sum(record.file_size for record in records) > path.stat().st_size:
+        raise zipfile.BadZipFile("records overlap")
+    [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
+    if pickled.file_size > MAX_STRUCTURE:
+        raise zipfile.BadZipFile("there is too much besides the tensors")
+    structure = archive.read(pickled)
+    for code, argument, _ in pickletools.genops(structure):
+        name = str(argument)
+        if code.name == "GLOBAL" and not (
+            name in _GLOBALS or (name.startswith("torch ") and name.endswith("Storage"))
+        ):
+            raise zipfile.BadZipFile(f"{name} is no plain value")
+        if code.name == "PROTO" and argument != torch.serialization.DEFAULT_PROTOCOL:
+            raise zipfile.BadZipFile("its pickle is not one that torch writes")
+    return structure
+
+
+def _first_fault(values: Any, most: int) -> str | None:
+    """What is wrong with the values of an archive; None if nothing is.
+
+    Args:
+        values: As they were read.
+        most: Values that a pickle of so many bytes can hold once each: those of more hold each
+            other, and have no end.
+    """
+    waiting, seen = [(values, 0)], 0
+    views: dict[tuple[Any, ...], int] = {}
+    storages: dict[int, int] = {}
+    while waiting:
+        node, depth = waiting.pop()
+        seen += 1
+        if depth > _MAX_DEPTH or seen > most:
+            return "its values hold each other, or lie too deep"
+        if isinstance(node, dict):
+            if not all(type(key) in (str, int) for key in node):
+                return "a key is neither a text nor a number"
+            waiting += [(value, depth + 1) for value in node.values()]
+        elif isinstance(node, list | tuple):
+            waiting += [(value, depth + 1) for value in node]
+        elif isinstance(node, Tensor):
+            if (wrong := _fault_of_tensor(node)) is not None:
+                return wrong
+            views[node.data_ptr(), node.dtype, node.shape] = node.nbytes
+            storages[node.untyped_storage().data_ptr()] = node.untyped_storage().nbytes()
+        elif not isinstance(node, str | int | float | None):
+            return f"it holds a value of the type {type(node).__name__}"
+        elif type(node) is int and abs(node) >= 2**63:
+            return "a number is larger than any that is written"
+    # Names may share a tensor; tensors that overlap would take longer to read than the file.
+    return "tensors overlap" if sum(views.values()) > sum(storages.values()) else None
+
+
+def _fault_of_tensor(tensor: Tensor) -> str | None:
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+        return "a tensor is sparse, quantized or not there"
+    if tensor.dtype not in _DTYPES:
+        return f"a tensor has the type {tensor.dtype}"
+    if math.prod(tensor.shape) * tensor.element_size() > tensor.untyped_storage().nbytes():
+        return "a tensor is larger than its bytes"
+    return None

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer.errors import InputError
+from transformer.errors import InputError, errors_name
 from transformer.files import given_path
 from transformer.model.archive import Unread, read_archive, write_archive
 from transformer.model.build import build_transformer
@@ -20,6 +20,8 @@ from transformer.model.formats import FORMAT, upgraded
 from transformer.model.run_files import LAST, PREVIOUS, find_checkpoint
 from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
+from transformer.model.validation import validate_portable, validate_weights
+from transformer.schema import typed
 
 PORTABLE = "transformer"
 """Key of the portable part in the file."""
@@ -61,8 +63,8 @@ def read_payload(path: Path) -> dict[str, Any]:
     """Everything the file holds, as plain values and tensors on the CPU.
 
     Raises:
-        InputError: It is not a checkpoint, not ours, damaged, from a newer version, or names a
-            program.
+        InputError: It is not a checkpoint, not ours, damaged, from a newer version, or holds what
+            no training writes (validation.py).
     """
     payload = read_archive(path)
     if not _is_ours(payload):
@@ -78,7 +80,8 @@ def read_payload(path: Path) -> dict[str, Any]:
         portable = upgraded(portable)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not a checkpoint of this framework") from error
-    refuse_program(portable.get("config", {}), path)
+    with errors_name(path):
+        validate_weights(validate_portable(portable), payload)
     return payload | {PORTABLE: portable}
 
 
@@ -115,28 +118,11 @@ def _is_ours(payload: Any) -> bool:
     portable, weights = payload.get(PORTABLE), payload.get("state_dict")
     if not isinstance(portable, dict) or not isinstance(weights, dict):
         return False
-    parts = [portable.get(part, {}) for part in ("model", "tokenizer", "config")]
     return (
         type(portable.get("format")) is int
         and portable["format"] >= 1
-        and all(isinstance(part, dict) for part in parts)
-        and isinstance(parts[-1].get("decoding", {}), dict)
         and all(isinstance(name, str) for name in weights)
     )
-
-
-def refuse_program(config: dict[str, Any], path: Path) -> None:
-    """A metric by its import name is the user's to give: a file that names one could run it.
-
-    Raises:
-        InputError: The config that the file carries names one.
-    """
-    utility = config.get("decoding", {}).get("utility", "")
-    if ":" in str(utility):
-        raise InputError(
-            f"{path} names a program, decoding.utility={utility}, as no checkpoint that this "
-            "framework writes does; do not trust it"
-        )
 
 
 def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
@@ -160,11 +146,11 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: It was not trained to translate.
     """
-    task = payload[PORTABLE].get("config", {}).get("task")
+    task = task_of(payload)
     if task != "translation":
         raise InputError(
-            f"{file} was trained for task={task} and does not translate; "
-            "evaluate checkpoint=… split=test scores it"
+            f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
+            "takes new text, evaluate checkpoint=… split=test scores it"
         )
 
 
@@ -192,16 +178,10 @@ def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     payload = read_payload(file)
     require_translation(payload, file)
     portable = payload[PORTABLE]
-    try:
-        tokenizer, config = portable["tokenizer"], portable["config"]
-        model = build_transformer(ModelConfig(**portable["model"]))
-    except InputError:
-        raise
-    except Exception as error:
-        # Values of a wrong type fail in any place that uses them.
-        raise InputError(f"{file} describes no model that this framework has") from error
+    with errors_name(file):
+        model = build_transformer(typed(ModelConfig, portable["model"], "model"))
     load_weights(model, payload, file)
-    return Checkpoint(model, tokenizer, config, file)
+    return Checkpoint(model, portable["tokenizer"], portable["config"], file)
 
 
 def write_payload(payload: Any, path: Path) -> None:

@@ -63,7 +63,13 @@ METRICS_6 = {"tokenize": "13a", "lowercase": False}
 # Of pairs that were held out: data/splits.py refuses to find them.
 DATA_7 = {"held_out_by": "seed"}
 
-DATA_8 = {"max_line": 1_000_000}
+DATA_8 = {"max_line": 1_000_000, "max_left_out": 1.0}
+
+GROUPS = (
+    *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
+    *("callbacks", "logger", "decoding", "metrics"),
+)
+"""Of the config of every run."""
 
 ADDED: dict[int, dict[str, dict[str, Any]]] = {
     2: {"model": MODEL_2, "loss": LOSS_2, "data": {"alignment": None}},

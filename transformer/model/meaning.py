@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError
+from transformer.errors import refuse
 
 if TYPE_CHECKING:
     from transformer.model.config import ModelConfig
 
 
 def refuse_meaningless(config: "ModelConfig") -> None:
-    """Raise the first objection there is.
+    """Raise what there is to object to; what follows from a wrong value alone is left out.
 
     Raises:
         InputError: A value is unknown or out of its range, or two contradict each other.
     """
     for objections in (_choices, _ranges, _heads, _positions, _kernel, _embeddings):
-        for objection in objections(config):
-            raise InputError(objection)
+        refuse(objections(config))
 
 
 def _choices(config: "ModelConfig") -> Iterator[str]:
@@ -47,6 +46,8 @@ def _ranges(config: "ModelConfig") -> Iterator[str]:
         value = getattr(config, name)
         if value is not None and value < smallest:
             yield f"model.{name}={value} must be at least {smallest}"
+        if value is not None and value >= 2**31:
+            yield f"model.{name}={value} must be below {2**31}"
     if "strided" in _patterns(config) and config.window == 1:
         yield "model.window=1 lets model.pattern=strided see everything; take 2 or more, or full"
     token_dropouts = ("source_token_dropout", "target_token_dropout")

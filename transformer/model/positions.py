@@ -19,6 +19,10 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "lengt
     return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2).float()
 
 
+_TABLE = 4096
+"""Positions that are kept at most; those beyond are computed when they are asked for."""
+
+
 class SinusoidalPositions(nn.Module):
     """Fixed sinusoids; they exist for any length, and are kept in a table up to the expected."""
 
@@ -26,7 +30,8 @@ class SinusoidalPositions(nn.Module):
 
     def __init__(self, d_model: int, expected_length: int) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoids(expected_length, d_model), persistent=False)
+        length = min(expected_length, _TABLE)
+        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
 
     def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
         """Vectors of positions ``start`` to ``start + length``."""

@@ -5,6 +5,7 @@ file (checkpoint.py), into which they are joined whenever they are read. It does
 tensors are.
 """
 
+import errno
 import io
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -65,9 +66,12 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     """
     if SHARDS not in index:
         return index
-    shards = [_read(folder, name) for name in index[SHARDS]]
+    names = _names(index)
+    if not names:
+        raise InputError(f"a checkpoint in {folder} names its shards in no way that is known")
+    shards = [_read(folder, name) for name in names]
     if len({len(shard) for shard in shards}) != 1:
-        raise InputError(f"the shards {', '.join(index[SHARDS])} in {folder} are not of one save")
+        raise InputError(f"the shards {', '.join(names)} in {folder} are not of one save")
     whole: dict[tuple[int, ...], Tensor] = {}
 
     def filled(node: Any) -> Any:
@@ -84,7 +88,20 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
             return type(node)(map(filled, node))
         return node
 
-    return {key: filled(value) for key, value in index.items() if key != SHARDS}
+    try:
+        return {key: filled(value) for key, value in index.items() if key != SHARDS}
+    except (LookupError, TypeError, RuntimeError) as error:
+        raise InputError(f"the shards {', '.join(names)} in {folder} do not fit") from error
+
+
+def _names(index: Any) -> list[str]:
+    """The shards that an index names, which are plain file names; none of what is no index."""
+    names = index.get(SHARDS) if isinstance(index, dict) else None
+    plain = isinstance(names, list) and all(
+        isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
+        for name in names
+    )
+    return list(names or []) if plain else []
 
 
 def names_of(file: Path) -> Sequence[str]:
@@ -96,11 +113,14 @@ def names_of(file: Path) -> Sequence[str]:
     try:
         index = _index(file)
     except (OSError, MemoryError) as error:
+        # A damaged archive lets its reader look before the beginning of the file.
+        if isinstance(error, OSError) and error.errno == errno.EINVAL:
+            return []
         raise InputError(f"{file} cannot be read: {error}") from error
     except Exception:
         # Bytes that are no pickle make the reader fail in every way there is.
         return []
-    return index.get(SHARDS, []) if isinstance(index, dict) else []
+    return _names(index)
 
 
 def delete_unnamed(folder: Path) -> None:
@@ -130,7 +150,9 @@ def _index(file: Path) -> Any:
 
 def _read(folder: Path, name: str) -> list[Tensor]:
     path = folder / name
-    if path.parent != folder or not path.is_file():
+    if not path.is_file():
         raise InputError(f"the checkpoint is in several files, and {name} is not in {folder}")
-    shard: list[Tensor] = read_archive(path)
+    shard = read_archive(path)
+    if not isinstance(shard, list) or not all(isinstance(part, Tensor) for part in shard):
+        raise InputError(f"{path} is not a shard of a checkpoint")
     return shard

@@ -12,7 +12,7 @@ from transformer.recipes.backtranslate import BacktranslateConfig, backtranslate
 from transformer.recipes.bidirectional import BidirectionalConfig, bidirectional
 from transformer.recipes.distill import DistillConfig, distill
 from transformer.recipes.plan import Plan
-from transformer.training.typed import typed_value
+from transformer.schema import typed_value
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from transformer.errors import InputError
 from transformer.model.checkpoint import read_payload, write_payload
 from transformer.model.run_files import LAST, TUNED
+from transformer.training.saved_state import LIGHTNING_READS, check_saved_state
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,9 @@ class AtomicCheckpointIO(CheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Read, onto the CPU; Lightning moves what it needs."""
-        return read_payload(Path(path))
+        payload = read_payload(Path(path))
+        check_saved_state(payload, Path(path))
+        return {key: payload[key] for key in LIGHTNING_READS if key in payload}
 
     def remove_checkpoint(self, path: Any) -> None:
         """Delete a file that a better or newer one has replaced."""

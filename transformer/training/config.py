@@ -1,46 +1,45 @@
 """The run as plain, typed values: where Hydra ends.
 
-It names the parts; typed.py checks each value's type, and the dataclass that holds it its meaning.
+It names the parts; schema.py checks each value's type, and the dataclass that holds it its meaning.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
-from transformer.errors import InputError
+from transformer.errors import InputError, did_you_mean
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
+from transformer.model.formats import GROUPS
+from transformer.schema import typed, typed_value
 from transformer.training.callbacks import CallbacksConfig
+from transformer.training.loggers import LoggerConfig
 from transformer.training.loss import LossConfig
 from transformer.training.objective import Metric
 from transformer.training.optimizer import OptimizerConfig
 from transformer.training.recovery import RecoveryConfig
 from transformer.training.schedule import ScheduleConfig
-from transformer.training.typed import typed, typed_value
 
 PRECISIONS = ("32-true", "bf16-mixed")
+
+TRAINER: dict[str, Any] = {
+    **dict.fromkeys(("accelerator", "strategy", "precision"), str),
+    "devices": int | str | Sequence[int],
+    **dict.fromkeys(("num_nodes", "max_steps", "accumulate_grad_batches"), int),
+    **dict.fromkeys(("val_check_interval", "log_every_n_steps"), int),
+    "max_epochs": int | None,
+    "gradient_clip_val": float | None,
+}
+"""Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets, but ``max_time``."""
 
 BUDGET_STEP = 1024
 """Automatic budgets are multiples of this: cards of one kind then come to the same one."""
 
 TaskName = Literal["translation", "tagging", "language_modelling"]
-
-
-@dataclass(frozen=True)
-class LoggerConfig:
-    """Where metrics go.
-
-    Attributes:
-        csv: Write ``metrics.csv``.
-        tensorboard: Write TensorBoard events under ``tensorboard/``.
-    """
-
-    csv: bool
-    tensorboard: bool
 
 
 @dataclass(frozen=True)
@@ -108,14 +107,16 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         InputError: A key is missing or unknown, or a value has the wrong type, or would not be
             read from a checkpoint.
     """
-    checkpoint = resolved["checkpoint"]
+    _refuse_other_layout(resolved)
+    checkpoint = typed_value(resolved["checkpoint"], str | None, "checkpoint")
     initial = typed_value(resolved["finetune_from"], str | None, "finetune_from")
     _refuse_out_of_range(resolved)
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
     data = dict(resolved["data"])
-    if automatic := data["batch_tokens"] == "auto":
-        data["batch_tokens"] = least_budget(typed_value(data["max_length"], int, "data.max_length"))
+    if automatic := data.get("batch_tokens") == "auto":
+        longest = typed_value(data.get("max_length"), int, "data.max_length")
+        data["batch_tokens"] = least_budget(longest)
     return RunConfig(
         task=typed_value(resolved["task"], TaskName, "task"),
         seed=typed_value(resolved["seed"], int, "seed"),
@@ -145,6 +146,33 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     )
 
 
+def _refuse_other_layout(resolved: Mapping[str, Any]) -> None:
+    """Refuse values that are not laid out as conf/train.yaml lays them out.
+
+    Raises:
+        InputError: A key or group is missing, or one of the trainer is unknown.
+    """
+    made_here = {"automatic_budget", "resolved"}
+    for name in {field.name for field in fields(RunConfig)} - made_here:
+        if name not in resolved:
+            raise InputError(f"{name} is missing")
+    for group in GROUPS:
+        if not isinstance(resolved[group], Mapping):
+            raise InputError(f"{group} must be a group of keys")
+    trainer = resolved["trainer"]
+    known_keys = {*TRAINER, "max_time"}
+    for name in sorted(map(str, trainer.keys() ^ known_keys)):
+        known = f"is not a setting of trainer{did_you_mean(name, known_keys)}"
+        raise InputError(f"trainer.{name} {known if name in trainer else 'is missing'}")
+    for name, kind in TRAINER.items():
+        typed_value(trainer[name], kind, f"trainer.{name}")
+    if not isinstance(trainer["max_time"], str | Mapping | None):
+        raise InputError(
+            f"trainer.max_time={trainer['max_time']} must be DAYS:HOURS:MINUTES:SECONDS, such as "
+            "00:12:00:00, or null"
+        )
+
+
 def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
     """Refuse numbers that Lightning does not see, or sees too late.
 
@@ -154,12 +182,12 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
     trainer = resolved["trainer"]
     counts = ("accumulate_grad_batches", "log_every_n_steps", "val_check_interval", "num_nodes")
     for key in counts:
-        if typed_value(trainer[key], int, f"trainer.{key}") < 1:
+        if trainer[key] < 1:
             raise InputError(f"trainer.{key}={trainer[key]} must be at least 1")
-    clip = typed_value(trainer["gradient_clip_val"], float | None, "trainer.gradient_clip_val")
+    clip = trainer["gradient_clip_val"]
     if clip is not None and not clip > 0:
         raise InputError(f"trainer.gradient_clip_val={clip} must be above 0, or null")
-    updates = typed_value(trainer["max_steps"], int, "trainer.max_steps")
+    updates = trainer["max_steps"]
     if updates < 1 and updates != -1:
         raise InputError(f"trainer.max_steps={updates} must be at least 1; -1 sets no bound")
     if trainer["precision"] not in PRECISIONS:
@@ -167,14 +195,9 @@ def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
             f"precision={trainer['precision']} must be {' or '.join(PRECISIONS)}; float16 would "
             "need a scaled loss, which is not there"
         )
-    epochs = typed_value(trainer["max_epochs"], int | None, "trainer.max_epochs")
+    epochs = trainer["max_epochs"]
     if epochs is not None and epochs < 1 and epochs != -1:
         raise InputError(f"trainer.max_epochs={epochs} must be at least 1; -1 sets no bound")
-    if not isinstance(trainer["max_time"], str | Mapping | None):
-        raise InputError(
-            f"trainer.max_time={trainer['max_time']} must be DAYS:HOURS:MINUTES:SECONDS, such as "
-            "00:12:00:00, or null"
-        )
     for key, value in (("seed", resolved["seed"]), ("data.seed", resolved["data"]["seed"])):
         if not 0 <= typed_value(value, int, key) < 2**32:
             raise InputError(f"{key}={value} must be from 0 to {2**32 - 1}")

@@ -10,30 +10,28 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.data.batch import Batch, collate
+from transformer.data.batch import Batch
 from transformer.data.monolingual import MonolingualData
-from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.decoding.language_model import LanguageModel, perplexity
+from transformer.errors import refuse
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
-from transformer.training.loss import negative_log_likelihood
 from transformer.training.task import (
     Evaluation,
     Task,
-    load_single_stack,
+    decoder_objections,
     prepared,
-    refuse_decoder,
-    refuse_second_side,
-    refuse_several_corpora,
+    second_side_objections,
     sentence_positions,
+    translation_objections,
     update_settings,
 )
 from transformer.training.update import UpdateModule
@@ -68,10 +66,13 @@ class LanguageModelling(Task):
     data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse_decoder(config, "pocket_lm")
-        refuse_several_corpora(config)
-        if tokenizer is None:
-            refuse_second_side(config)
+        refuse(
+            (
+                *decoder_objections(config, "pocket_lm"),
+                *translation_objections(config),
+                *(second_side_objections(config) if tokenizer is None else ()),
+            )
+        )
         self.config = config
         self.data = MonolingualData(
             config.data,
@@ -98,7 +99,9 @@ class LanguageModelling(Task):
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Compute perplexities, also those of the baselines, on the same tokens."""
-        model = load_single_stack(checkpoint, device, causal=True)
+        model = LanguageModel.load(
+            checkpoint, device=device, batch_tokens=self.config.data.batch_tokens
+        )
         tokenizer = self.data.tokenizer
         known = self.data.training_targets(BASELINE_SENTENCES)
         outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
@@ -111,7 +114,7 @@ class LanguageModelling(Task):
             texts = self.data.texts(split)[1]
             rows = tokenizer.encode_target(texts)
             words = sum(len(text.split()) for text in texts)
-            nll = summed_nll(model, rows, self.config.data.batch_tokens)
+            nll = -sum(row.double().sum().item() for row in model.log_probabilities(rows))
             scores = perplexities("", nll, rows, words, "")
             for name, baseline in baselines.items():
                 how = f"|kneser-ney:interpolated|sentences:{len(known)}"
@@ -119,35 +122,6 @@ class LanguageModelling(Task):
             return Evaluation(scores, hypotheses=None)
 
         return evaluate
-
-
-@torch.inference_mode()
-def summed_nll(model: SingleStack, rows: Sequence[Sequence[int]], batch_tokens: int) -> float:
-    """Negative log-likelihood of all tokens and ends of sentences, in nats.
-
-    Args:
-        model: In evaluation mode.
-        rows: Tokens of each sentence, without bos or eos.
-        batch_tokens: Budget of a batch; a longer sentence makes a batch alone.
-    """
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    budget = max(batch_tokens, int(lengths.max()) + 1)
-    batches = BatchPlan(lengths, lengths, batch_tokens=budget, shuffle=False).epoch(0)
-    total = 0.0
-    for index in range(len(batches)):
-        chosen = [rows[row] for row in batches[index]]
-        batch = collate(chosen, chosen).to(model.projection.weight.device)
-        real = batch.target_output != PAD
-        hidden = model(batch.target_input)[real]
-        right = batch.target_output[real]
-        total += negative_log_likelihood(hidden, model.projection.weight, right).item()
-    return total
-
-
-def perplexity(nats: float) -> float:
-    """Of a mean negative log-likelihood; infinite where the model has diverged."""
-    with np.errstate(over="ignore"):
-        return float(np.exp(nats))
 
 
 def perplexities(

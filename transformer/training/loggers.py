@@ -3,14 +3,10 @@
 It does not know which metrics there are.
 """
 
-import csv
-import errno
-import io
 import logging
-import os
-from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,102 +14,25 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from transformer.training.config import LoggerConfig
+from transformer.training.metrics_file import ContinuedCSVLogger, EpochLogger
 
 log = logging.getLogger(__name__)
 
 
-class ContinuedCSVLogger(Logger):
-    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
+@dataclass(frozen=True)
+class LoggerConfig:
+    """Where metrics go.
 
-    A run that goes on goes on in its file. Rows are on the disk when ``save`` returns; where the
-    disk is full they are kept for the next time.
+    Attributes:
+        csv: Write ``metrics.csv``.
+        tensorboard: Write TensorBoard events under ``tensorboard/``.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.file = folder / "metrics.csv"
-        self._columns: list[str] = []
-        self._written = 0
-        self._waiting: list[dict[str, Any]] = []
-        self._opened = False
-
-    @property
-    def name(self) -> str:
-        """Lightning asks for it; the run directory is the name."""
-        return ""
-
-    @property
-    def version(self) -> str:
-        """Lightning asks for it; there is one of a run directory."""
-        return ""
-
-    @property
-    def save_dir(self) -> str:
-        """The run directory."""
-        return str(self.file.parent)
-
-    @property
-    def log_dir(self) -> str:
-        """Where the file lies."""
-        return self.save_dir
-
-    @property
-    def rows(self) -> int:
-        """Rows so far."""
-        self._open()
-        return self._written + len(self._waiting)
-
-    @rank_zero_only
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Add a row."""
-        self._open()
-        self._waiting.append({**metrics, "step": step})
-
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kw: Any) -> None:
-        """Leave that to ``config.yaml``."""
-
-    @rank_zero_only
-    def save(self) -> None:
-        """Write what is not written yet."""
-        if not self._waiting:
-            return
-        columns = sorted({*self._columns, *(name for row in self._waiting for name in row)})
-        try:
-            if columns == self._columns:
-                _append(self.file, _text(self._waiting, columns, header=False))
-            else:
-                before = _read(self.file)[1]
-                _replace(self.file, _text([*before, *self._waiting], columns, header=True))
-        except OSError as error:
-            log.warning("%s: %s; its rows wait", self.file, error.strerror)
-            return
-        self._written += len(self._waiting)
-        self._columns, self._waiting = columns, []
-
-    @rank_zero_only
-    def finalize(self, status: str) -> None:
-        """Write what is not written yet."""
-        self.save()
-
-    @rank_zero_only
-    def cut(self, rows: int) -> None:
-        """Forget the rows after the first few: the run has gone back to before them."""
-        self._open()
-        if self._written > rows:
-            header_and_rows = self.file.read_bytes().splitlines(keepends=True)[: rows + 1]
-            os.truncate(self.file, sum(map(len, header_and_rows)))
-            self._written = rows
-
-    def _open(self) -> None:
-        if not self._opened:
-            self._columns, rows = _read(self.file)
-            self._written, self._opened = len(rows), True
-            if self.file.exists():
-                os.truncate(self.file, self.file.read_bytes().rfind(b"\n") + 1)
+    csv: bool
+    tensorboard: bool
 
 
-class ContinuedTensorBoard(TensorBoardLogger):
+class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
     """Goes on in the events of a run; where the disk is full it leaves some out.
 
     Attributes:
@@ -127,7 +46,7 @@ class ContinuedTensorBoard(TensorBoardLogger):
         """Add a point to each curve."""
         self.steps = max(self.steps, (step or 0) + 1)
         with self._leaving_out():
-            super().log_metrics(metrics, step)
+            super().log_metrics(self.counted(metrics, step), step)
 
     @rank_zero_only
     def save(self) -> None:
@@ -195,6 +114,8 @@ class ContinuedLogs(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Forget what was logged after the checkpoint."""
         for logger in trainer.loggers:
+            if isinstance(logger, EpochLogger):
+                logger.epochs = trainer.datamodule.epochs  # type: ignore[attr-defined]
             if isinstance(logger, ContinuedCSVLogger) and self.rows is not None:
                 logger.cut(self.rows)
             if isinstance(logger, ContinuedTensorBoard) and self.steps is not None:
@@ -209,44 +130,3 @@ def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
     if config.tensorboard:
         loggers.append(ContinuedTensorBoard(folder, name="tensorboard", version=""))
     return loggers
-
-
-def _read(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and whole rows; a last line without an end is of a process that was killed."""
-    if not file.exists():
-        return [], []
-    whole = file.read_text(encoding="utf-8").rpartition("\n")[0]
-    reader = csv.DictReader(io.StringIO(whole))
-    return list(reader.fieldnames or []), list(reader)
-
-
-def _text(rows: list[dict[str, Any]], columns: list[str], *, header: bool) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    if header:
-        writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _append(file: Path, text: str) -> None:
-    """Add the text, or nothing of it."""
-    data = text.encode()
-    with open(file, "ab", buffering=0) as stream:
-        size = stream.tell()
-        try:
-            if stream.write(data) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(stream.fileno())
-        except OSError:
-            os.ftruncate(stream.fileno(), size)
-            raise
-
-
-def _replace(file: Path, text: str) -> None:
-    temporary = file.with_name(f".{file.name}")
-    with open(temporary, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(file)

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.errors import InputError
+from transformer.errors import InputError, refuse
 
 Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]
@@ -77,8 +77,7 @@ class LossConfig:
                 "loss.alignment_layer and loss.alignment_head are of guided alignment; set "
                 "loss.alignment_weight=0.05, or leave them out"
             )
-        for objection in _consistency_objections(self):
-            raise InputError(objection)
+        refuse(_consistency_objections(self))
 
 
 def _consistency_objections(config: LossConfig) -> Iterator[str]:

@@ -9,13 +9,33 @@ from typing import Any
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, ProgressColumn, Task, TimeRemainingColumn
+from rich.progress_bar import ProgressBar as Bar
+from rich.table import Table
+from rich.text import Text
+
+from transformer.training.metrics_file import ContinuedCSVLogger
 
 logger = logging.getLogger(__name__)
 
+_METRICS = {
+    "train/loss": "loss {:.3f}",
+    "val/bleu": "BLEU {:.1f} at update {}",
+    "val/accuracy": "accuracy {:.2f} at update {}",
+    "val/perplexity": "perplexity {:.2f} at update {}",
+    "train/tokens_per_second": "{:,.0f} tokens/s",
+}
+"""The metrics of interest, in the order in which they are shown."""
+
+_FIRST = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
+"""What a narrow terminal shows first; what else there is comes after it, and the bar last."""
+
+_BAR = (8, 40)
+"""Columns of the bar, at least and at most."""
+
 
 class ProgressBar(Callback):
-    """Loss, score, tokens per second and time left, on stderr.
+    """Update, epoch, loss, score, tokens per second and time left, on stderr.
 
     Silent when stderr is no terminal; the log then says the same every ``log_every_n_steps``.
     """
@@ -23,46 +43,41 @@ class ProgressBar(Callback):
     def __init__(self) -> None:
         self.progress: Progress | None = None
         self.validated = 0
+        self.before: dict[str, float] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar where it belongs: at the update that comes next."""
+        """Open the bar where it belongs: at the update that comes next, with what is known."""
+        for csv in trainer.loggers:
+            if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
+                newest = csv.newest()
+                self.before = {name: value for name, (value, _) in newest.items()}
+                self.validated = newest.get("val/loss", (0.0, 0))[1]
         if not (sys.stderr.isatty() and trainer.is_global_zero):
             return
-        self.progress = Progress(
-            TextColumn("update"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[shown]}"),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
+        console = Console(stderr=True)
+        self.progress = Progress(Fitting(console), console=console, speed_estimate_period=300)
         self.progress.start()
-        self.task = self.progress.add_task(
-            "update", total=_updates(trainer), completed=trainer.global_step, shown=""
-        )
+        self.task = self.progress.add_task("update")
+        self._advance(trainer)
+        self._show(trainer)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Advance."""
         if self.progress is not None:
-            # Where a validation comes first, the bound is set after it.
-            self.progress.update(self.task, total=_updates(trainer), completed=trainer.global_step)
+            self._advance(trainer)
             if time_to_log(trainer):
-                self.progress.update(self.task, shown=_shown(trainer, self.validated))
+                self._show(trainer)
         elif trainer.is_global_zero and time_to_log(trainer):
-            shown = _shown(trainer, self.validated)
-            logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
+            self._log(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the scores, and note which update they are of; BLEU has a line of its own."""
         self.validated = trainer.global_step
-        shown = _shown(trainer, self.validated)
-        if self.progress is not None:
-            self.progress.update(self.task, shown=shown)
+        self._show(trainer)
         if trainer.is_global_zero and "val/bleu" not in trainer.callback_metrics:
-            logger.info("update %d/%s: %s", trainer.global_step, _updates(trainer) or "?", shown)
+            self._log(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
@@ -74,10 +89,69 @@ class ProgressBar(Callback):
         """Leave the terminal as it was."""
         self._close()
 
+    def _advance(self, trainer: Trainer) -> None:
+        if self.progress is not None:
+            # Where a validation comes first, the bound is set after it.
+            total, done = _updates(trainer), trainer.global_step
+            counts: Any = {"update": f"{done}/{total or '?'}", "epoch": epoch_of(trainer)}
+            self.progress.update(self.task, total=total, completed=done, **counts)
+
+    def _show(self, trainer: Trainer) -> None:
+        if self.progress is not None:
+            shown: Any = self._metrics(trainer)
+            self.progress.update(self.task, **shown)
+
+    def _log(self, trainer: Trainer) -> None:
+        shown = "  ".join(self._metrics(trainer).values())
+        counts = (trainer.global_step, _updates(trainer) or "?", epoch_of(trainer))
+        logger.info("update %d/%s, %s: %s", *counts, shown)
+
+    def _metrics(self, trainer: Trainer) -> dict[str, str]:
+        """The metrics of interest that have been logged so far, before a resume too."""
+        logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
+        return {
+            name: text.format(float(logged[name]), self.validated)
+            for name, text in _METRICS.items()
+            if name in logged
+        }
+
     def _close(self) -> None:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
+
+
+class Fitting(ProgressColumn):
+    """One line, of what fits the width of the terminal: the bar, and what ``task.fields`` has."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.left = TimeRemainingColumn(compact=True)
+        super().__init__()
+
+    def render(self, task: Task) -> Table:
+        """Leave out what has no room, the least important first."""
+        order = ("update", "epoch", *_METRICS, "left")
+        known = task.fields | {"left": f"left {self.left.render(task)}" if task.total else ""}
+        parts = {name: known[name] for name in order if known.get(name)}
+        fitting, width = set[str](), self.console.width
+        for name in (*_FIRST, *(name for name in order if name not in _FIRST)):
+            if name in parts and len(parts[name]) + 2 * bool(fitting) <= width:
+                width -= len(parts[name]) + 2 * bool(fitting)
+                fitting.add(name)
+        line = Text("  ".join(parts[name] for name in order if name in fitting), no_wrap=True)
+        grid = Table.grid(padding=(0, 2))
+        if width < _BAR[0] + 2:
+            grid.add_row(line)
+            return grid
+        bar = Bar(task.total, task.completed, width=min(_BAR[1], width - 2))
+        grid.add_row(bar, line)
+        return grid
+
+
+def epoch_of(trainer: Trainer) -> str:
+    """How far the run is, as it is shown: ``epoch 3.4``."""
+    return f"epoch {trainer.datamodule.epochs(trainer.global_step):.1f}"  # type: ignore[attr-defined]
 
 
 def time_to_log(trainer: Trainer) -> bool:
@@ -90,22 +164,3 @@ def _updates(trainer: Trainer) -> int | None:
     """Updates that the run will make, if anything but time bounds it."""
     updates = trainer.estimated_stepping_batches
     return int(updates) if updates != float("inf") else None
-
-
-def _shown(trainer: Trainer, validated: int) -> str:
-    """The metrics of interest that have been logged so far.
-
-    Args:
-        trainer: That has logged them.
-        validated: The update that the scores of the validation are of.
-    """
-    names = {
-        "train/loss": "loss {:.3f}",
-        "val/bleu": "BLEU {:.1f} at update {}",
-        "val/accuracy": "accuracy {:.2f} at update {}",
-        "val/perplexity": "perplexity {:.2f} at update {}",
-        "train/tokens_per_second": "{:,.0f} tokens/s",
-    }
-    logged = trainer.callback_metrics
-    shown = {name: float(logged[name]) for name in names if name in logged}
-    return "  ".join(names[name].format(value, validated) for name, value in shown.items())

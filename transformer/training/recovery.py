@@ -16,6 +16,7 @@ from typing import Any
 from transformer.data.loader import Update
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
+from transformer.files import open_unlinked
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,8 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
     """
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
     try:
-        path.write_text(text_of(divergence.update, tokenizer), encoding="utf-8")
+        with open_unlinked(path, "w", encoding="utf-8") as file:
+            file.write(text_of(divergence.update, tokenizer))
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
     return path

@@ -14,6 +14,7 @@ from pytorch_lightning.callbacks import WeightAveraging
 
 from transformer.data.batch_module import BatchModule
 from transformer.errors import InputError
+from transformer.training.saved_state import loader_state
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,8 @@ def stand_at(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModu
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # With callbacks.ema_decay=0 from now on, the weights go on and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])
-    _refuse_other_shapes(checkpoint, module)
+    for part in ("state_dict", "current_model_state"):
+        _refuse_other_shapes(checkpoint.get(part, checkpoint["state_dict"]), module)
     done = checkpoint["global_step"]
     loops = trainer.fit_loop.state_dict()
     counted = {"ready": done, "started": done, "processed": done, "completed": done}
@@ -40,17 +42,6 @@ def stand_at(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModu
     if isinstance(data := trainer.datamodule, BatchModule):  # type: ignore[attr-defined]
         data.go_on_from(loader_state(checkpoint))
     checkpoint["loops"] = {"fit_loop": loops}
-
-
-def loader_state(checkpoint: dict[str, Any]) -> dict[str, Any] | None:
-    """What the loader of the run said of the batches it has dealt out; None of older versions.
-
-    Lightning hands it back only where it takes an epoch for unfinished.
-    """
-    if "recovery" not in checkpoint:
-        return None
-    [state] = checkpoint["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
-    return state
 
 
 def validate_now(trainer: Trainer) -> None:
@@ -83,9 +74,9 @@ def _convert(checkpoint: dict[str, Any]) -> None:
     checkpoint["callbacks"] = callbacks
 
 
-def _refuse_other_shapes(checkpoint: dict[str, Any], module: LightningModule) -> None:
+def _refuse_other_shapes(weights: dict[str, Any], module: LightningModule) -> None:
     mine = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    theirs = {name: tuple(tensor.shape) for name, tensor in checkpoint["state_dict"].items()}
+    theirs = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(mine.keys() | theirs.keys()):
         if mine.get(name) != theirs.get(name):
             raise InputError(

@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from transformer.data.batch_module import BatchModule
 from transformer.doctor.at_start import log_faults
 from transformer.errors import InputError
-from transformer.model.checkpoint import PORTABLE, find_last
+from transformer.model.checkpoint import PORTABLE
 from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import RunConfig
@@ -26,8 +26,8 @@ from transformer.training.objective import Objective
 from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
 from transformer.training.rendezvous import failing_together
-from transformer.training.resumption import loader_state
 from transformer.training.run_folder import changes, is_finished, mark_finished
+from transformer.training.saved_state import find_resumable, loader_state
 from transformer.training.sharding import consolidate
 from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.task import Task
@@ -130,7 +130,7 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     """
     resume = payload = None
     if config.checkpoint is not None:
-        resume, payload = find_last(config.checkpoint)
+        resume, payload = find_resumable(config.checkpoint)
     beginning = payload or initial_payload(config)
     if config.automatic_budget and payload is not None:
         began = payload[PORTABLE]["config"]["data"]["batch_tokens"]
@@ -151,10 +151,13 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     if payload is None:
         return config, task, Standing(resume, 0, None)
     done = payload["global_step"]
-    logger.info("going on from %s, after update %d", resume, done)
+    state = loader_state(payload)
+    task.data.go_on_from(state)
+    epochs = task.data.epochs(done)
+    logger.info("going on from %s, after update %d, epoch %.1f", resume, done, epochs)
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
-    return config, task, Standing(resume, done, loader_state(payload))
+    return config, task, Standing(resume, done, state)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:

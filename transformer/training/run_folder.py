@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from transformer.errors import InputError
+from transformer.files import open_unlinked
 from transformer.training.fixed_keys import fixed_key_that_differs
 
 LOCK = ".lock"
@@ -50,7 +51,7 @@ class RunFolder:
 
 def mark_finished(folder: Path) -> None:
     """Note that training and its tests are over."""
-    (folder / FINISHED).touch()
+    open_unlinked(folder / FINISHED, "a").close()
 
 
 def mark_unfinished(folder: Path) -> None:
@@ -105,7 +106,7 @@ def is_taken(folder: Path) -> bool:
 
 def _opened(file: Path) -> IO[str]:
     try:
-        return open(file, "w")
+        return open_unlinked(file, "w")
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
 

@@ -4,7 +4,7 @@ The other subwords of a word are read but not classified (Devlin et al. 2019, "B
 It does not know how the stack is built, nor where the tags come from.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from torch import Tensor
 from transformer.data.batch import UNTAGGED, TaggedBatch
 from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS
-from transformer.data.sampler import BatchKey, BatchPlan
-from transformer.data.tagged import TaggedDataset, TaggingData
+from transformer.data.tagged import TaggingData
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
+from transformer.decoding.tagger import Tagger
+from transformer.errors import refuse
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
@@ -26,12 +26,11 @@ from transformer.training.config import RunConfig, sized_model
 from transformer.training.task import (
     Evaluation,
     Task,
-    load_single_stack,
+    decoder_objections,
     prepared,
-    refuse_decoder,
-    refuse_second_side,
-    refuse_several_corpora,
+    second_side_objections,
     sentence_positions,
+    translation_objections,
     update_settings,
 )
 from transformer.training.update import UpdateModule
@@ -61,16 +60,15 @@ class Tagging(Task):
     data: TaggingData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse_decoder(config, "pocket_tagging")
-        refuse_several_corpora(config)
-        if config.model["tie_embeddings"] != "none":
-            raise InputError(
-                f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "
-                "but a tagger's outputs are tags; set model.tie_embeddings=none"
+        refuse(
+            (
+                *decoder_objections(config, "pocket_tagging"),
+                *translation_objections(config),
+                *_tying_objections(config),
+                *(second_side_objections(config) if tokenizer is None else ()),
+                *(_held_out_objections(config.data) if tokenizer is None else ()),
             )
-        if tokenizer is None:
-            refuse_second_side(config)
-            _refuse_held_out(config.data)
+        )
         self.config = config
         self.data = TaggingData(
             config.data,
@@ -96,45 +94,31 @@ class Tagging(Task):
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Tag and compare."""
-        model = load_single_stack(checkpoint, device, causal=False)
+        tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
         training = MostFrequentTags(self.data.training_sentences())
 
         def evaluate(split: str) -> Evaluation:
             sentences = self.data.sentences(split)
             words, right = zip(*sentences, strict=True)
-            dataset = TaggedDataset(sentences, self.data.tokenizer)
-            given = tag(model, dataset, self.config.data.batch_tokens)
+            given = [found.tags for found in tagger.tag(words)]
             compared = compare_tags(words, right, given, training)
             return Evaluation(compared.scores(), list(map(" ".join, given)), [compared.table()])
 
         return evaluate
 
 
-def _refuse_held_out(data: DataConfig) -> None:
+def _tying_objections(config: RunConfig) -> Iterator[str]:
+    if config.model["tie_embeddings"] != "none":
+        yield (
+            f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "
+            "but a tagger's outputs are tags; set model.tie_embeddings=none"
+        )
+
+
+def _held_out_objections(data: DataConfig) -> Iterator[str]:
     for key in ("validation_size", "test_size"):
         if getattr(data, key):
-            raise InputError(
+            yield (
                 f"data.{key}={getattr(data, key)} has no meaning with task=tagging, which holds no "
                 f"sentences out; set data.{key}=0, and give data.validation=FILE data.test=FILE"
             )
-
-
-@torch.inference_mode()
-def tag(model: SingleStack, dataset: TaggedDataset, batch_tokens: int) -> list[list[str]]:
-    """Return the tags of each sentence, in the order of the dataset.
-
-    Args:
-        model: In evaluation mode.
-        dataset: Its own tags say only where words begin.
-        batch_tokens: Budget of a batch; a longer sentence makes a batch alone.
-    """
-    lengths = dataset.lengths()
-    budget = max(batch_tokens, int(lengths[0].max()) + 1)
-    batches = BatchPlan(*lengths, batch_tokens=budget, shuffle=False).epoch(0)
-    given: list[list[str]] = [[] for _ in lengths[0]]
-    for index in range(len(batches)):
-        batch = dataset[BatchKey(0, batches[index])].to(model.projection.weight.device)
-        best = model.logits(model(batch.source)).argmax(-1)
-        for pair, row, tags in zip(batches[index], best, batch.tags, strict=True):
-            given[pair] = [UPOS[place] for place in row[tags != UNTAGGED].tolist()]
-    return given

@@ -4,7 +4,7 @@ All else is the same for every task (run.py). It does not know which tasks there
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,12 +14,9 @@ from rich.table import Table
 
 from transformer.data.batch_module import BatchModule
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint import PORTABLE, load_weights, portable_part, read_payload
+from transformer.model.checkpoint import portable_part
 from transformer.model.config import ModelConfig
-from transformer.model.run_files import find_checkpoint
-from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig
 from transformer.training.update import UpdateModule
@@ -101,33 +98,17 @@ def prepared(module: M, config: RunConfig) -> M:
     return module
 
 
-def load_single_stack(checkpoint: Path, device: torch.device | str, *, causal: bool) -> SingleStack:
-    """Load the stack of a checkpoint file, or of the best one of a run directory.
-
-    Raises:
-        InputError: There is none, or it cannot be read.
-    """
-    file = find_checkpoint(checkpoint)
-    payload = read_payload(file)
-    model = build_single_stack(ModelConfig(**payload[PORTABLE]["model"]), causal=causal)
-    load_weights(model, payload, file)
-    return model.to(device)
-
-
 def sentence_positions(config: RunConfig) -> int | None:
     """The positions that a stack has for a sentence; None: as many as need be."""
     return config.model["max_length"] if config.model["positions"] == "learned" else None
 
 
-def refuse_decoder(config: RunConfig, experiment: str) -> None:
-    """Refuse what only a decoder that attends to a source has, in a task of one stack.
+def decoder_objections(config: RunConfig, experiment: str) -> Iterator[str]:
+    """What is asked for that only a decoder that attends to a source has, in a task of one stack.
 
     Args:
         config: The run.
         experiment: One that trains such a stack, for the user to begin with.
-
-    Raises:
-        InputError: It is asked for.
     """
     without = {
         "model.decoder_layers": (config.model["decoder_layers"], 0),
@@ -137,19 +118,15 @@ def refuse_decoder(config: RunConfig, experiment: str) -> None:
     }
     for key, (value, none) in without.items():
         if value != none:
-            raise InputError(
+            yield (
                 f"{key}={value} is of a decoder that attends to a source, but task={config.task} "
                 f"has one stack, of model.encoder_layers; set {key}={'null' if none is None else 0}"
                 f", or begin with experiment={experiment}"
             )
 
 
-def refuse_several_corpora(config: RunConfig) -> None:
-    """Refuse what only translation has, in a task that reads one text.
-
-    Raises:
-        InputError: It is asked for.
-    """
+def translation_objections(config: RunConfig) -> Iterator[str]:
+    """What is asked for that only translation has, in a task that reads one text."""
     given = {
         "data.corpora": config.data.corpora,
         "data.target_tag": config.data.target_tag,
@@ -158,23 +135,19 @@ def refuse_several_corpora(config: RunConfig) -> None:
     }
     for key, value in given.items():
         if value:
-            raise InputError(f"{key} is for task=translation, not task={config.task}; leave it out")
+            yield f"{key} is for task=translation, not task={config.task}; leave it out"
 
 
-def refuse_second_side(config: RunConfig) -> None:
-    """Refuse, where a run begins, what only two sides of text have, in a task that reads one.
+def second_side_objections(config: RunConfig) -> Iterator[str]:
+    """What is asked for, where a run begins, that only two sides of text have.
 
     A run that goes on may have been let begin with it: it does no harm.
-
-    Raises:
-        InputError: It is asked for.
     """
-    if config.data.alignment is not None:
-        key, remedy = f"data.alignment={config.data.alignment}", "data.alignment=null"
-    elif not config.tokenizer.joint:
-        key, remedy = "tokenizer.joint=false", "tokenizer.joint=true"
-    else:
-        return
-    raise InputError(
-        f"{key} is for source and target, but task={config.task} reads one text; set {remedy}"
-    )
+    given = {
+        f"data.alignment={config.data.alignment}": (config.data.alignment, "data.alignment=null"),
+        "tokenizer.joint=false": (not config.tokenizer.joint, "tokenizer.joint=true"),
+    }
+    for key, (asked, remedy) in given.items():
+        if asked:
+            task = f"task={config.task} reads one text"
+            yield f"{key} is for source and target, but {task}; set {remedy}"

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
+from transformer.data.trust import require_trust
+from transformer.errors import InputError, errors_name
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint import PORTABLE, read_payload, task_of
@@ -83,6 +84,7 @@ def evaluate_again(
     output: Path | None = None,
     device: torch.device | str = "cpu",
     batch_tokens: int | None = None,
+    trusted: bool = False,
 ) -> Sequence[Score]:
     """Score a model of any task on a split of its run's corpus, as its test does.
 
@@ -92,13 +94,16 @@ def evaluate_again(
         output: Where to save what came of it; None saves nothing.
         device: Where to compute.
         batch_tokens: Budget of a batch; None takes that of the run.
+        trusted: Whether text may be read that the checkpoint names outside of the working folder.
 
     Raises:
         InputError: There is no such checkpoint or split.
     """
     file = find_checkpoint(checkpoint)
     payload = read_payload(file)
-    config = run_config(payload[PORTABLE]["config"])
+    require_trust(payload[PORTABLE]["config"]["data"], trusted, file)
+    with errors_name(file):
+        config = run_config(payload[PORTABLE]["config"])
     if batch_tokens is not None:
         config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
     task = make_task(config, payload)

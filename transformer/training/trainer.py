@@ -90,7 +90,7 @@ def build_callbacks(
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
         callbacks.append(MovingAverage(decay=config.ema_decay))
-    callbacks += [*validation, Measure(), ProgressBar(), ContinuedLogs(), LastValidation()]
+    callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(), LastValidation()]
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
     keep, interval = config.keep_last, config.save_interval

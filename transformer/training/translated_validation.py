@@ -10,9 +10,11 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
+from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
 from transformer.escaping import escaped
 from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.training.progress import epoch_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,8 @@ class TranslateValidation(Callback):
         pl_module.log_dict(values, rank_zero_only=False)
         if not trainer.is_global_zero:
             return
-        logger.info("update %d: BLEU %.2f, chrF %.2f", trainer.global_step, bleu.value, chrf.value)
+        update = (trainer.global_step, epoch_of(trainer))
+        logger.info("update %d, %s: BLEU %.2f, chrF %.2f", *update, bleu.value, chrf.value)
         for name in self.ranges:
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
         for index in range(min(self.samples, len(self.sources))):
@@ -69,12 +72,15 @@ class TranslateValidation(Callback):
         rank, world_size = trainer.global_rank, trainer.world_size
         units = units_of(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
-        shares = [[one.text for unit in found for one in unit]]
+        texts = [one.text for unit in found for one in unit]
+        shares = [(texts, self.translator.length_limit.taken())]
         if world_size > 1:
             shares *= world_size
             torch.distributed.all_gather_object(shares, shares[rank])
+        if trainer.is_global_zero:
+            warn_of_cuts(counts for _, counts in shares)
         hypotheses = [""] * len(self.sources)
-        for other, texts in enumerate(shares):
+        for other, (texts, _) in enumerate(shares):
             places = (place for unit in units[other::world_size] for place in unit)
             for place, text in zip(places, texts, strict=True):
                 hypotheses[place] = text

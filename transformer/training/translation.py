@@ -16,6 +16,7 @@ from transformer.data.stream_module import StreamData
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.documents import in_documents
+from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.metrics import score
@@ -87,6 +88,7 @@ class Translation(Task):
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
             found = in_documents(translator).translate(texts.sources)
+            warn_of_cuts([translator.length_limit.taken()])
             hypotheses = [translation.text for translation in found]
             scores = score(hypotheses, texts.references, config=config.metrics)
             return Evaluation(scores, hypotheses)

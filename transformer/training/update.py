@@ -27,6 +27,7 @@ from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.recomputation import recompute_layers
 from transformer.training.recovery import Judge, RecoveryConfig
 from transformer.training.resumption import stand_at
+from transformer.training.saved_state import optimizer_state, schedule_state
 from transformer.training.schedule import ScheduleConfig, build_schedule
 from transformer.training.seeding import seed_for
 from transformer.training.sharding import whole
@@ -192,7 +193,7 @@ class UpdateModule(LightningModule, ABC):
         """Stand where the run before stood, and judge on as it did.
 
         Raises:
-            InputError: The weights do not fit the model of the config.
+            InputError: Weights or moments do not fit the model of the config.
         """
         stand_at(checkpoint, self.trainer, self)
         if (before := checkpoint["recovery"]) is not None:
@@ -200,6 +201,11 @@ class UpdateModule(LightningModule, ABC):
                 # The user has chosen another, as the last message of a run that diverged advises.
                 before = before | {"returned": 0}
             self.judge.load_state_dict(before)
+        begun: Any = self.configure_optimizers()
+        moments = optimizer_state(checkpoint["optimizer_states"], begun["optimizer"])
+        schedule = begun["lr_scheduler"]["scheduler"]
+        rates = schedule_state(schedule, checkpoint["global_step"], self.judge.lr_scale)
+        checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Leave the update out if training is to stop before it (stopping.py)."""

@@ -26,7 +26,7 @@ from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import PORTABLE, model_weights
 from transformer.model.config import ModelConfig
-from transformer.training.typed import typed
+from transformer.schema import typed
 from transformer.tuning.trial import Trial, best_trial, grid
 
 METRICS = ("bleu", "chrf")

@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from transformer.cli.compose import (
     compose_config,
     config_folder,
-    refuse_unknown_flags,
+    flags_and_overrides,
     with_recipe,
 )
 from transformer.cli.explain import known_keys
@@ -80,14 +80,47 @@ def test_a_value_that_hydra_cannot_read_is_one_line() -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("flag", ["--data", "--data=files", "-x"])
+@pytest.mark.parametrize("flag", ["--data", "--data=files", "-x", "--multi"])
 def test_a_flag_that_nobody_knows(flag: str) -> None:
-    known = ("--multirun", "-c")
-    refuse_unknown_flags(["--multirun", "-c", "job", "seed=1,2"], known)
     with pytest.raises(
         InputError, match=r"'-+[a-z=]+' is not of the form KEY=VALUE; keys have no dash"
     ):
-        refuse_unknown_flags([flag, "files"], known)
+        flags_and_overrides(["seed=1", flag, "files"])
+
+
+@pytest.mark.parametrize(
+    ("call", "flags", "overrides"),
+    [
+        ("a=b --cfg job c=d", ["--cfg", "job"], ["a=b", "c=d"]),
+        ("a=1,2 --multirun c=d", ["--multirun"], ["a=1,2", "c=d"]),
+        ("-m a=1,2 c=d", ["-m"], ["a=1,2", "c=d"]),
+        ("a=b -c job --resolve ~c", ["-c", "job", "--resolve"], ["a=b", "~c"]),
+        ("a=b", [], ["a=b"]),
+        ("", [], []),
+    ],
+)
+def test_flags_may_stand_anywhere(call: str, flags: list[str], overrides: list[str]) -> None:
+    assert flags_and_overrides(call.split()) == (flags, overrides)
+
+
+@pytest.mark.parametrize("call", ["seed=1 --cfg", "--cfg seed=1"])
+def test_a_flag_without_its_value_is_one_line(call: str) -> None:
+    with pytest.raises(InputError, match=r"^--cfg/-c: (expected one arg|invalid choice: 'seed=1')"):
+        flags_and_overrides(call.split())
+
+
+def test_all_unknown_keys_are_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("translate", ["checkpoint=RUN", "nbest=9", "format=json", "beam=9"])
+    assert str(caught.value) == (
+        "unknown key nbest (did you mean decoding.nbest?); "
+        "unknown key beam (did you mean decoding.beam_size?)"
+    )
+
+
+def test_all_missing_keys_are_told_at_once() -> None:
+    with pytest.raises(InputError, match=r"^source= and target= are missing; score needs"):
+        compose_config("score", ["checkpoint=RUN"])
 
 
 def test_a_right_call() -> None:

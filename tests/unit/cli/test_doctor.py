@@ -29,6 +29,19 @@ def call(verb: str, *arguments: str) -> int:
     return code
 
 
+@pytest.mark.parametrize("name", ["doctor", "clean"])
+def test_a_vocabulary_that_the_text_cannot_fill(
+    name: str, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    arguments = ["tokenizer=bpe", *(["output=out"] if name == "clean" else [])]
+    assert call(name, *call_of("in"), *arguments, "tokenizer.vocab_size=9000") == 2
+    assert "error: vocabulary size 9000 is too large" in capsys.readouterr().err
+    call(name, *call_of("in"), *arguments)
+    assert "too large" not in capsys.readouterr().err
+    (line,) = caplog.messages
+    assert line.startswith("tokenizer.vocab_size=8000 is too large for this text; ")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -75,6 +88,29 @@ def test_a_text_without_a_line_is_refused(
     said = f"in/{split}.en, in/{split}.de: the {split} text has no line; give another data.{split}"
     assert said in capsys.readouterr().err
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("count", [1, 5, 46])
+def test_a_small_text_alone_is_examined_and_cleaned(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [*clean_texts()["train"][: count - 1], ("mail server", "Mailserver")]
+    Path("small.tsv").write_text("".join(f"{en}\t{de}\n" for en, de in pairs))
+    files = ["data=files", "data.source=en", "data.target=de", "data.train=small.tsv"]
+    assert call("doctor", *files) == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["pairs"] == count
+    assert call("clean", *files, "output=out") == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["kept"] == count
+
+
+def test_what_clean_repairs_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("odd.tsv").write_text("a dog\tein\u200b Hund\na cat\teine  Katze\nan ape\tein Affe\n")
+    files = ["data=files", "data.train=odd.tsv"]
+    for repair, said in (("true", "were repaired"), ("false", "can be repaired (repair=true)")):
+        assert call("clean", *files, f"output={repair}", f"repair={repair}") == 0
+        out, err = capsys.readouterr()
+        assert f"  2 of the kept pairs {said}: invisible 1, blanks 1\n" in err
+        assert json.loads(out)["splits"]["train"]["repairs"] == {"invisible": 1, "blanks": 1}
 
 
 @pytest.mark.parametrize("call_of_verb", [["doctor"], ["clean", "output=out"]])

@@ -1,6 +1,7 @@
 """``python -m transformer``: which verbs there are."""
 
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,7 +102,22 @@ def test_a_verb_without_a_checkpoint_asks_for_one(
 ) -> None:
     assert call(monkeypatch, verb) == 2
     said = capsys.readouterr()
-    assert said.err == f"error: checkpoint= is missing; {verb} needs a value for it\n"
+    assert said.err.startswith("error: checkpoint= ")
+    assert f" missing; {verb} needs a value for " in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "call_", [["--version"], ["train", "seed=1", "--version"], ["predict", "--version"]]
+)
+def test_the_versions_are_one_line(
+    call_: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, *call_) == 0
+    said = capsys.readouterr()
+    number = r"\d+\.\d+\S*"
+    assert re.fullmatch(f"transformer {number}, torch {number}, Python {number}\n", said.out)
+    assert said.err == ""
 
 
 def test_as_a_process() -> None:

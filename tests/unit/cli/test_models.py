@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.models import portable, tiny_transformer
 from tests.unit.cli.test_load import RUN, written
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
@@ -17,7 +17,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble
 from transformer.errors import InputError
 from transformer.export.fingerprint import fingerprint_of
-from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import heads_off
 from transformer.model.linear import Linear
 from transformer.model.precision import Int8Linear, in_precision
@@ -61,7 +61,7 @@ def test_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     other = tiny_transformer(**sizes)
     payload: dict[str, Any] = {
         "state_dict": {f"model.{name}": weight for name, weight in other.state_dict().items()},
-        PORTABLE: portable_part(other.config, tokenizer.to_state(), RUN),
+        PORTABLE: portable(other.config, tokenizer.to_state(), RUN),
     }
     write_payload(payload, tmp_path / "other.ckpt")
     with pytest.raises(InputError, match="has another vocabulary than") as caught:

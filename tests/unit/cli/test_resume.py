@@ -1,6 +1,7 @@
 """Going on with the config that the checkpoint carries."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,25 +9,58 @@ from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.data.trust import TRUST
 from transformer.errors import InputError
-from transformer.model.checkpoint import FORMAT, PORTABLE, write_payload
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint import PORTABLE, portable_part, read_payload, write_payload
+from transformer.training.config import sized_model
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    config = OmegaConf.to_container(
-        compose_config("train", ["model=small", "data.root=here", "precision=bf16-mixed", "seed=5"])
+    sizes = ["model.d_model=16", "model.ffn_dim=16"]
+    config: Any = OmegaConf.to_container(
+        compose_config("train", [*sizes, "data.root=here", "precision=bf16-mixed", "seed=5"])
     )
-    payload = {"state_dict": {}, PORTABLE: {"format": FORMAT, "config": config}}
+    model = build_transformer(sized_model(config["model"], 24, 24))
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    payload = {"state_dict": weights, PORTABLE: portable_part(model.config, {}, config)}
     write_payload(payload, tmp_path / "run" / "checkpoints" / "tuned.ckpt")
-    payload["optimizer_states"] = []
+    payload |= {"optimizer_states": [], "global_step": 1, "loops": {}, "callbacks": {}}
     write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
     return tmp_path / "run"
 
 
+@pytest.mark.parametrize("path", ["/etc/passwd", "http://127.0.0.1/x", "../x", "~/x", "a::/x"])
+def test_text_outside_that_the_file_names_wants_a_yes(
+    run: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TRUST)
+    file = run / "checkpoints" / "last.ckpt"
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["data"]["train"] = [path, "here"]
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"last\.ckpt names data\.train=") as caught:
+        resumed_config(run, ["seed=6"])
+    assert path in str(caught.value) and "trust=true" in str(caught.value)
+    assert resumed_config(run, ["trust=true"]).data.train == [path, "here"]
+    assert resumed_config(run, ["data.train=[/other,here]"]).data.train == ["/other", "here"]
+    monkeypatch.setenv(TRUST, "true")
+    assert resumed_config(run, []).data.train == [path, "here"]
+
+
+def test_a_config_that_would_be_interpolated_is_refused(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["data"]["root"] = "x/${oc.env:HOME}"
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"data\.root in its config holds \$\{…\}"):
+        resumed_config(file, ["trust=true"])
+
+
 def test_the_config_is_that_of_the_run(run: Path) -> None:
     config = resumed_config(run, [])
-    assert (config.model.d_model, config.seed, config.data.root) == (512, 5, "here")
+    assert (config.model.d_model, config.seed, config.data.root) == (16, 5, "here")
     of_the_file = resumed_config(run / "checkpoints" / "last.ckpt", [])
     of_the_file.checkpoint = config.checkpoint
     assert config == of_the_file
@@ -131,7 +165,7 @@ def test_what_is_held_out_stays(run: Path) -> None:
 def test_a_run_of_an_older_version_keeps_what_it_held_out(run: Path) -> None:
     file = run / "checkpoints" / "last.ckpt"
     payload = torch.load(file, weights_only=True)
-    payload[PORTABLE] |= {"format": 6, "model": {}}
+    payload[PORTABLE] |= {"format": 6}
     data = payload[PORTABLE]["config"]["data"]
     data |= {"corpus": "files", "root": None, "train": "a.tsv"}
     del data["held_out_by"]

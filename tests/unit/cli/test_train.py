@@ -19,7 +19,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
     monkeypatch.setattr(train, "_run", lambda *run: runs.append(run))
-    monkeypatch.setattr(train, "_log_to", lambda file, rank: logging.getLogger(__name__))
+    monkeypatch.setattr(train, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
     return runs
 
 
@@ -62,6 +62,36 @@ def test_values_that_cannot_be_are_refused_before_anything_is_written(
         train.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
     assert not trained
     assert not (tmp_path / "run").exists()
+
+
+def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train.main(["sweep=optuna", "seed=2"]) == 2
+    assert capsys.readouterr().err == "error: sweep=optuna is for a sweep; add --multirun\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["model.norm=rmsnorm", "model.activation=silu"], ["model.norm='rms", "model.activation"]),
+        (["model.dropout=2", "model.num_heads=0"], ["model.num_heads=0 must", "model.dropout=2"]),
+        (
+            ["data.streaming=true", "data.target_tag=true", "data.documents=3"],
+            ["data.streaming=true reads one corpus", "data.streaming=true puts no tags"],
+        ),
+        (
+            ["decoding.temperature=0.7", "decoding.groups=2"],
+            ["decoding.temperature=0.7 is of", "decoding.groups=2 is of"],
+        ),
+    ],
+)
+def test_all_that_is_wrong_with_a_group_is_told_at_once(
+    trained: list[Any], tmp_path: Path, overrides: list[str], parts: list[str]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        train.train_as_rank(0, compose_config("train", overrides), tmp_path / "run")
+    said = str(caught.value).split("; also ")
+    assert len(said) == len(parts)
+    assert all(any(one.startswith(part) for one in said) for part in parts)
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(trained: list[Any], tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "max_length": 50,
         "max_ratio": None,
         "max_line": 1_000_000,
+        "max_left_out": 1.0,
         "deduplicate": True,
         "streaming": False,
         "buffer": 100,

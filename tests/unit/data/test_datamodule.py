@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +56,21 @@ def test_a_second_run_reads_only_the_cache(
     assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
 
 
+def test_text_left_out_is_judged_also_where_it_is_in_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_module(folder, max_length=6, max_left_out=0.9).prepare_data()
+    monkeypatch.setattr("transformer.data.datamodule.encode_corpus", None)
+    caplog.clear()
+    module = data_module(folder, max_length=6, max_left_out=0.9)
+    module.prepare_data()
+    module.prepare_data()  # as Lightning does
+    (line,) = caplog.messages
+    assert line.startswith("train: ") and "longer than 6 tokens (data.max_length)" in line
+    with pytest.raises(InputError, match=r"train: .* longer than 6 .*max_left_out=1 \(now 0\.5\)"):
+        data_module(folder, max_length=6, max_left_out=0.5).prepare_data()
+
+
 def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
     def files() -> set[str]:
         return {path.name for path in (folder / "cache").glob("train-*")}
@@ -95,7 +109,7 @@ def test_links_that_are_not_there_are_missed_before_the_work(folder: Path) -> No
 
 def test_a_test_that_is_not_there_is_missed_before_the_work(folder: Path) -> None:
     config = replace(data_config(folder), test=["gone.en", "gone.de"])
-    with pytest.raises(InputError, match=r"gone\.en: no such file"):
+    with pytest.raises(InputError, match=r"gone\.en: no such file.*; gone\.de: no such file"):
         DataModule(config, tokenizer_config()).prepare_data()
     assert not (folder / "cache").exists()
 
@@ -184,7 +198,7 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) 
         "import os, time\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "with locked(folder), written_whole(folder / 'file') as part:\n"
-        "    part.write_text('half'); print(flush=True); time.sleep(60)"
+        "    part.write_text('half'); print(flush=True); time.sleep(600)"
     )
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert run.stdout is not None
@@ -192,11 +206,9 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) 
     run.kill()
     run.wait()
     assert not (tmp_path / "file").exists()
-    start = time.monotonic()
     with locked(tmp_path), written_whole(tmp_path / "file") as part:
         part.write_text("whole")
     assert (tmp_path / "file").read_text() == "whole"
-    assert time.monotonic() - start < 5
 
 
 def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from transformer.data.filters import Filters, Selection, first_occurrences
+from transformer.errors import InputError
 
 FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 
@@ -47,6 +48,41 @@ def test_a_selection_judges_each_pair_in_its_place() -> None:
     every = Selection(None)
     assert all(every.keeps(*sides) for sides in lengths)
     assert (every.read, every.dropped) == (5, Counter())
+
+
+@pytest.mark.parametrize(
+    ("dropped", "most", "level"),
+    [
+        (Counter(length=100), 0.1, None),  # a tenth is not worth a word
+        (Counter(length=100), 0.05, "refused"),
+        (Counter(length=101), 0.5, "WARNING"),
+        (Counter(length=300, ratio=200, empty=1), 0.5, "refused"),
+        (Counter(length=300, ratio=200, empty=1), 0.6, "WARNING"),
+        # What is said again is not lost, and what is left must suffice without it.
+        (Counter(duplicate=900), 0.5, "WARNING"),
+        (Counter(duplicate=800, length=101), 0.5, "refused"),
+        (Counter(length=1000), 1.0, "WARNING"),
+    ],
+)
+def test_much_that_is_left_out_is_a_warning_or_refused(
+    dropped: Counter[str], most: float, level: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if level == "refused":
+        with pytest.raises(InputError, match=r"train: \d{3} of 1,000 pairs .*max_left_out=1 "):
+            FILTERS.judge("train", dropped, 1000, most)
+        return
+    FILTERS.judge("train", dropped, 1000, most)
+    assert [record.levelname for record in caplog.records] == [level] * (level is not None)
+
+
+def test_the_warning_names_counts_and_keys(caplog: pytest.LogCaptureFixture) -> None:
+    dropped = Counter(empty=1, length=300, ratio=20, duplicate=3)
+    FILTERS.judge("train", dropped, 2000, 0.5, "sentences")
+    assert caplog.messages == [
+        "train: 324 of 2,000 sentences (16.2%) are left out: 1 with an empty side, 300 longer than "
+        "10 tokens (data.max_length), 20 of a length ratio over 2.0 (data.max_ratio), 3 exact "
+        "duplicates (data.deduplicate); set these keys so that more stays, if it is good"
+    ]
 
 
 def test_the_line_of_the_log_accounts_for_every_pair() -> None:

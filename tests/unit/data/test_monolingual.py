@@ -40,6 +40,13 @@ def written(folder: Path, kind: str) -> str | list[str]:
     return [str(folder / "gone"), str(name)] if kind == "pair" else str(name)
 
 
+def test_what_is_left_out_of_a_language_is_judged_by_its_own_length(tmp_path: Path) -> None:
+    text = written(tmp_path, "plain")
+    module(tmp_path, train=text, validation=text, max_left_out=0.0).prepare_data()
+    with pytest.raises(InputError, match=r"train: 2 of 4 pairs .* 1 longer .*now 0\.2"):
+        module(tmp_path, train=text, validation=text, max_length=7, max_left_out=0.2).prepare_data()
+
+
 def trained_on(data: MonolingualData) -> list[Batch]:
     data.prepare_data()
     data.setup("fit")

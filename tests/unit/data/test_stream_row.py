@@ -151,6 +151,31 @@ def test_the_largest_batch_is_of_the_buffer_that_is_there(
     assert "from its beginning" not in caplog.text
 
 
+def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
+    module = stream(folder)
+    numbers = range(epoch_of(module, 1)[-1])
+    epochs = [module.row.epochs(number) for number in numbers]
+    assert epochs == sorted(epochs) and epochs[0] == 0 and 1 in epochs
+    assert {round(3 * epoch) for epoch in epochs} <= set(range(6))
+    for number in numbers:
+        again = stream(folder)
+        again.go_on_from(
+            {"row": module.row.state_dict(number), "first": number, "since": 4}
+            | {"ranks": 1, "accumulation": 1, "epoch_length": None, "identity": {}}
+        )
+        assert again.epochs(4) == epochs[number]
+
+
+def test_a_stream_warns_once_of_what_it_leaves_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder, max_length=8)
+    epoch_of(module, 1)
+    lines = [line for line in caplog.messages if "are left out" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("train, so far: ") and "(data.max_length)" in lines[0]
+
+
 def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:
     write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
     module = stream(folder, str(folder / "part-3.tsv"))

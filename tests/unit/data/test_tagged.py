@@ -97,6 +97,15 @@ def test_training_leaves_out_what_is_repeated_or_too_long(
     assert len(data.sentences("validation")) == 7
 
 
+def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    text = [*SENTENCES, long, *SENTENCES]
+    files(tmp_path, text, max_length=20, max_left_out=0.25).prepare_data()
+    assert "train: 4 of 7 sentences (57.1%) are left out: 1 longer than 20 tokens" in caplog.text
+    with pytest.raises(InputError, match=r"train: 4 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
+        files(tmp_path, text, max_length=20, max_left_out=0.2).prepare_data()
+
+
 @pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
 def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
     with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):

@@ -11,6 +11,7 @@ from transformer.decoding.beam import RANKED, beam_search, largest
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis
+from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 
@@ -202,7 +203,7 @@ def test_no_sentence_gives_no_hypothesis() -> None:
 
 def test_nan_stops_the_search() -> None:
     step = TableStep([math.nan] * 6, 1, 3)
-    with pytest.raises(FloatingPointError, match="after 0 target tokens"):
+    with pytest.raises(InputError, match="after 0 target tokens"):
         beam_search(step, torch.tensor([3]), search_config())
 
 

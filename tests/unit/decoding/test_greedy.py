@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from transformer.decoding.greedy import greedy_search
+from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 
@@ -40,7 +41,7 @@ def test_finished_sentences_leave_the_batch() -> None:
 def test_nan_stops_the_search() -> None:
     step = RecurrentStep([1], 1)
     step.projection[0, 4] = math.nan
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(InputError):
         greedy_search(step, torch.tensor([3]), GREEDY)
 
 

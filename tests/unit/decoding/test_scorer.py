@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from transformer.decoding.scorer import score_pairs, score_pieces
 from transformer.errors import InputError
@@ -46,3 +47,10 @@ def test_a_text_beyond_the_last_position_is_named() -> None:
         score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
     with pytest.raises(InputError, match="pair 10 has a side"):
         score_pairs(translator.model, tiny_tokenizer(), [("the dog " * 20, "a")], first=10)
+
+
+def test_a_model_that_computes_nan_scores_nothing() -> None:
+    translator = tiny_translator()
+    torch.nn.init.constant_(translator.model.projection.weight, math.nan)
+    with pytest.raises(InputError, match="gave NaN as log-probability"):
+        score_pairs(translator.model, translator.tokenizer, PAIRS)

@@ -107,5 +107,5 @@ def test_a_doubtful_end_is_put_off() -> None:
 
 def test_nan_is_refused() -> None:
     refuse_nan(torch.tensor([0.0, -math.inf]), 3)
-    with pytest.raises(FloatingPointError, match="after 3 target tokens"):
+    with pytest.raises(InputError, match="after 3 target tokens"):
         refuse_nan(torch.tensor([0.0, math.nan]), 3)

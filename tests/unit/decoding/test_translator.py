@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.models import portable
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.constraints import Constraints
+from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.searcher import ModelSearcher
 from transformer.decoding.segments import Segment
 from transformer.decoding.step import ModelStep
@@ -20,7 +22,7 @@ from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.model.attention import MultiHeadAttention
-from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer
 
 from .steps import search_config
@@ -38,6 +40,27 @@ def test_order_and_batches_do_not_matter(batch_tokens: int, beam_size: int) -> N
     assert [t.text for t in together] == [t.text for t in alone]
     assert [t.score for t in together] == pytest.approx([t.score for t in alone], abs=1e-4)
     assert len({t.text for t in together}) > 4
+
+
+@pytest.mark.parametrize("algorithm", ["beam", "greedy"])
+def test_translations_that_reach_the_longest_length_are_counted(
+    algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"max_length_ratio": 0.0, "max_length_offset": 3, "nbest": 1}
+    wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
+    translator = tiny_translator(**limits, **wide)
+    longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
+    counts = translator.length_limit.taken()
+    assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
+    warn_of_cuts([counts, (0, 4)])
+    assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
+    caplog.clear()
+    free = tiny_translator(max_length_offset=12, max_length=14, **wide)
+    free.translate(TEXTS[:1])
+    # The model has no more positions.
+    assert free.length_limit.most == 13
+    warn_of_cuts([(0, 6)])
+    assert not caplog.messages
 
 
 def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +229,7 @@ def test_the_mode_returns_after_an_error_too() -> None:
     translator.model.train()
     with torch.no_grad():
         translator.model.projection.weight.fill_(torch.nan)
-    with pytest.raises(FloatingPointError):
+    with pytest.raises(InputError):
         translator.translate(["a dog"])
     assert translator.model.training
     assert torch.is_grad_enabled()
@@ -246,7 +269,7 @@ def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
     }
     payload = {
         "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},
-        PORTABLE: portable_part(translator.model.config, tiny_tokenizer().to_state(), config),
+        PORTABLE: portable(translator.model.config, tiny_tokenizer().to_state(), config),
     }
     file = tmp_path / "checkpoints" / "best.ckpt"
     write_payload(payload, file)

@@ -1,16 +1,25 @@
 """Single checks: what they take for a fault, and what not."""
 
+import numpy as np
 import pytest
 
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.doctor.alphabet import UnknownCharacters, known_to
-from transformer.doctor.characters import ControlCharacters, DecomposedCharacters
+from transformer.doctor.characters import (
+    ControlCharacters,
+    DecomposedCharacters,
+    ReplacementCharacters,
+)
 from transformer.doctor.copies import Copies
-from transformer.doctor.markup import Markup
-from transformer.doctor.mojibake import Mojibake
+from transformer.doctor.lengths import Disproportion, UsualLengths
+from transformer.doctor.lexicon import Lexicon
+from transformer.doctor.markup import Markup, MarkupOfBoth
+from transformer.doctor.mojibake import Decoder, Mojibake
+from transformer.doctor.numbers import Numbers
 from transformer.doctor.pair import NumberedPair, bare, quoted
 from transformer.doctor.scripts import ForeignScript, script_of, scripts_among
 from transformer.doctor.tokens import CountedTokens, EstimatedTokens
+from transformer.doctor.urls import Addresses
 
 
 def pair(source: str, target: str) -> NumberedPair:
@@ -23,18 +32,42 @@ def pair(source: str, target: str) -> NumberedPair:
         ("a < b and b > c & d; R&D", False),
         ("a <b>bold</b> word", True),
         ("a<br/>", True),
+        ("<para>A word.</para>", True),
+        ('see <link linkend="here"> there', True),
         ("a <!-- note", True),
         ("Bed &amp; Breakfast", True),
         ("&#228; &#xE4;", True),
         ("I <3 you", False),
+        ("#include <stdio.h>, write to <a@b.org> or <URL:https://b.org/c>", False),
+        ("copy <source> <target>; List<String>, vector<T>", False),
+        ("see page.cgi?a=1&size=2; and so on", False),
     ],
 )
-def test_markup(text: str, fault: bool) -> None:
-    assert (Markup("train", 3).said("source", text) is not None) is fault
+def test_markup_of_one_side_is_a_fault(text: str, fault: bool) -> None:
+    assert (Markup("train", 3).fault(pair("a word", text)) is not None) is fault
+    assert Markup("train", 3).fault(pair(text, text)) is None
+    assert (MarkupOfBoth("train", 3).fault(pair(text, text)) is not None) is fault
 
 
 @pytest.mark.parametrize(
-    "code", [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x2028, 0xFEFF, 0xE000, 0x1FFFE, 0xEFFFF, 0xF0001]
+    "code",
+    [
+        0,
+        9,
+        13,
+        0x7F,
+        0x85,
+        0xAD,
+        0x200B,
+        0x200D,
+        0x200E,
+        0x2028,
+        0xFEFF,
+        0xE000,
+        0x1FFFE,
+        0xEFFFF,
+        0xF0001,
+    ],
 )
 def test_control_characters(code: int) -> None:
     said = ControlCharacters("train", 3).said("source", f"a{chr(code)}b")
@@ -44,29 +77,165 @@ def test_control_characters(code: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a b", "l’été à 5 h", "　日本", "می‌خواهم", "👩‍👩‍👧", "", "\u202aא\u202c", "\u2067א\u2069"]
+    [
+        "a b",
+        "l’été à\u00a05\u202fh",
+        "　日本",
+        "می‌خواهم",
+        "👩‍👩‍👧",
+        "",
+        "\u202aא\u202c",
+        "\u2067א\u2069",
+    ]
     + [f"{a}\u200b{b}" for a, b in ("กข", "ກຂ", "ကခ", "កខ")],
 )
 def test_what_scripts_are_spelt_with_is_no_control_character(text: str) -> None:
     assert ControlCharacters("train", 3).said("source", text) is None
 
 
+# Of words that are translated, and of some that are not.
+TRANSLATED = [
+    ("The small dog reads the long mail on this server.", "Der kleine Hund liest die lange Mail."),
+    ("This small dog writes a long book for the cat.", "Dieser kleine Hund schreibt ein Buch."),
+    ("The server has a small mail queue for the dog.", "Der Server hat eine kleine Mail-Liste."),
+    ("This is the long name of the small Server Mail.", "Das ist der lange Name von Server Mail."),
+] * 3
+
+
 @pytest.mark.parametrize(
     ("source", "target", "fault"),
     [
-        ("The dog.", "the dog !", True),
-        ("„Taxi“", "Taxi", True),
-        ("1984", "1984", False),
+        ("This small dog is long.", "this small dog is long !", True),
+        ("Der kleine Hund ist hier.", "Der kleine Hund ist hier.", True),
+        ("SET THE LONG NAME FOR THIS", "SET THE LONG NAME FOR THIS", False),
+        (
+            "The long name of the small dog on this server is foo.",
+            "The long name of the small dog on this server ist foo.",
+            True,
+        ),
+        # Blanks and hyphens count: a compound is a translation.
+        ("mail server", "Mailserver", False),
+        ("small mail server queue", "small-mail-server-queue", False),
+        # Names, terms, titles and code.
+        ("small dog", "small dog", False),
+        ("The Small Dog for the Cat", "The Small Dog for the Cat", False),
+        ("Mail Server Foo Bar", "Mail Server Foo Bar", False),
+        ("for this; do { small = long; }", "for this; do { small = long; }", False),
+        (
+            "A. Dog, B. Long, the small name for this",
+            "A. Dog, B. Long, the small name for this",
+            False,
+        ),
+        ("foo-for-the-dog --small --long", "foo-for-the-dog --small --long", False),
         ("The dog.", "Der Hund.", False),
+        ("1984", "1984", False),
         ("", "", False),
         ("a", "", False),
-        ("Straße", "STRASSE", True),
-        ("NHK", "\uff2e\uff28\uff2b", True),
-        ("\ufb01ne", "fine", True),
     ],
 )
 def test_copies(source: str, target: str, fault: bool) -> None:
-    assert (Copies("train", 3).fault(pair(source, target)) is not None) is fault
+    check = Copies("train", 3, Lexicon(TRANSLATED))
+    assert (check.fault(pair(source, target)) is not None) is fault
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        ("In 1998", "Im Jahr 1989", True),
+        ("version 2.10", "Version 2.12", True),
+        ("3 files and 3 folders", "3 Dateien und 4 Ordner", False),
+        ("GTK+ 2 and 3 files", "GTK+ 4 und 3 Dateien", True),
+        ("three of 5 files", "3 von fünf Dateien", False),
+        ("since 1993-4 and May 05", "seit 1993 und Mai 2005", False),
+        ("e.g. -0400", "z. B. +0100", False),
+        ("4-bit images", "Bilder mit 16 Farben", False),
+        ("start:20", "start:21", False),
+        ("Python 3, also for 3.1", "Python 3.1", False),
+        ("1,000.5 or 1,234,567", "1.000,5 oder 1.234.567", False),
+        ("12,500 users", "12\u202f500 Nutzer, 12 500 Nutzer", False),
+        ("at 4.30 pm", "um 16:30 Uhr", False),
+        ("the early 1990s, the 1800s", "die frühen 90er, das 19. Jahrhundert", False),
+        ("5 thousand, 2.5 million", "5000, 2 500 000", False),
+        ("since 2005-08-01", "seit dem 1.8.2005", False),
+        ("two of 12", "zwei von zwölf", False),
+        ("%s has %d bytes", "%2$s Byte hat %1$s", False),
+        ("３ files", "3 Dateien", False),
+        ("no number", "Nr. 5", False),
+    ],
+)
+def test_numbers_that_differ(source: str, target: str, fault: bool) -> None:
+    assert (Numbers("train", 3).fault(pair(source, target)) is not None) is fault
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        ("see http://a.org/one", "siehe http://a.org/two", True),
+        ("ask one@a.org", "fragen Sie two@a.org", True),
+        ("see http://a.org/one.", "siehe (https://www.a.de/one/)", False),
+        ("see https://a.org/en/one.html", "siehe https://a.org/de/one.de.html", False),
+        ("https://en.wikipedia.org/wiki/Dog", "https://de.wikipedia.org/wiki/Hund", False),
+        ("see http://a.org", "siehe http://a.org/handbuch", False),
+        ("see http://a.org/one", "siehe dort", False),
+        ("see http://a.org/one", "fragen Sie two@a.org", False),
+    ],
+)
+def test_addresses_that_differ(source: str, target: str, fault: bool) -> None:
+    assert (Addresses("train", 3).fault(pair(source, target)) is not None) is fault
+
+
+LONG = "This program shows the names of all users that are logged in, with their terminals."
+LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, und ihre Terminals."
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "fault"),
+    [
+        (LONG, LANGER, False),
+        (LONG, f"{LANGER} {LANGER}", True),
+        (
+            LONG,
+            f"{LANGER} Außerdem misst es, wie lange jeder von ihnen schon nichts getan hat.",
+            True,
+        ),
+        # Labels are not closed, and their translations may be.
+        (LONG.rstrip("."), f"{LANGER[:-1]}, auch die der Rechner, an denen sie sitzen.", False),
+        ("use of 2/29", "Der 29. Februar kommt in einem Jahr vor, das keiner hat.", False),
+        ("the main program of the suite.", f"das wichtigste Programm (d.h. {LANGER}).", False),
+        # Titles and short texts are translated freely.
+        ("graph theory IDE", "Integrierte Entwicklungsumgebung für Graphentheorie", False),
+        ("yes", "ja " * 12, True),
+    ],
+)
+def test_a_side_that_says_twice_as_much(source: str, target: str, fault: bool) -> None:
+    check = Disproportion("train", 3, UsualLengths(), 4.0)
+    assert (check.fault(pair(source, target)) is not None) is fault
+    assert (check.fault(pair(target, source)) is not None) is fault
+
+
+def test_a_text_that_breaks_off_where_texts_do_not() -> None:
+    cut = pair(LONG, "Dieses Programm zeigt die Namen")
+    for closed in (False, True):
+        check = Disproportion("train", 3, UsualLengths(closed=(False, closed)), 4.0)
+        assert (check.fault(cut) is not None) is closed
+    assert UsualLengths.of([(LONG, LANGER)] * 300).closed == (True, True)
+    assert UsualLengths.of([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
+
+
+def test_what_is_too_long_follows_from_the_text() -> None:
+    random = np.random.default_rng(1)
+    sources = random.integers(20, 200, 2000)
+    spreads = {}
+    for spread in (0.05, 0.3):
+        targets = sources * np.exp(random.normal(0.1, spread, 2000))
+        usual = UsualLengths.of(
+            [("x" * a, "y" * int(b)) for a, b in zip(sources, targets, strict=True)]
+        )
+        assert usual.log_ratio == pytest.approx(0.1, abs=0.03)
+        spreads[spread] = usual.off(100, 200)[1]
+    assert spreads[0.05] > 2 * spreads[0.3]
+    # Of few pairs the spread cannot be told.
+    assert UsualLengths.of([("x" * 10, "y" * 10)] * 46).spread == UsualLengths().spread
 
 
 @pytest.mark.parametrize(
@@ -77,10 +246,13 @@ def test_copies(source: str, target: str, fault: bool) -> None:
         ("Der schöne Käfer heißt Ångström", False),
         ("犬 が 寝 る 。", False),
         ("plain", False),
+        ("»Ü«, »ß« und »Überschreibung alter Dateien«", False),
+        ("Œuvre à « été » – l’œil", False),
+        ("don\x92t", True),
     ],
 )
 def test_mojibake(text: str, fault: bool) -> None:
-    assert (Mojibake("train", 3).said("target", text) is not None) is fault
+    assert (Mojibake("train", 3, Decoder()).said("target", text) is not None) is fault
 
 
 @pytest.mark.parametrize(
@@ -109,6 +281,12 @@ def test_a_foreign_name_is_no_foreign_text() -> None:
     assert check.said("source", "Дима") is None
     assert (check.said("source", "Собака спит.") or "").startswith("Cyrillic script")
     assert (check.said("target", "The dog sleeps.") or "").startswith("Latin script")
+
+
+def test_a_replacement_character_on_both_sides_is_meant() -> None:
+    check = ReplacementCharacters("train", 3)
+    assert check.fault(pair("the sign \ufffd", "das Zeichen »\ufffd«")) is None
+    assert check.fault(pair("the K\ufffdfer", "der Käfer")) is not None
 
 
 def test_composed_text_is_quiet_and_the_first_other_character_is_shown() -> None:

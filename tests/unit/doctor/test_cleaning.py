@@ -26,10 +26,15 @@ WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
 
 
 def cleaned(
-    texts: dict[str, Split], folder: Path, wanted: frozenset[str] = WANTED, names: str = "train"
+    texts: dict[str, Split],
+    folder: Path,
+    wanted: frozenset[str] = WANTED,
+    names: str = "train",
+    *,
+    repair: bool = False,
 ) -> dict[str, Cleaned]:
     checks = Checks(texts, examination_config(tuple(wanted)))
-    return clean(texts, names.split(), checks, wanted, folder)
+    return clean(texts, names.split(), checks, wanted, folder, repair=repair)
 
 
 def rejected(folder: Path, name: str = "train") -> dict[int, dict[str, object]]:
@@ -101,7 +106,7 @@ def test_only_the_wanted_faults_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz"])
 def test_the_format_of_the_input_is_kept(suffix: str, tmp_path: Path) -> None:
-    lines = [f"a {n} dog\tein {n} Hund" for n in range(20)] + ["copy\tcopy"]
+    lines = [f"a {n} dog\tein {n} Hund" for n in range(20)] + ["empty\t"]
     if suffix.startswith(".jsonl"):
         rows = (dict(zip("xy", line.split("\t"), strict=True)) | {"id": "k"} for line in lines)
         lines = [json.dumps(row) for row in rows]
@@ -110,27 +115,88 @@ def test_the_format_of_the_input_is_kept(suffix: str, tmp_path: Path) -> None:
     with opened(path, "wt", encoding="utf-8", newline="\n") as file:
         file.write("".join(f"{line}\n" for line in lines))
     splits = {"train": Split(Corpus((path,), "x", "y"))}
-    done = cleaned(splits, tmp_path / "out", frozenset({"copy"}))["train"]
+    done = cleaned(splits, tmp_path / "out", frozenset({"empty"}))["train"]
     # Line for line, other keys of JSONL included.
     assert list(read_lines(tmp_path / "out" / path.name)) == lines[:-1]
     assert done.files == (path.name, "train.rejected.jsonl")
-    assert rejected(tmp_path / "out")[21]["source"] == "copy"
+    assert rejected(tmp_path / "out")[21]["source"] == "empty"
+
+
+# What is wrong with the characters of a target, its repair, and the text as it should be.
+MENDED = [
+    ("der\u200b klei\u00adne \ufeffHund", ["invisible"], "der kleine Hund"),
+    ("der schÃ¶ne Hund", ["encoding"], "der schöne Hund"),
+    ("der\u2003kleine  Hund ", ["blanks"], "der kleine Hund"),
+    ("Hund &amp; Katze", ["entities"], "Hund & Katze"),
+    ("Hund&#9;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
+]
+
+
+@pytest.mark.parametrize("name", ["text.tsv", "text.jsonl.gz", "text.de"])
+def test_what_can_be_repaired_is_kept_and_told(name: str, tmp_path: Path) -> None:
+    texts = [(f"a dog {n}", text) for n, (text, _, _) in enumerate(MENDED)] + [("a b", "c «d»")]
+    paths = [tmp_path / name]
+    if name == "text.de":
+        paths.insert(0, tmp_path / "text.en")
+        columns = ["\n".join(column) for column in zip(*texts, strict=True)]
+    elif name == "text.tsv":
+        columns = ["\n".join(map("\t".join, texts))]
+    else:
+        columns = ["\n".join(json.dumps({"x": x, "y": y, "id": 1}) for x, y in texts)]
+    for path, column in zip(paths, columns, strict=True):
+        data = f"{column}\n".encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    splits = {"train": Split(Corpus(tuple(paths), "x", "y"))}
+    done = cleaned(splits, tmp_path / "out", frozenset({"control", "mojibake"}), repair=True)
+    assert (done["train"].rejected, done["train"].repaired) == (0, len(MENDED))
+    assert done["train"].repairs["invisible"] == 2
+    kept = Corpus(tuple(tmp_path / "out" / path.name for path in paths), "x", "y")
+    assert [target for _, target in kept] == [text for _, _, text in MENDED] + ["c «d»"]
+    rows = list(map(json.loads, read_lines(tmp_path / "out/train.repaired.jsonl")))
+    assert [(row["line"], row["repairs"], row["target"]) for row in rows] == [
+        (line, repairs, text) for line, (text, repairs, _) in enumerate(MENDED, start=1)
+    ]
+    assert rows[1]["after"] == {"source": "a dog 1", "target": "der schöne Hund"}
+    # Without, every kept line is as it was, and what could be repaired is counted.
+    done = cleaned(splits, tmp_path / "same", frozenset({"empty"}))
+    assert done["train"].repaired == len(MENDED)
+    for path in paths:
+        assert list(read_lines(tmp_path / "same" / path.name)) == list(read_lines(path))
+    assert not (tmp_path / "same/train.repaired.jsonl").exists()
+
+
+def test_a_pair_is_judged_after_its_repair(tmp_path: Path) -> None:
+    texts = {"train": [("a dog", "ein\u200b Hund"), ("a dog", "ein Hund"), ("a cat", "\u200b")]}
+    splits = written(texts, tmp_path / "in")
+    wanted = frozenset({"empty", "duplicate"})
+    assert cleaned(splits, tmp_path / "out", wanted, repair=True)["train"].kept == 1
+    # As it was read: both files are the input.
+    assert put_together([("a dog", "ein\u200b Hund")], rejected(tmp_path / "out")) == texts["train"]
 
 
 def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
-    texts = {"train": [("a b", "c d"), ("copy", "copy"), ("e", "f g")]}
+    texts = {"train": [("a b", "c d"), ("lost", "\ufffd"), ("e", "f g")]}
     (split,) = written(texts, tmp_path / "in").values()
     links = tmp_path / "in/train.links"
     links.write_text("0-0 1-1\n0-0\n0-1\n")
     with_links = {"train": Split(split.corpus, links=links)}
-    cleaned(with_links, tmp_path / "out", frozenset({"copy"}))
+    cleaned(with_links, tmp_path / "out", frozenset({"replacement"}))
     assert (tmp_path / "out/train.links").read_text() == "0-0 1-1\n0-1\n"
     links.write_text("0-0 1-1\n0-0\n")
     with pytest.raises(InputError, match=r"2 lines of links for 3 sentence pairs"):
-        cleaned(with_links, tmp_path / "other", frozenset({"copy"}))
+        cleaned(with_links, tmp_path / "other", frozenset({"replacement"}))
     # Whole or not at all.
     assert not (tmp_path / "other").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_repair_that_moves_words_of_links_is_not_made(tmp_path: Path) -> None:
+    texts = {"train": [("a \u200b b", "c d"), ("a\u200b b", "c d"), ("a\u2003b", "c d")]}
+    (split,) = written(texts, tmp_path / "in").values()
+    (tmp_path / "in/links").write_text("0-0\n" * 3)
+    with_links = {"train": Split(split.corpus, links=tmp_path / "in/links")}
+    cleaned(with_links, tmp_path / "out", frozenset({"empty"}), repair=True)
+    assert list(read_lines(tmp_path / "out/train.en")) == ["a \u200b b", "a b", "a\u2003b"]
 
 
 def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
@@ -151,7 +217,7 @@ def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
 def test_what_parts_documents_is_kept(tmp_path: Path, suffix: str) -> None:
-    pairs = [("a", "b"), ("", ""), ("copy", "copy"), (" ", ""), ("", "c"), ("d", "e"), ("", "")]
+    pairs = [("a", "b"), ("", ""), ("empty", ""), (" ", ""), ("", "c"), ("d", "e"), ("", "")]
     if suffix == "tsv":
         lines = ["\t".join(pair) for pair in pairs]
     else:
@@ -159,19 +225,19 @@ def test_what_parts_documents_is_kept(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"text.{suffix}"
     path.write_text("".join(f"{line}\n" for line in lines))
     texts = given_texts(data_config(tmp_path, train=str(path), documents=3))
-    done = cleaned(texts, tmp_path / "out", frozenset({"copy", "empty"}))["train"]
+    done = cleaned(texts, tmp_path / "out", frozenset({"empty"}))["train"]
     assert (done.kept, done.rejected) == (2, 2)
     assert list(read_lines(tmp_path / "out" / path.name)) == [lines[n] for n in (0, 1, 3, 5, 6)]
     assert {line: row["faults"] for line, row in rejected(tmp_path / "out").items()} == {
-        3: ["copy"],
+        3: ["empty"],
         5: ["empty"],
     }
 
 
 def test_ends_of_lines_become_line_feeds(tmp_path: Path) -> None:
-    (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\tc\r\nd\te\r\n")
+    (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\t\r\nd\te\r\n")
     splits = {"train": Split(Corpus((tmp_path / "text.tsv",), "x", "y"))}
-    cleaned(splits, tmp_path / "out", frozenset({"copy"}))
+    cleaned(splits, tmp_path / "out", frozenset({"empty"}))
     assert (tmp_path / "out/text.tsv").read_bytes() == b"a\tb\nd\te\n"
 
 

@@ -49,13 +49,16 @@ def planted_texts() -> tuple[Texts, dict[str, tuple[str, int]]]:
         "empty": plant(3, target="  "),
         "ratio": plant(7, source=" ".join([english] * 6)),
         "duplicate": plant(201, english, german),
-        "copy": plant(12, target=train[11][0].upper() + " !"),
+        "copy": plant(12, target=train[11][0].lower()),
+        "numbers": plant(13, train[12][0] + " 1998", train[12][1] + " 1989"),
+        "urls": plant(14, train[13][0] + " www.a.org/b", train[13][1] + " www.a.org/c"),
         "script": plant(15, source="Собака спит в саду под деревом."),
         "language": plant(
             19, target="Quelques personnes attendent devant une vieille gare pendant la nuit."
         ),
         "control": plant(23, source=train[22][0].replace(" ", "\u200b ", 1)),
         "markup": plant(27, target=f"<b>{train[26][1]}</b> &nbsp;"),
+        "markup_both": plant(29, f"<b>{train[28][0]}</b>", f"<b>{train[28][1]}</b>"),
         "replacement": plant(31, target=train[30][1][:5] + "\ufffd" + train[30][1][6:]),
         "mojibake": plant(35, target="Der schÃ¶ne KÃ¤fer fliegt Ã¼ber die StraÃŸe."),
         "too_long": plant(40, *(" ".join([text] * 12) for text in train[39])),

@@ -8,14 +8,17 @@ import pytest
 import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
-from transformer.export.ctranslate2 import write_ctranslate2
+from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint
+from transformer.export.safetensors import write_settings
+from transformer.model.formats import GROUPS
 from transformer.model.heads import HeadName, switch_off
+from transformer.model.transformer import Transformer
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "", "  ", "the dog " * 6]
 
@@ -36,14 +39,18 @@ def willing(**changes: Any) -> Translator:
     without them, ours does not.
     """
     translator = tiny_translator(**{"tie_embeddings": "none", "stopping": "full"} | changes)
-    model = translator.model
+    let_end(translator.model)
+    return translator
+
+
+def let_end(model: Transformer) -> None:
+    """Make the end of a sentence probable, padding and beginning improbable."""
     with torch.no_grad():
         # The first component of what is projected is 10, whatever was said.
         model.decoder.final_norm.weight[0], model.decoder.final_norm.bias[0] = 0, 10
         model.projection.weight[:, 0] = 0
         model.projection.weight[[PAD, BOS], 0] = -10
         model.projection.weight[EOS, 0] = 0.2
-    return translator
 
 
 @pytest.mark.parametrize(
@@ -107,6 +114,29 @@ def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
     expected = [translation.text for translation in ours.translate(texts, asked)]
     found = [translation.text for translation in exported(ours, tmp_path).translate(texts, asked)]
     assert found == expected and expected[0] != expected[1]
+
+
+def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
+    ours = willing(beam_size=3, nbest=2, max_length_ratio=0.5, max_length_offset=1)
+    theirs = exported(ours, tmp_path)
+    run: dict[str, Any] = {**{group: {} for group in GROUPS}, "task": "translation"}
+    write_settings(ours.model.config, ours.tokenizer, run, tmp_path / "transformer.json")
+    (tmp_path / "moved").mkdir()
+    for file in tmp_path.glob("*.*"):
+        file.rename(tmp_path / "moved" / file.name)
+    checkpoint = read_ctranslate2(tmp_path / "moved")
+    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    alone = Translator(checkpoint.model, tokenizer, ours.search, 200, device="meta")
+    alone.searcher = CTranslate2Searcher(alone, tmp_path / "moved", torch.device("cpu"))
+    limits = [ours.search.limit(len(row)) for row in ours.tokenizer.encode_source(TEXTS)]
+    for expected, found, limit in zip(
+        theirs.translate(TEXTS), alone.translate(TEXTS), limits, strict=True
+    ):
+        # At its longest length the engine lets any piece end it.
+        assert found.tokens == expected.tokens or len(found.tokens) == limit
+        assert len(found.nbest) == len(expected.nbest)
+    with pytest.raises(InputError, match="an export alone has no prefix, must or never"):
+        alone.translate(["a dog"], [Constraints(never=("dog",))])
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,13 @@ from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.errors import InputError
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
+from transformer.model.formats import GROUPS
 from transformer.model.heads import HeadName, switch_off
 
-RUN = {"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}}
+RUN = {
+    **{group: {} for group in GROUPS},
+    **{"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}},
+}
 
 
 def written(folder: Path, **changes: Any) -> Path:
@@ -125,7 +129,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
     (tmp_path / file).unlink()
     if content is not None:
         (tmp_path / file).write_bytes(content)
-    with pytest.raises(InputError, match="cannot be read as a safetensors export"):
+    with pytest.raises(InputError, match="cannot be read as an export"):
         read_safetensors(tmp_path)
 
 
@@ -133,7 +137,7 @@ def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path:
 def test_settings_that_are_none_are_refused(part: str, tmp_path: Path) -> None:
     file = written(tmp_path) / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {part: None}))
-    with pytest.raises(InputError, match="cannot be read as a safetensors export"):
+    with pytest.raises(InputError, match="cannot be read as an export"):
         read_safetensors(tmp_path)
 
 

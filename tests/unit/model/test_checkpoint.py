@@ -21,10 +21,12 @@ from transformer.model.checkpoint import (
     task_of,
     write_payload,
 )
+from transformer.model.formats import GROUPS
 from transformer.model.transformer import Transformer
 
-TOKENIZER = {"kind": "joint", "bytes": b"\x00\xff\n"}
+TOKENIZER = {"kind": "joint", "bytes": [0, 255, 10]}
 CONFIG = {
+    **{group: {} for group in GROUPS},
     "task": "translation",
     "seed": 1,
     "data": {"train": ["a.en", "a.de"], "root": None},

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.models import tiny_payload
 from transformer.errors import InputError
 from transformer.export.safetensors import is_exported
-from transformer.model.checkpoint import FORMAT, PORTABLE, find_last, read_payload, write_payload
+from transformer.model.checkpoint import find_last, read_payload, write_payload
 from transformer.model.run_files import find_checkpoint
 
 
@@ -73,8 +74,7 @@ def test_what_the_system_could_not_read_is_not_taken_for_damaged(
 ) -> None:
     last = tmp_path / "checkpoints" / "last.ckpt"
     for step in (1, 2):
-        portable = {"format": FORMAT, "config": {}}
-        write_payload({"state_dict": {}, PORTABLE: portable, "global_step": step}, last)
+        write_payload(tiny_payload(global_step=step), last)
     whole = torch.load
 
     def fails(path: Path, **how: Any) -> Any:
@@ -91,8 +91,7 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
     last = tmp_path / "checkpoints" / "last.ckpt"
     before = last.with_name("previous.ckpt")
     for step in (1, 2):
-        portable = {"format": FORMAT, "config": {}}
-        write_payload({"state_dict": {}, PORTABLE: portable, "global_step": step}, last)
+        write_payload(tiny_payload(global_step=step), last)
     assert (find_last(tmp_path)[0], find_last(tmp_path)[1]["global_step"]) == (last, 2)
     whole = last.read_bytes()
     last.write_bytes(whole[:-50])

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.models import portable, tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.model.build import build_feed_forward, build_norm, build_transformer
-from transformer.model.checkpoint import PORTABLE, load_checkpoint, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, load_checkpoint, write_payload
 from transformer.model.initialisation import deepnorm_scale
 from transformer.model.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.single_stack import build_single_stack
@@ -183,8 +183,8 @@ def test_what_two_layers_share(
 def test_a_shared_model_is_stored_and_found_again(tmp_path: Path, share: str) -> None:
     model = tiny_transformer(share_layers=share)
     weights = {f"model.{name}": w for name, w in model.state_dict().items()}
-    portable = portable_part(model.config, {}, {"task": "translation"})
-    write_payload({"state_dict": weights, PORTABLE: portable}, tmp_path / "x.ckpt")
+    part = portable(model.config, {}, {"task": "translation"})
+    write_payload({"state_dict": weights, PORTABLE: part}, tmp_path / "x.ckpt")
     loaded = load_checkpoint(tmp_path / "x.ckpt").model
     assert shared_parts(loaded) == shared_parts(model)
     assert torch.equal(outputs(loaded), outputs(model))

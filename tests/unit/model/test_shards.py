@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers.models import tiny_payload
 from transformer.errors import InputError
 from transformer.model.archive import write_archive
-from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
-from transformer.model.formats import FORMAT
+from transformer.model.checkpoint import read_payload, write_payload
 from transformer.model.shards import SHARDS, delete_unnamed, names_of, split
 
 RANKS = 3
@@ -28,11 +28,11 @@ class Shared:
 
 def payload() -> dict[str, Any]:
     tied = torch.randn(5, 2)
-    return {
-        PORTABLE: {"format": FORMAT, "model": {}, "tokenizer": {}, "config": {}},
-        "state_dict": {"a": tied, "b": tied, "short": torch.randn(2)},
-        "optimizer_states": [{"state": {0: {"step": 3.0, "exp_avg": torch.randn(5, 2)}}}],
-    }
+    whole = tiny_payload(
+        optimizer_states=[{"state": {0: {"step": 3.0, "exp_avg": torch.randn(5, 2)}}}]
+    )
+    whole["state_dict"] |= {"a": tied, "b": tied, "short": torch.randn(2)}
+    return whole
 
 
 def part_of(value: Any) -> Tensor | None:

@@ -5,17 +5,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.helpers.models import tiny_payload
 from tests.helpers.plans import plan, refused
 from transformer.model.checkpoint import PORTABLE
-from transformer.model.formats import FORMAT
 
 
 def write_checkpoint(run: Path, source: str, target: str) -> None:
     """One that says no more than what a plan reads."""
     (run / "checkpoints").mkdir(parents=True)
     data = {"source": source, "target": target}
-    portable = {"format": FORMAT, "model": {}, "config": {"data": data, "decoding": {}}}
-    torch.save({PORTABLE: portable, "state_dict": {}}, run / "checkpoints" / "best.ckpt")
+    payload = tiny_payload()
+    payload[PORTABLE]["config"]["data"] = data
+    torch.save(payload, run / "checkpoints" / "best.ckpt")
 
 
 def test_models_of_the_other_direction_are_refused(

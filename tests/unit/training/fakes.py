@@ -22,6 +22,8 @@ def fake_trainer(**changes: Any) -> Mock:
         "estimated_stepping_batches": 40,
         "callback_metrics": {},
         "optimizers": [Mock()],
+        "loggers": [],
+        "datamodule": Mock(epochs=lambda done: done / 10),
         "strategy": one_process(),
     }
     return Mock(spec=Trainer, **(fields | changes))

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.models import portable, tiny_transformer
 from transformer.errors import InputError
 from transformer.model.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
     load_checkpoint,
-    portable_part,
     read_payload,
     write_payload,
 )
@@ -27,7 +26,7 @@ def write(path: Path, value: float, **changes: str | int) -> Path:
     payload = {
         "state_dict": {f"{WEIGHTS_PREFIX}{k}": v for k, v in model.state_dict().items()},
         "optimizer_states": [torch.ones(3)],
-        PORTABLE: portable_part(model.config, {"bytes": b"x"}, {"task": "translation", "seed": 1}),
+        PORTABLE: portable(model.config, {"bytes": [1]}, {"task": "translation", "seed": 1}),
     }
     write_payload(payload, path)
     return path
@@ -47,7 +46,7 @@ def test_the_mean(tmp_path: Path, values: list[float], mean: float) -> None:
 def test_what_does_not_translate_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "0.ckpt", 1.0)
     payload = read_payload(path)
-    payload[PORTABLE]["config"] = {"task": "tagging"}
+    payload[PORTABLE]["config"]["task"] = "tagging"
     write_payload(payload, path)
     with pytest.raises(InputError, match="was trained for task=tagging"):
         average_checkpoints([path])
@@ -68,7 +67,7 @@ def test_it_is_a_checkpoint_of_its_own(tmp_path: Path, tie_embeddings: str) -> N
     write_payload(average_checkpoints(paths), averaged)
     loaded = load_checkpoint(averaged)
     assert loaded.model.encoder.layers[0].attention.query.weight.unique().item() == 1.5
-    assert loaded.config == {"task": "translation", "seed": 1}
+    assert (loaded.config["task"], loaded.config["seed"]) == ("translation", 1)
     payload = read_payload(averaged)
     assert set(payload) == {"state_dict", PORTABLE}
     stored = {tensor.data_ptr() for tensor in payload["state_dict"].values()}

@@ -10,8 +10,12 @@ import torch
 from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
+from tests.unit.decoding.steps import search_config
 from transformer.data.batch import collate
 from transformer.data.loader import Update
+from transformer.decoding.length_limit import LengthLimit
+from transformer.decoding.search import Hypothesis
+from transformer.decoding.segments import Segment
 from transformer.decoding.translation import BLANK, Translation
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
@@ -181,6 +185,7 @@ class Dictionary(Translator):
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.device = torch.device("meta")
+        self.length_limit = LengthLimit(search_config(), 99)
 
     def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
         self.asked.append(list(texts))
@@ -193,6 +198,9 @@ HYPOTHESES = [*REFERENCES[:-1], "six !"]
 
 def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
     translator, module = Dictionary(), fake_module()
+    # One of five has the eight pieces that any translation may have at most.
+    short, longest = (Hypothesis((4,) * length, 0.0, 0.0) for length in (7, 8))
+    translator.length_limit.counted([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
     validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
@@ -200,9 +208,11 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert 0 < bleu.value < 100
     assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
     assert translator.device == module.device
-    assert f"update 7: BLEU {bleu.value:.2f}" in caplog.messages[0]
-    assert len(caplog.messages) == 3
-    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[2]
+    assert caplog.messages[0].startswith("1 of 5 translations reached the longest length and")
+    assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
+    assert len(caplog.messages) == 4
+    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
+    assert translator.length_limit.taken() == (0, 0)
 
 
 def test_validation_scores_as_the_run_says() -> None:
@@ -221,13 +231,16 @@ def test_validation_scores_as_the_run_says() -> None:
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 7])
-def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shares = {}
+def test_the_ranks_share_the_sentences(
+    world_size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares: dict[int, Any] = {}
     for rank in range(world_size):
         sources = SOURCES[rank::world_size]
-        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources]
+        # Of two on each rank one reaches its limit.
+        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources], (1, 2)
 
-    def all_gather_object(gathered: list[Any], own: list[str]) -> None:
+    def all_gather_object(gathered: list[Any], own: Any) -> None:
         assert own == shares[trainer.global_rank]
         gathered[:] = [shares[rank] for rank in range(world_size)]
 
@@ -235,12 +248,16 @@ def test_the_ranks_share_the_sentences(world_size: int, monkeypatch: pytest.Monk
     asked, values = [], []
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
-        trainer = fake_trainer(global_rank=rank, world_size=world_size)
+        both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
+        translator.length_limit.counted([Segment([4])] * 2, both)
+        trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
         validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)
     assert sorted(asked) == sorted(SOURCES)  # each once
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    warning = f"{world_size} of {2 * world_size} translations reached the longest"
+    assert [line.startswith(warning) for line in caplog.messages] == [True]
     # Every rank logs the score of all sentences in their own order.
     assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size

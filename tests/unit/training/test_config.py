@@ -11,8 +11,8 @@ from tests.helpers.models import tiny_config
 from transformer.cli.compose import compose_config
 from transformer.errors import InputError
 from transformer.model.config import ModelConfig
+from transformer.schema import typed
 from transformer.training.config import run_config
-from transformer.training.typed import typed
 
 
 @dataclass(frozen=True)

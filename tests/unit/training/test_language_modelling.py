@@ -4,60 +4,18 @@ import math
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.helpers.models import tiny_config
 from tests.helpers.runs import composed
 from tests.unit.data.corpora import first_epoch
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
-from transformer.data.tokenizer import BOS, EOS
+from transformer.data.tokenizer import EOS
 from transformer.errors import InputError
-from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.language_modelling import (
     LanguageModelling,
     perplexities,
-    perplexity,
-    summed_nll,
 )
 
 ROWS = [[5, 6, 7], [], [8], [9, 10, 11, 12, 13]]
-
-
-def tiny_model() -> SingleStack:
-    torch.manual_seed(1)
-    return build_single_stack(tiny_config(decoder_layers=0), causal=True).eval()
-
-
-def surprise(model: SingleStack, row: list[int]) -> float:
-    """Of each token and of the end, one after the other."""
-    total = 0.0
-    for place, right in enumerate([*row, EOS]):
-        logits = model.logits(model(torch.tensor([[BOS, *row[:place]]])))[0, -1]
-        total -= logits.log_softmax(-1)[right].item()
-    return total
-
-
-def test_the_perplexity_of_a_model_that_has_diverged_is_a_number() -> None:
-    assert perplexity(math.log(7.0)) == pytest.approx(7.0)
-    assert perplexity(1000.0) == perplexity(math.inf) == math.inf
-    assert math.isnan(perplexity(math.nan))
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 8, 1000])
-def test_every_token_and_every_end_is_predicted_once(batch_tokens: int) -> None:
-    model = tiny_model()
-    with torch.no_grad():
-        expected = sum(surprise(model, row) for row in ROWS)
-    assert summed_nll(model, ROWS, batch_tokens) == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_uniform_model_is_as_perplexed_as_there_are_tokens() -> None:
-    model = tiny_model()
-    with torch.no_grad():
-        model.projection.weight.zero_()
-    token, word = perplexities("", summed_nll(model, ROWS, 100), ROWS, 5, "")
-    assert token.value == pytest.approx(24)
-    assert word.value == pytest.approx(24 ** (13 / 9))
 
 
 def test_one_likelihood_is_shared_among_tokens_or_words() -> None:

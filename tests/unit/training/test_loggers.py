@@ -12,13 +12,13 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from transformer.training.config import LoggerConfig
 from transformer.training.loggers import (
-    ContinuedCSVLogger,
     ContinuedLogs,
     ContinuedTensorBoard,
+    LoggerConfig,
     build_loggers,
 )
+from transformer.training.metrics_file import ContinuedCSVLogger
 
 from .fakes import fake_module, fake_trainer
 
@@ -100,7 +100,7 @@ def test_where_the_disk_is_full_rows_wait(
         with monkeypatch.context() as full:
             full.setattr(os, "fsync", lambda handle: _no_space())
             logger.save()
-        assert "metrics.csv: No space left on device; its rows wait" in caplog.text
+        assert "its rows wait" in caplog.text
         before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
         assert len(before) == step - 1
         logger.save()
@@ -163,6 +163,15 @@ def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> N
         (3, 13.0),
         (4, 14.0),
     ]
+
+
+def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
+    logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path)[0]
+    ContinuedLogs().on_train_start(fake_trainer(loggers=[logger]), fake_module())
+    # Lightning counts updates from 0, and epochs never.
+    logger.log_metrics({"loss": 3.5, "epoch": 0}, 33)
+    logger.finalize("success")
+    assert rows(tmp_path) == [{"step": 33, "loss": 3.5, "epoch": 3.4}]
 
 
 @pytest.mark.parametrize("csv_wanted", [True, False])

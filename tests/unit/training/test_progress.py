@@ -3,12 +3,17 @@
 import io
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
 
-from transformer.training.progress import ProgressBar
+from transformer.training.metrics_file import ContinuedCSVLogger
+from transformer.training.progress import Fitting, ProgressBar
 
 from .fakes import fake_module, fake_trainer
 
@@ -43,21 +48,24 @@ def test_no_terminal_no_bar(
         run(fake_trainer(callback_metrics=METRICS), [1, 3, 4, 6])
     assert capfd.readouterr() == ("", "")
     shown = "loss 2.346  BLEU 31.2 at update 3  12,346 tokens/s"
-    assert caplog.messages == [f"update 4/40: {shown}", f"update 6/40: {shown}"]
+    assert caplog.messages == [
+        f"update 4/40, epoch 0.4: {shown}",
+        f"update 6/40, epoch 0.6: {shown}",
+    ]
 
 
 def test_a_validation_without_bleu_has_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
     trainer = fake_trainer(callback_metrics={"val/accuracy": torch.tensor(93.254)})
     with caplog.at_level(logging.INFO):
         run(trainer, [39, 41])
-    assert caplog.messages == ["update 41/40: accuracy 93.25 at update 41"]
+    assert caplog.messages == ["update 41/40, epoch 4.1: accuracy 93.25 at update 41"]
 
 
 def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
     trainer = fake_trainer(callback_metrics={}, estimated_stepping_batches=float("inf"))
     with caplog.at_level(logging.INFO):
         run(trainer, [1, 2, 3])
-    assert caplog.messages == ["update 2/?: "]
+    assert caplog.messages == ["update 2/?, epoch 0.2: "]
 
 
 def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:
@@ -71,13 +79,63 @@ def test_a_terminal_gets_a_bar_and_no_lines(
 ) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "dumb")
     with caplog.at_level(logging.INFO):
         run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
     assert caplog.messages == []
-    assert "40/40" in terminal.getvalue()
-    assert "BLEU 31.2" in terminal.getvalue()
+    assert "40/40  epoch 4.0  loss 2.346  12,346 tokens/s  left 00:00" in terminal.getvalue()
+
+
+LONG = {
+    "update": "98765/100000",
+    "epoch": "epoch 12.3",
+    "train/loss": "loss 2.346",
+    "val/bleu": "BLEU 31.2 at update 98000",
+    "train/tokens_per_second": "123,456 tokens/s",
+}
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "98765/100000  loss 2.346  left --:--"),
+        (60, "98765/100000  loss 2.346  123,456 tokens/s  left --:--"),
+        (80, "98765/100000  epoch 12.3  loss 2.346  123,456 tokens/s  left --:--"),
+        (
+            120,
+            "98765/100000  epoch 12.3  loss 2.346  BLEU 31.2 at update 98000  123,456 tokens/s  "
+            "left --:--",
+        ),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters(width: int, shown: str) -> None:
+    console = Console(width=width, file=io.StringIO(), force_terminal=True)
+    progress = Progress(Fitting(console), console=console)
+    progress.add_task("", total=100_000, completed=98_765, **LONG)
+    with console.capture() as captured:
+        console.print(progress.get_renderable())
+    (line,) = Text.from_ansi(captured.get()).plain.splitlines()
+    assert line.rstrip().endswith(shown)
+    # What is left of the width is the bar, if that is enough to see anything.
+    assert line.strip(" ━╸╺") == shown
+    assert (len(line.rstrip()) > len(shown)) == (width - len(shown) >= 10)
+
+
+def test_a_bar_that_goes_on_shows_at_once_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [
+        "epoch,step,train/loss,val/bleu,val/loss",
+        *("0.2,1,2.5,,", "0.2,1,,31.25,2.0", "0.4,3,2.25,,"),
+    ]
+    (tmp_path / "metrics.csv").write_text("\n".join([*rows, ""]))
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    trainer = fake_trainer(global_step=4, loggers=[ContinuedCSVLogger(tmp_path)])
+    bar = ProgressBar()
+    bar.on_train_start(trainer, fake_module())
+    bar.on_train_end(trainer, fake_module())
+    assert "4/40  epoch 0.4  loss 2.250  BLEU 31.2 at update 2" in terminal.getvalue()
 
 
 def test_the_bar_has_an_end_though_a_validation_comes_first(

@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 import torch
 
+from tests.helpers.models import tiny_payload
 from tests.helpers.processes import tiny_config
 from transformer.errors import InputError
-from transformer.model.checkpoint import FORMAT, PORTABLE, write_payload
+from transformer.model.checkpoint import write_payload
 from transformer.training import resume_check
 from transformer.training.resume_check import check_resume, differences
 
-VALUES = {"state_dict": {"w": torch.arange(4.0)}, "optimizer_states": [{"lr": 0.1}]}
+WEIGHT = {"w": torch.arange(4.0)}
 
 
 def leave(folder: Path, **changes: Any) -> None:
     """Write what a run would have left."""
-    portable = {PORTABLE: {"format": FORMAT, "config": {}}}
-    payload = {**VALUES, "global_step": 4, **portable, **changes}
+    payload = tiny_payload(global_step=4, optimizer_states=[{"lr": 0.1}])
+    weights = payload["state_dict"] | WEIGHT | changes.get("state_dict", {})
+    payload |= {**changes, "state_dict": weights}
     write_payload(payload, folder / "checkpoints" / "last.ckpt")
     for name, text in (("batches", "1 a\n2 b\n"), ("metrics.csv", "step,val\n1,2\n")):
         (folder / name).write_text(changes.get(name, text))
@@ -45,7 +47,7 @@ def test_equal_runs_are_said_to_be_equal(tmp_path: Path, monkeypatch: pytest.Mon
     said, parts = check(tmp_path, monkeypatch)
     assert said == (
         "resume_check: 4 updates at once, and 2, a restart and 2 more are equal: batches, "
-        "metrics, and bit for bit 4 weights and the optimiser"
+        "metrics, and bit for bit 6,788 weights and the optimiser"
     )
     broken = str(tmp_path / "broken")
     assert parts == [("at_once", None, None), ("broken", 2, None), ("broken", None, broken)]

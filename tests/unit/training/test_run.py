@@ -63,7 +63,7 @@ def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_
     assert [type(callback).__name__ for callback in callbacks] == [
         "GracefulStop",
         *(["MovingAverage"] if ema_decay else []),
-        *["Callback", "Measure", "ProgressBar", "ContinuedLogs", "LastValidation"],
+        *["Callback", "Measure", "ContinuedLogs", "ProgressBar", "LastValidation"],
         *(["Patience"] if patience else []),
         *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
     ]

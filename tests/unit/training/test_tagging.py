@@ -9,10 +9,9 @@ from tests.helpers.runs import composed
 from tests.unit.data.test_tagged import SENTENCES, write
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data.conllu import TaggedSentence, read_conllu
-from transformer.data.tagged import TaggedDataset
+from transformer.decoding.tagger import Tagger
 from transformer.errors import InputError
-from transformer.training import tagging as tagging_module
-from transformer.training.tagging import Tagging, tag
+from transformer.training.tagging import Tagging
 
 ALONE = [
     "task=tagging",
@@ -31,14 +30,17 @@ def files(folder: Path, *overrides: str, sentences: list[TaggedSentence] = SENTE
 
 def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
     task = files(tmp_path)
-    dataset = TaggedDataset(SENTENCES, task.data.tokenizer)
     model = task.module.model.eval()
-    alone = [
-        tag(model, TaggedDataset([sentence], task.data.tokenizer), 50)[0] for sentence in SENTENCES
-    ]
+    words = [list(sentence.words) for sentence in SENTENCES]
+
+    def tagged(budget: int, sentences: list[list[str]]) -> list[tuple[str, ...]]:
+        tagger = Tagger(model, task.data.tokenizer, budget)
+        return [found.tags for found in tagger.tag(sentences)]
+
+    alone = [tagged(50, [sentence])[0] for sentence in words]
     assert [len(tags) for tags in alone] == [3, 2, 2]
-    assert tag(model, dataset, 50) == alone
-    assert tag(model, dataset, 1) == alone  # each alone, longer than the budget
+    assert tagged(50, words) == alone
+    assert tagged(1, words) == alone  # each alone, longer than the budget
 
 
 def test_words_that_training_leaves_out_are_unknown(
@@ -47,13 +49,14 @@ def test_words_that_training_leaves_out_are_unknown(
     long = TaggedSentence(("cat",) * 30, ("NOUN",) * 30)
     task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
     model = task.module.model.eval()
-    monkeypatch.setattr(tagging_module, "load_single_stack", lambda *_, **__: model)
+    tagger = Tagger(model, task.data.tokenizer)
+    monkeypatch.setattr(Tagger, "load", lambda *_, **__: tagger)
     evaluate = task.evaluator(tmp_path, "cpu")
     read: list[Path] = []
 
-    def read_once(path: Path) -> Iterator[TaggedSentence]:
+    def read_once(path: Path, max_line: int) -> Iterator[TaggedSentence]:
         read.append(path)
-        return read_conllu(path)
+        return read_conllu(path, max_line)
 
     monkeypatch.setattr("transformer.data.tagged.read_conllu", read_once)
     scores = {score.name: score for score in evaluate("validation").scores}
@@ -74,6 +77,19 @@ def test_words_that_training_leaves_out_are_unknown(
 def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         files(tmp_path, override)
+
+
+def test_all_that_a_new_tagger_cannot_have_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        Tagging(composed(["task=tagging"], tmp_path))
+    said = str(caught.value).split("; also ")
+    keys = [
+        "model.decoder_layers",
+        "model.tie_embeddings",
+        "data.validation_size",
+        "data.test_size",
+    ]
+    assert [one.partition("=")[0] for one in said] == keys
 
 
 def test_only_learned_positions_end(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from tests.helpers.models import tiny_transformer
+from tests.helpers.models import portable, tiny_transformer
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
-from transformer.model.checkpoint import PORTABLE, portable_part, write_payload
+from transformer.model.checkpoint import PORTABLE, write_payload
 
 
 def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
@@ -38,8 +38,13 @@ def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:
             **{"validation": validation, "test": ["gone", "gone"]},
         },
     }
-    portable = portable_part(model.config, tokenizer.to_state(), run)
-    return {"state_dict": state, "optimizer_states": [seed], PORTABLE: portable, **more}
+    part = portable(model.config, tokenizer.to_state(), run)
+    return {
+        "state_dict": state,
+        "optimizer_states": [{"state": {}, "seed": seed}],
+        PORTABLE: part,
+        **more,
+    }
 
 
 def write_run(folder: Path, *, ema: bool = False, steps: int = 3) -> Path:

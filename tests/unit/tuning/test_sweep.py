@@ -75,7 +75,7 @@ def test_an_empty_validation_set_is_refused(tmp_path: Path) -> None:
     offers, _ = offered_weights(write_run(tmp_path), [], 5)
     for side in ("en", "de"):
         (tmp_path / f"validation.{side}").write_text("")
-    with pytest.raises(InputError, match="the validation set of the run is empty"):
+    with pytest.raises(InputError, match="the validation text of the run is empty"):
         sweep(offers, settings(), lambda trial: None)
     with pytest.raises(InputError, match="sentences=0 must be at least 1, or null"):
         sweep(offers, settings(sentences=0), lambda trial: None)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError, did_you_mean
+from transformer.errors import InputError, did_you_mean, refuse
 
 T = TypeVar("T")
 
@@ -20,20 +20,27 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     Raises:
         InputError: A key is missing or unknown, or a value has the wrong type.
     """
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    for unknown in sorted(values.keys() - names):
-        meant = did_you_mean(unknown, names)
-        raise InputError(f"{where}.{unknown} is not a setting of {where}{meant}")
-    for field in fields(kind):  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values:
-            raise InputError(f"{where}.{field.name} is missing")
-    return kind(
-        **{
-            name: typed_value(value, hints[name], f"{where}.{name}")
-            for name, value in values.items()
-        }
+    refuse(
+        f"{where}.{unknown} is not a setting of {where}{did_you_mean(unknown, names)}"
+        for unknown in sorted(map(str, values.keys() - names))
     )
+    refuse(
+        f"{where}.{field.name} is missing"
+        for field in fields(kind)  # type: ignore[arg-type]
+        if field.default is MISSING and field.name not in values
+    )
+    right, wrong = {}, []
+    for name, value in values.items():
+        try:
+            right[name] = typed_value(value, hints[name], f"{where}.{name}")
+        except InputError as error:
+            wrong.append(str(error))
+    refuse(wrong)
+    return kind(**right)
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
@@ -76,15 +83,15 @@ def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
 
 def _items(value: Sequence[Any], hint: Any, where: str) -> tuple[Any, ...]:
     items = get_args(hint)
-    if get_origin(hint) is Sequence:
-        items *= len(value)
+    if get_origin(hint) is Sequence or items[-1] is ...:
+        items = items[:1] * len(value)
     if len(items) != len(value):
         raise _refusal(value, hint, where)
     return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
 
 
 def _refusal(value: Any, hint: Any, where: str) -> InputError:
-    said = "null" if value is None else repr(value)
+    said = "null" if value is None else repr(value)[:200]
     return InputError(f"{where}={said} must be {_words(hint)}")
 
 
@@ -95,9 +102,9 @@ def _words(hint: Any) -> str:
         return " or ".join(_words(option) for option in get_args(hint))
     if origin is Literal:
         return " or ".join(str(option) for option in get_args(hint))
-    if origin is tuple:
+    if origin is tuple and get_args(hint)[-1] is not ...:
         return f"a list of {len(get_args(hint))}"
-    if origin is Sequence:
+    if origin in (tuple, Sequence):
         return "a list"
     if origin is Mapping or is_dataclass(hint):
         return "a mapping, {KEY: VALUE}"

@@ -1,0 +1,232 @@
+"""Faults, and good pairs that look like faults, planted in a parallel text by rule.
+
+Does not know how a fault is found, only which checks are there for it.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+OF_A_KIND = 150
+"""Pairs of the corpus that are replaced for each kind."""
+SHIFTED = 200
+"""Lines of the stretch that is shifted."""
+
+_NOT_TRANSLATED = ("copy", "language", "script")
+
+Pair = tuple[str, str]
+Maker = Callable[[random.Random, str, str], Pair | None]
+"""From a good pair to one with a fault, or None where that pair cannot have it."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is planted."""
+
+    checks: tuple[str, ...]
+    """Any of them may find it; none: the pair is good. "repair": it is made as it was."""
+    make: Maker
+
+
+def _inserted(rng: random.Random, text: str, what: str) -> str:
+    place = rng.randrange(len(text) + 1)
+    return text[:place] + what + text[place:]
+
+
+def _digit(rng: random.Random, source: str, target: str) -> Pair | None:
+    """Change a digit of the target; where there is none, one of a number that is added."""
+    places = [place for place, character in enumerate(target) if character in "123456789"]
+    if not places or not any(map(str.isdigit, source)):
+        number = str(rng.randint(13, 2100))
+        source, target = f"{source} ({number})", f"{target} ({number})"
+        places = [len(target) - 2]
+    place = rng.choice(places)
+    other = rng.choice([digit for digit in "123456789" if digit != target[place]])
+    return source, target[:place] + other + target[place + 1 :]
+
+
+def _address(rng: random.Random, source: str, target: str) -> Pair:
+    names = rng.sample(("alpha", "beta", "gamma", "delta", "omega"), 3)
+    url = "{} (see http://www.{}.org/{})", "{} ({}@{}.org)"
+    shape = rng.choice(url)
+    return shape.format(source, names[0], names[1]), shape.format(target, names[0], names[2])
+
+
+def _markup(rng: random.Random, source: str, target: str) -> Pair:
+    first, _, rest = target.partition(" ")
+    return source, rng.choice(
+        (
+            f"<p>{target}</p>",
+            f"<b>{first}</b> {rest}",
+            f"{target}<br>",
+            f'<a href="#{len(first)}">{first}</a> {rest}',
+            f'<span class="x">{target}</span>',
+        )
+    )
+
+
+def _encoding(times: int, encoding: str) -> Maker:
+    def make(rng: random.Random, source: str, target: str) -> Pair | None:
+        text = target
+        for _ in range(times):
+            try:
+                text = text.encode().decode(encoding)
+            except UnicodeDecodeError:
+                return None
+        return (source, text) if text != target else None
+
+    return make
+
+
+def _cut(rng: random.Random, source: str, target: str) -> Pair | None:
+    words = target.split()
+    return (source, " ".join(words[: len(words) // 2])) if len(words) > 9 else None
+
+
+def _compound(rng: random.Random, source: str, target: str) -> Pair | None:
+    words = [word for word in source.lower().split() if len(word) > 3 and word.isalpha()]
+    if len(words) < 2:
+        return None
+    one, other = rng.sample(words, 2)
+    return f"{one} {other}", rng.choice((f"{one}{other}", f"{one}-{other}")).capitalize()
+
+
+def _both(*shapes: str) -> Maker:
+    """Put a text of one of the shapes behind both sides; where it has a bar, its halves."""
+
+    def make(rng: random.Random, source: str, target: str) -> Pair:
+        first, _, other = rng.choice(shapes).partition("|")
+        return f"{source} {first}", f"{target} {other or first}"
+
+    return make
+
+
+def _one_of(*texts: str) -> Maker:
+    """Put a text, or both its halves, in place of both sides."""
+
+    def make(rng: random.Random, source: str, target: str) -> Pair:
+        first, _, other = rng.choice(texts).partition("|")
+        return first, other or first
+
+    return make
+
+
+def kinds(corpus: Sequence[Pair], foreign: Sequence[str]) -> dict[str, Kind]:
+    """Return faults, and good pairs that look like faults."""
+    invisible = "\u200b\u00ad\ufeff\u200d\u2060\u0008\u001b"
+    return {
+        "source in place of the target": Kind(_NOT_TRANSLATED, lambda r, s, t: (s, s)),
+        "the same in lower case": Kind(
+            _NOT_TRANSLATED, lambda r, s, t: (s, s.lower().rstrip(" ."))
+        ),
+        "target in place of the source": Kind(_NOT_TRANSLATED, lambda r, s, t: (t, t)),
+        "sides swapped": Kind(("language", "script"), lambda r, s, t: (t, s)),
+        "target in a third language": Kind(
+            ("language", "script"), lambda r, s, t: (s, r.choice(foreign))
+        ),
+        "a digit changed": Kind(("numbers",), _digit),
+        "an address changed": Kind(("urls",), _address),
+        "tags on one side": Kind(("markup",), _markup),
+        "a side twice": Kind(("ratio",), lambda r, s, t: (s, f"{t} {t}")),
+        "another sentence added": Kind(
+            ("ratio",), lambda r, s, t: (s, f"{t} {r.choice(corpus)[1]}")
+        ),
+        "half of the words cut off": Kind(("ratio",), _cut),
+        "a side empty": Kind(("empty",), lambda r, s, t: (s, " ")),
+        "a character lost (U+FFFD)": Kind(
+            ("replacement",), lambda r, s, t: (s, _inserted(r, t, "\ufffd"))
+        ),
+        "UTF-8 read as Latin-1": Kind(("repair",), _encoding(1, "latin-1")),
+        "UTF-8 read as Windows-1252": Kind(("repair",), _encoding(1, "cp1252")),
+        "the same twice over": Kind(("repair",), _encoding(2, "cp1252")),
+        "an invisible character": Kind(
+            ("repair",), lambda r, s, t: (s, _inserted(r, t, r.choice(invisible)))
+        ),
+        "odd blanks": Kind(
+            ("repair",),
+            lambda r, s, t: (s, t.replace(" ", r.choice(("\u2003", "  ", " \u2009")), 1) + " "),
+        ),
+        "an entity on one side": Kind(
+            ("repair",), lambda r, s, t: (f"{s} (A & B)", f"{t} (A &amp; B)")
+        ),
+        "good: a compound": Kind((), _compound),
+        "good: a name or a term": Kind(
+            (),
+            _one_of(
+                "Format",
+                "Simple Mail Transfer Protocol",
+                "Black Forest",
+                "GNU Emacs",
+                "UTF-8 codec",
+            ),
+        ),
+        "good: code, options, paths": Kind(
+            (),
+            _one_of(
+                "for (i = 0; i < n; i++) { sum += the[i]; }", "--with-all --no-name", "/a/of/the"
+            ),
+        ),
+        "good: the same address": Kind(
+            (),
+            _both(
+                "http://a.org/b.html",
+                "<URL:https://a.org>",
+                "<a@b.org>",
+                "http://a.com/en/b|https://a.de/de/b",
+                "https://en.wikipedia.org/wiki/A|https://de.wikipedia.org/wiki/B",
+            ),
+        ),
+        "good: angle brackets": Kind(
+            (),
+            _both("#include <stdio.h>", "<file>|<name>", "List<String>", "<i>x</i>", "3 < 4 & 5"),
+        ),
+        "good: quotes": Kind((), _both('"A"|»Ü«', '"x"|»ß«…', "(“oh”)|(„Öl“)", "'a'|« é »")),
+        "good: numbers written otherwise": Kind(
+            (),
+            _both(
+                "1,234.5|1.234,5",
+                "12,000|12\u202f000",
+                "5 thousand|5000",
+                "4:30 pm|16:30",
+                "3|III",
+                "the 1990s|90",
+                "2001-02-03|3.2.2001",
+                "%s %d|%2$d %1$s",
+            ),
+        ),
+    }
+
+
+@dataclass
+class Planted:
+    """A corpus with faults."""
+
+    pairs: list[Pair]
+    kind_of: dict[int, str] = field(default_factory=dict)
+    """By place, from 0."""
+    good: dict[int, Pair] = field(default_factory=dict)
+    """What was there before."""
+
+
+def plant(corpus: Sequence[Pair], made: Mapping[str, Kind], seed: int) -> Planted:
+    """Put faults of each kind in random places, and shift a stretch."""
+    rng = random.Random(seed)
+    planted = Planted(list(corpus))
+    start = len(corpus) // 2
+    stretch = range(start, start + SHIFTED)
+    for place in stretch:
+        planted.pairs[place] = corpus[place][0], corpus[place - 1][1]
+        planted.kind_of[place] = "a stretch shifted by a line"
+    places = [place for place in range(len(corpus)) if place not in stretch]
+    rng.shuffle(places)
+    for name, kind in made.items():
+        done = 0
+        for place in places:
+            if done == OF_A_KIND:
+                break
+            if place in planted.good or (pair := kind.make(rng, *corpus[place])) is None:
+                continue
+            planted.pairs[place], planted.kind_of[place] = pair, name
+            planted.good[place] = corpus[place]
+            done += 1
+    return planted

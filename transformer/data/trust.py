@@ -1,0 +1,62 @@
+"""Which text a file may let a program read: a checkpoint of somebody else names what it likes.
+
+It does not read anything.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformer.errors import InputError
+
+TRUST = "TRANSFORMER_TRUST"
+"""An environment variable: ``true`` is a yes for all commands of a user."""
+
+_READ = ("root", "train", "validation", "test", "alignment", "cache")
+"""Keys of a corpus that name files or folders."""
+
+
+def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tuple[str, str]]:
+    """URLs and paths that do not lie below the working folder, each with its dotted key.
+
+    Args:
+        data: The group ``data`` of a run's config.
+        prefix: Its name.
+    """
+    for key in _READ:
+        value = data.get(key)
+        for path in value if isinstance(value, list | tuple) else [value]:
+            here = key == "cache" and path == os.environ.get("TRANSFORMER_CACHE")
+            if isinstance(path, str) and _is_outside(path) and not here:
+                yield f"{prefix}.{key}", path
+    corpora = data.get("corpora")
+    for name, corpus in corpora.items() if isinstance(corpora, Mapping) else ():
+        if isinstance(corpus, Mapping):
+            yield from paths_outside(corpus, f"{prefix}.corpora.{name}")
+
+
+def require_trust(
+    data: Mapping[str, Any], trusted: bool, whose: object, given: Mapping[str, Any] | None = None
+) -> None:
+    """Refuse to read what a checkpoint names outside of the working folder, without a yes.
+
+    Args:
+        data: The group ``data`` of its config.
+        trusted: Whether the command says ``trust=true``.
+        whose: The checkpoint, for the message.
+        given: Dotted keys that the command has set itself.
+
+    Raises:
+        InputError: There is such a name.
+    """
+    outside = [(key, path) for key, path in paths_outside(data) if key not in (given or {})]
+    if outside and not trusted and os.environ.get(TRUST) != "true":
+        names = ", ".join(f"{key}={path}" for key, path in outside)
+        raise InputError(
+            f"{whose} names {names}, outside of this folder, which the command does not name; add "
+            f"trust=true if you trust the checkpoint, or set {TRUST}=true for all of your own"
+        )
+
+
+def _is_outside(path: str) -> bool:
+    return path.startswith(("/", "~")) or "://" in path or "::" in path or ".." in path.split("/")
