@@ -13,8 +13,8 @@ LOG = "train.log"
 
 _OF_THE_START = (
     *("transformer.data.batch_module", "transformer.data.datamodule", "transformer.data.filters"),
-    *("transformer.data.tagged", "transformer.doctor", "transformer.training.advice"),
-    *("py.warnings", "pytorch_lightning", "lightning_fabric"),
+    *("transformer.data.held_out", "transformer.data.tagged", "transformer.doctor"),
+    *("transformer.training.advice", "py.warnings", "pytorch_lightning", "lightning_fabric"),
 )
 """Loggers of what a run says of text and settings at its start, and of warnings of libraries."""
 

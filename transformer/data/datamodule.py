@@ -20,6 +20,7 @@ from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, 
 from transformer.data.documents import joined_pairs
 from transformer.data.encoding import counts_of
 from transformer.data.filters import Filters, level_of
+from transformer.data.held_out import log_held_out
 from transformer.data.lines import refuse_missing
 from transformer.data.mixture import AnySplit, BalancedText, tags_of_config
 from transformer.data.preparation import encode_corpus
@@ -144,6 +145,7 @@ class DataModule(BatchModule):
             self.texts(split)
         for name in () if self._judged else training:
             pairs, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            log_held_out(name, pairs, self._splits)
             self._filters.judge(name, dropped, pairs, self._data.max_left_out)
         self._judged = True
         for name in self._parts("validation"):

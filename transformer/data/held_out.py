@@ -8,6 +8,7 @@ other way. Does not know where texts come from.
 import hashlib
 import heapq
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from transformer.data.cache import locked, remembered
 from transformer.data.corpus import Corpus, Pair
 from transformer.data.split import Split
 from transformer.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 # Bytes of a text that is looked through anew at each start: some ten thousand pairs.
 _REMEMBERED = 2**22
@@ -52,6 +55,29 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
         splits[name] = Split(corpus, frozenset(first[:size]), inverted=False, links=links)
         first = first[size:]
     return splits
+
+
+def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
+    """Log how many pairs of a training text are held out, if any.
+
+    Args:
+        name: of the training text among the splits.
+        left: how many pairs are not held out.
+        splits: all there are, by name.
+    """
+    held, keys = len(_lines(splits[name])), list[str]()
+    for split in ("validation", "test"):
+        if size := len(_lines(splits.get(name.replace("train", split, 1)))):
+            keys.append(f"data.{split}_size={size}")
+    if held:
+        logger.log(
+            logging.WARNING if held > left else logging.INFO,
+            f"{name}: {held:,} of {held + left:,} pairs are held out ({', '.join(keys)})",
+        )
+
+
+def _lines(split: object) -> frozenset[int]:
+    return split.lines if isinstance(split, Split) else frozenset()
 
 
 def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:

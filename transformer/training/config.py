@@ -3,6 +3,7 @@
 It names the parts; schema.py checks each value's type, and the dataclass that holds it its meaning.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -166,9 +167,11 @@ def _refuse_other_layout(resolved: Mapping[str, Any]) -> None:
         raise InputError(f"trainer.{name} {known if name in trainer else 'is missing'}")
     for name, kind in TRAINER.items():
         typed_value(trainer[name], kind, f"trainer.{name}")
-    if not isinstance(trainer["max_time"], str | Mapping | None):
+    time = trainer["max_time"]
+    written = re.fullmatch(r"\d+(:\d\d){3}", time) if isinstance(time, str) else False
+    if not (written or isinstance(time, Mapping | None)):
         raise InputError(
-            f"trainer.max_time={trainer['max_time']} must be DAYS:HOURS:MINUTES:SECONDS, such as "
+            f"trainer.max_time={time} must be DAYS:HOURS:MINUTES:SECONDS, such as "
             "00:12:00:00, or null"
         )
 

@@ -4,6 +4,7 @@ It does not measure: it shows what others have logged.
 """
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -35,13 +36,14 @@ _BAR = (8, 40)
 
 
 class ProgressBar(Callback):
-    """Update, epoch, loss, score, tokens per second and time left, on stderr.
+    """Update, epoch, loss, score, tokens per second and time left.
 
-    Silent when stderr is no terminal; the log then says the same every ``log_every_n_steps``.
+    The log says it every ``log_every_n_steps``; a terminal shows a bar in place of those lines.
     """
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
+        self.above: Above | None = None
         self.validated = 0
         self.before: dict[str, float] = {}
 
@@ -57,6 +59,7 @@ class ProgressBar(Callback):
             return
         console = Console(stderr=True)
         self.progress = Progress(Fitting(console), console=console, speed_estimate_period=300)
+        self.above = Above(console)
         self.progress.start()
         self.task = self.progress.add_task("update")
         self._advance(trainer)
@@ -66,19 +69,17 @@ class ProgressBar(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Advance."""
-        if self.progress is not None:
-            self._advance(trainer)
-            if time_to_log(trainer):
-                self._show(trainer)
-        elif trainer.is_global_zero and time_to_log(trainer):
-            self._log(trainer)
+        self._advance(trainer)
+        if time_to_log(trainer):
+            self._show(trainer)
+            self._log(trainer, on_bar=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the scores, and note which update they are of; BLEU has a line of its own."""
         self.validated = trainer.global_step
         self._show(trainer)
-        if trainer.is_global_zero and "val/bleu" not in trainer.callback_metrics:
-            self._log(trainer)
+        if "val/bleu" not in trainer.callback_metrics:
+            self._log(trainer, on_bar=False)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
@@ -102,10 +103,13 @@ class ProgressBar(Callback):
             shown: Any = self._metrics(trainer)
             self.progress.update(self.task, **shown)
 
-    def _log(self, trainer: Trainer) -> None:
+    def _log(self, trainer: Trainer, *, on_bar: bool) -> None:
+        if not trainer.is_global_zero:
+            return
         shown = "  ".join(self._metrics(trainer).values())
         update = f"{trainer.global_step}/{_updates(trainer) or '?'}"
-        logger.info("%s: %s", shown_update(update, _epochs(trainer)), shown)
+        line = shown_update(update, _epochs(trainer))
+        logger.info("%s: %s", line, shown, extra={"on_bar": on_bar})
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics of interest that have been logged so far, before a resume too."""
@@ -120,6 +124,47 @@ class ProgressBar(Callback):
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
+        if self.above is not None:
+            self.above.close()
+            self.above = None
+
+
+class Above:
+    """The stream of log handlers of a terminal, above the bar; what the bar shows is left out.
+
+    To be made before the bar, whose library puts a stream of its own in the place of stderr.
+
+    Args:
+        console: Of the bar.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.terminal, self.process = console, sys.stderr, os.getpid()
+        self.handlers = [
+            handler
+            for handler in logging.getLogger().handlers
+            if isinstance(handler, logging.StreamHandler) and handler.stream is self.terminal
+        ]
+        for handler in self.handlers:
+            handler.setStream(self)
+            handler.addFilter(_not_on_bar)
+
+    def write(self, text: str) -> None:
+        """Write whole lines; a terminal breaks the long ones, which can be copied then."""
+        if os.getpid() == self.process:
+            self.console.print(Text(text.removesuffix("\n")), soft_wrap=True)
+        else:  # A process that loads data may have been forked while the bar held its lock.
+            self.terminal.write(text)
+
+    def flush(self) -> None:
+        """Write what is left, which is nothing here."""
+        self.terminal.flush()
+
+    def close(self) -> None:
+        """Give the handlers their stream back."""
+        for handler in self.handlers:
+            handler.setStream(self.terminal)
+            handler.removeFilter(_not_on_bar)
 
 
 class Fitting(ProgressColumn):
@@ -135,7 +180,8 @@ class Fitting(ProgressColumn):
         order = ("update", "epoch", *_METRICS, "left")
         known = task.fields | {"left": f"left {self.left.render(task)}" if task.total else ""}
         parts = {name: known[name] for name in order if known.get(name)}
-        fitting, width = set[str](), self.console.width
+        # The terminal writes ^C behind it: on a line of its own it would stay.
+        fitting, width = set[str](), self.console.width - len("^C")
         for name in (*_FIRST, *(name for name in order if name not in _FIRST)):
             if name in parts and len(parts[name]) + 2 * bool(fitting) <= width:
                 width -= len(parts[name]) + 2 * bool(fitting)
@@ -169,6 +215,10 @@ def _epochs(trainer: Trainer) -> float | None:
     """None where nobody knows yet."""
     epochs: float | None = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
     return epochs
+
+
+def _not_on_bar(record: logging.LogRecord) -> bool:
+    return not getattr(record, "on_bar", False)
 
 
 def _updates(trainer: Trainer) -> int | None:

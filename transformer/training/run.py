@@ -34,7 +34,7 @@ from transformer.training.sharding import consolidate
 from transformer.training.stopping import raise_if_stopped, stoppable
 from transformer.training.task import Task
 from transformer.training.tasks import make_task, test, untested
-from transformer.training.trainer import bound_by_epochs, build_trainer
+from transformer.training.trainer import bound_by_epochs, build_trainer, end_of
 
 logger = logging.getLogger(__name__)
 
@@ -115,12 +115,9 @@ def fit(
     with Ranks(rank_command) as ranks, failing_together():
         trainer = _fit(config, folder, task, standing, ranks, watching)
     trained = trainer.global_step - standing.done
-    if not trained:
-        logger.info(
-            "all %d updates are done; the run goes on where trainer.max_steps, trainer.max_epochs, "
-            "trainer.max_time or callbacks.patience, whichever has ended it, is set higher",
-            trainer.global_step,
-        )
+    key, reached = end_of(trainer, config)
+    if not trained or key == "trainer.max_time":
+        logger.info("%s; resume with checkpoint=%s and a higher %s", reached, folder, key)
     return trainer, task, trained
 
 

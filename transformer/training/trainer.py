@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.callbacks import Timer
 from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -156,6 +157,30 @@ def bound_by_epochs(
         trainer.fit_loop.epoch_loop.max_steps = updates
 
 
+def end_of(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
+    """The key that has ended the training, and what it has come to.
+
+    Where nothing tells it, the key is all that may have.
+    """
+    done, last = trainer.global_step, trainer.max_steps
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    if 0 <= last <= done:
+        key = "max_steps" if last == config.trainer["max_steps"] else "max_epochs"
+        return (
+            f"trainer.{key}",
+            f"all {done} updates of trainer.{key}={config.trainer[key]} are done",
+        )
+    for callback in callbacks:
+        if isinstance(callback, Patience) and callback.waited >= callback.patience:
+            over = f"callbacks.patience={callback.patience} has ended training after update {done}"
+            return "callbacks.patience", over
+        if isinstance(callback, Timer) and (callback.time_remaining() or 0) <= 0:
+            over = f"trainer.max_time={config.trainer['max_time']} is over after update {done}"
+            return "trainer.max_time", over + (f" of {last}" if last >= 0 else "")
+    keys = "trainer.max_steps, trainer.max_epochs, trainer.max_time or callbacks.patience"
+    return keys, f"all {done} updates are done"
+
+
 def _quieten_lightning() -> None:
     """Keep its advertisements, and its warnings about what is meant so, out of the log."""
     for name in ("pytorch_lightning", "lightning_fabric"):
@@ -164,6 +189,8 @@ def _quieten_lightning() -> None:
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",
         ".*LeafSpec.*",
+        # A bound in time, or the patience, that the run it goes on with had and this one has not.
+        ".*when using `ckpt_path`, callbacks.*",
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",
         ".*in eval mode at the start of training.*",

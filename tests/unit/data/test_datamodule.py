@@ -65,10 +65,30 @@ def test_text_left_out_is_judged_also_where_it_is_in_the_cache(
     module = data_module(folder, max_length=6, max_left_out=0.9)
     module.prepare_data()
     module.prepare_data()  # as Lightning does
-    (line,) = caplog.messages
+    line = caplog.messages[-1]
     assert line.startswith("train: ") and "longer than 6 tokens (data.max_length)" in line
     with pytest.raises(InputError, match=r"train: .* longer than 6 .*max_left_out=1 \(now 0\.5\)"):
         data_module(folder, max_length=6, max_left_out=0.5).prepare_data()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "level", "line"),
+    [
+        ((9, 5), "INFO", "train: 14 of 81 pairs are held out (data.validation_size=9, "),
+        ((0, 0), None, ""),
+        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size=41)"),
+    ],
+)
+def test_the_log_counts_the_pairs_held_out(
+    folder: Path, caplog: pytest.LogCaptureFixture, sizes: tuple[int, int], level: str, line: str
+) -> None:
+    changes = {} if any(sizes) else {"validation": str(folder / "text.tsv")}
+    module = data_module(folder, validation_size=sizes[0], test_size=sizes[1], **changes)
+    with caplog.at_level(logging.INFO):
+        module.prepare_data()
+    held = [record for record in caplog.records if "held out" in record.getMessage()]
+    assert [record.levelname for record in held] == ([level] if level else [])
+    assert all(record.getMessage().startswith(line) for record in held)
 
 
 def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:

@@ -3,6 +3,8 @@
 import io
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -89,16 +91,43 @@ def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == []
 
 
-def test_a_terminal_gets_a_bar_and_no_lines(
+@contextmanager
+def logging_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    """As stderr, to which the log goes too."""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    handler = logging.StreamHandler(terminal)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield terminal
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert handler.stream is terminal and not handler.filters
+
+
+def test_a_terminal_gets_a_bar_and_the_log_its_lines(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "dumb")
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO), logging_terminal(monkeypatch) as terminal:
         run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
-    assert caplog.messages == []
+    assert [message[:22] for message in caplog.messages] == ["update 40/40, epoch 4."]
     assert "40/40  epoch 4.0  loss 2.346  12,346 tokens/s  left 00:00" in terminal.getvalue()
+    assert "update 40/40" not in terminal.getvalue()
+
+
+def test_a_line_of_the_log_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    trainer, bar = fake_trainer(callback_metrics=METRICS), ProgressBar()
+    line = "[red]:smile: " + "word " * 30 + "end"
+    with logging_terminal(monkeypatch) as terminal:
+        bar.on_train_start(trainer, fake_module())
+        logging.getLogger("transformer").warning(line)
+        bar.on_train_end(trainer, fake_module())
+    before, _, after = terminal.getvalue().partition(line + "\n")
+    # The bar is wiped off before it, and drawn again after it.
+    assert before.endswith("\r\x1b[2K")
+    assert "left --:--" in before and "0/40" in after
 
 
 LONG = {

@@ -1,12 +1,13 @@
 """What only the run can check, since it sees the config, the tokenizer and the trainer at once."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
-from pytorch_lightning import Callback
+from pytorch_lightning import Callback, Trainer
 
 from tests.helpers.runs import composed
 from transformer.data.tokenizer import Tokenizer
@@ -15,9 +16,10 @@ from transformer.model.checkpoint import PORTABLE
 from transformer.training import run
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig
+from transformer.training.patience import Patience
 from transformer.training.processes import ReplicatedStrategy
 from transformer.training.tasks import make_task
-from transformer.training.trainer import build_trainer
+from transformer.training.trainer import build_trainer, end_of
 from transformer.training.translation import model_config
 
 
@@ -88,6 +90,40 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
         with pytest.raises(InputError, match="enough"):
             run._begun(composed([f"checkpoint={checkpoint}"], tmp_path))
     assert allowed == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("override", "bound", "done", "reached"),
+    [
+        ("trainer.max_steps=9", 9, 9, "all 9 updates of trainer.max_steps=9 are done"),
+        ("trainer.max_epochs=2", 8, 8, "all 8 updates of trainer.max_epochs=2 are done"),
+        ("trainer.max_time=00:00:00:00", 9, 7, "max_time=00:00:00:00 is over after update 7 of 9"),
+        ("callbacks.patience=3", 9, 7, "callbacks.patience=3 has ended training after update 7"),
+        ("trainer.max_time=00:00:00:09", 9, 7, "all 7 updates are done"),
+    ],
+)
+def test_the_key_that_ended_a_run_is_known(
+    tmp_path: Path, override: str, bound: int, done: int, reached: str
+) -> None:
+    config = composed([override], tmp_path)
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    for callback in callbacks:
+        if isinstance(callback, Patience):
+            callback.waited = 3
+    ended = Mock(spec=Trainer, global_step=done, max_steps=bound, callbacks=callbacks)
+    key, line = end_of(ended, config)
+    assert line.endswith(reached)
+    assert key == override.partition("=")[0] or "max_epochs, trainer.max_time or" in key
+
+
+def test_a_run_may_go_on_without_the_callbacks_it_had(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    build_trainer(composed([], tmp_path), tmp_path, [], Criterion("val/bleu", "max"))
+    recwarn.clear()
+    warnings.warn("Be aware that when using `ckpt_path`, callbacks used to", stacklevel=1)
+    assert not recwarn.list
 
 
 def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
