@@ -75,6 +75,7 @@ def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
     tokenizer, long = tiny_tokenizer(), "a " * 20
     ours = translator_of(tokenizer, **GREEDY)
     write_ctranslate2(ours.model, tokenizer, tmp_path)
+    write_settings(ours.model.config, tokenizer, {}, tmp_path / "transformer.json")
     (tmp_path / "README.md").write_text(readme(tokenizer, ours.search, 9), encoding="utf-8")
     done = called_outside(tmp_path, ["a dog", long])
     pieces = len(tokenizer.encode_source([long])[0])
