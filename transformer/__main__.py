@@ -36,13 +36,23 @@ def main(call: Sequence[str] | None = None) -> int:
     Args:
         call: The verb and its arguments; None takes those of the process.
     """
-    call = sys.argv[1:] if call is None else call
+    try:
+        return _called(sys.argv[1:] if call is None else call)
+    except KeyboardInterrupt:
+        # Before a verb is imported, nobody else says so.
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _called(call: Sequence[str]) -> int:
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
         verb, arguments = "recipe", list(call)
     if "--version" in call:
         return exit_code_of(lambda: print(version_line()))
-    if verb in ("-h", "--help"):
+    if verb == "help" and arguments:
+        verb, arguments = arguments[0], ["--help"]
+    if verb in ("-h", "--help", "help"):
         return exit_code_of(_usage)
     if verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
@@ -60,7 +70,7 @@ def _usage() -> None:
     print("usage: transformer VERB KEY=VALUE…\n")
     for name, what in VERBS.items():
         print(f"  {name:11} {what}")
-    print("\ntransformer VERB --help lists the keys of a verb; --version tells the versions.")
+    print("\ntransformer help VERB, or VERB --help, lists its keys; --version tells the versions.")
 
 
 def version_line() -> str:
