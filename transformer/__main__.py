@@ -1,13 +1,8 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
-import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
-
-from transformer.cli.exit import exit_code_of
-from transformer.errors import did_you_mean
 
 VERBS = {
     "train": "train a model",
@@ -39,12 +34,15 @@ def main(call: Sequence[str] | None = None) -> int:
     try:
         return _called(sys.argv[1:] if call is None else call)
     except KeyboardInterrupt:
-        # Before a verb is imported, nobody else says so.
+        # While anything is imported, nobody else says so.
         print("stopped", file=sys.stderr)
         return 130
 
 
 def _called(call: Sequence[str]) -> int:
+    from transformer.cli.exit import exit_code_of
+    from transformer.errors import did_you_mean
+
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
         verb, arguments = "recipe", list(call)
@@ -75,6 +73,9 @@ def _usage() -> None:
 
 def version_line() -> str:
     """Versions of what computes, in one line."""
+    import platform
+    from importlib import metadata
+
     installed = (f"{name} {metadata.version(name)}" for name in ("transformer", "torch"))
     return ", ".join([*installed, f"Python {platform.python_version()}"])
 
