@@ -1,13 +1,8 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
-import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
-
-from transformer.cli.exit import exit_code_of
-from transformer.errors import did_you_mean
 
 VERBS = {
     "train": "train a model",
@@ -36,13 +31,26 @@ def main(call: Sequence[str] | None = None) -> int:
     Args:
         call: The verb and its arguments; None takes those of the process.
     """
-    call = sys.argv[1:] if call is None else call
+    try:
+        return _called(sys.argv[1:] if call is None else call)
+    except KeyboardInterrupt:
+        # While anything is imported, nobody else says so.
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _called(call: Sequence[str]) -> int:
+    from transformer.cli.exit import exit_code_of
+    from transformer.errors import did_you_mean
+
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
         verb, arguments = "recipe", list(call)
     if "--version" in call:
         return exit_code_of(lambda: print(version_line()))
-    if verb in ("-h", "--help"):
+    if verb == "help" and arguments:
+        verb, arguments = arguments[0], ["--help"]
+    if verb in ("-h", "--help", "help"):
         return exit_code_of(_usage)
     if verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
@@ -60,11 +68,14 @@ def _usage() -> None:
     print("usage: transformer VERB KEY=VALUE…\n")
     for name, what in VERBS.items():
         print(f"  {name:11} {what}")
-    print("\ntransformer VERB --help lists the keys of a verb; --version tells the versions.")
+    print("\ntransformer help VERB, or VERB --help, lists its keys; --version tells the versions.")
 
 
 def version_line() -> str:
     """Versions of what computes, in one line."""
+    import platform
+    from importlib import metadata
+
     installed = (f"{name} {metadata.version(name)}" for name in ("transformer", "torch"))
     return ", ".join([*installed, f"Python {platform.python_version()}"])
 

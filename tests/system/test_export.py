@@ -10,7 +10,7 @@ import torch
 
 from tests.helpers.outside import translated_outside
 from tests.helpers.runs import verb
-from transformer.cli import score, translate
+from transformer.cli import evaluate, score, translate
 from transformer.model.checkpoint import PORTABLE
 
 
@@ -143,6 +143,7 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
     ("main", "arguments", "says"),
     [
         (translate.main, [], "is an export for CTranslate2; translate with engine=ctranslate2"),
+        (evaluate.main, [], "is an export for CTranslate2; translate with engine=ctranslate2"),
         (score.main, ["source=a", "target=b"], "is an export for CTranslate2; translate with"),
         (translate.main, ["engine=ctranslate2", "alignment=true"], "alignment= needs the run"),
         (translate.main, ["engine=ctranslate2", "heads_off=cross.0.0"], "heads_off= needs the run"),

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.kept_hypotheses import FOLDER, hypotheses_of
 from transformer.cli.load import load_translator, refuse_idle
+from transformer.cli.models import file_of
 from transformer.cli.resume import run_folder_of
 from transformer.cli.scoring import (
     name_of_text,
@@ -29,9 +30,7 @@ from transformer.data.lines import read_lines
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
-from transformer.export.safetensors import is_exported
 from transformer.files import given_path
-from transformer.model.run_files import find_checkpoint
 from transformer.schema import typed_value
 
 _Systems = dict[Path, System]
@@ -160,8 +159,7 @@ def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Pa
 def _of_run(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
     sources = [source for source, _ in pairs]
     said = hypotheses_of(translator, sources, run_folder_of(path) / FOLDER, name)
-    checkpoint = path if is_exported(path) else find_checkpoint(path)
-    about = {"checkpoint": str(checkpoint), "search": asdict(translator.search)}
+    about = {"checkpoint": str(file_of(path)), "search": asdict(translator.search)}
     return System(str(path), said, about)
 
 

@@ -1,5 +1,6 @@
 """``evaluate``: score a checkpoint; JSON as sacreBLEU's on stdout, a table on stderr."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from omegaconf import DictConfig, ListConfig
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.errors import InputError
+from transformer.escaping import escaped
 from transformer.files import given_path
 
 if TYPE_CHECKING:
@@ -122,10 +124,26 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
     scores += aligned
     name = name_of_text(config)
+    print(escaped(_evaluated(config, translator)), file=sys.stderr)
     print_table(name, scores)
     print(format_json(scores))
     if output is not None:
         save_report(output, name, scores, hypotheses)
+
+
+def _evaluated(config: DictConfig, translator: "Translator") -> str:
+    """Which files, and which search, in the words of the command line."""
+    from transformer.cli.models import file_of
+
+    several = isinstance(config.checkpoint, ListConfig)
+    names = config.checkpoint if several else [config.checkpoint]
+    files = [str(file_of(given_path(str(name)))) for name in names]
+    search = translator.search
+    words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
+    if search.algorithm in ("beam", "diverse"):
+        words.append(f"decoding.beam_size={search.beam_size}")
+        words.append(f"decoding.length_penalty={search.length_penalty:g}")
+    return f"{', '.join(files)}, {' '.join(words)}"
 
 
 def refuse_what_counts_nothing(config: DictConfig) -> None:

@@ -87,6 +87,7 @@ def _code_of(action: Callable[[], None]) -> int:
         print(stop, file=sys.stderr)
         return stop.code
     except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
         return 130
     return 0
 

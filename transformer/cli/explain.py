@@ -54,6 +54,10 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
 is."""
 
 
+NO_CHOICE = "data/base"
+"""What all corpora build on; not itself a choice."""
+
+
 def explained(error: Exception, overrides: Sequence[str], config: DictConfig) -> str:
     """What is wrong with the arguments of a call.
 
@@ -99,6 +103,7 @@ def _several(key: str, value: str, config: DictConfig) -> str:
 
 def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
     """That a group has no choice of this name, and which it has."""
+    known = [choice for choice in known if f"{group}/{choice}" != NO_CHOICE]
     return f"{group}={name} is unknown{did_you_mean(name, known)}; choose {' or '.join(known)}"
 
 

@@ -10,9 +10,7 @@ from typing import Any
 import yaml
 
 from transformer.cli.compose import config_folder
-
-_NO_CHOICE = "data/base"
-"""What all corpora build on; not itself a choice."""
+from transformer.cli.explain import NO_CHOICE
 
 
 def help_of(verb: str) -> str:
@@ -33,7 +31,7 @@ def _title(file: Path, taken_by: Path, folder: Path) -> str:
     if taken_by.parent == file.parent:
         return f"# ==== {group}: {file.stem}, which {group}={taken_by.stem} builds on"
     names = sorted(one.stem for one in file.parent.glob("*.yaml"))
-    others = [name for name in names if name != file.stem and f"{group}/{name}" != _NO_CHOICE]
+    others = [name for name in names if name != file.stem and f"{group}/{name}" != NO_CHOICE]
     if not others:
         return f"# ==== {group}: {file.stem}"
     return f"# ==== {group}={file.stem}; or {', '.join(others)}"

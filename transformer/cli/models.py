@@ -18,6 +18,7 @@ from transformer.files import given_path
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
+from transformer.model.run_files import OF_ENGINE, find_checkpoint
 from transformer.model.transformer import Transformer
 from transformer.schema import typed_value
 
@@ -43,6 +44,15 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
     return [first, *others]
 
 
+def file_of(path: Path) -> Path:
+    """The checkpoint file that a path means, or the folder of ``export``.
+
+    Raises:
+        InputError: There is none.
+    """
+    return path if is_exported(path) else find_checkpoint(path)
+
+
 def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     """The model of these checkpoints on its device, as the config wants it.
 
@@ -55,10 +65,7 @@ def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
     for checkpoint in checkpoints:
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(
-                f"{checkpoint.path} is an export for CTranslate2; translate with "
-                "engine=ctranslate2, or give the run that it was made from"
-            )
+            raise InputError(f"{checkpoint.path} {OF_ENGINE}")
         _switch_off(config.get("heads_off"), checkpoint.model)
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
     averaging = averaging_of(config, len(models))

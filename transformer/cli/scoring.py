@@ -3,13 +3,14 @@
 It does not know what is scored on the text, nor what the scores are for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import config_folder, path_of
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile
 
 if TYPE_CHECKING:
     from transformer.data.corpus import Pair
@@ -45,14 +46,25 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
         InputError: The corpus is not there, or has no such split to score on.
     """
     require_trusted(config, run)
-    splits = splits_of_run(run["data"])
+    with _or_own_text():
+        splits = splits_of_run(run["data"])
     known = [name for name in splits if not name.startswith("train")]
     if config.split not in known:
         raise InputError(
             f"split={config.split} is not there to evaluate on; choose one of "
             f"{', '.join(known)}, or give source= and reference="
         )
-    return found_in_run(splits[config.split])
+    with _or_own_text():
+        return found_in_run(splits[config.split])
+
+
+@contextmanager
+def _or_own_text() -> Iterator[None]:
+    """Say where the text of a run is missing that another may be given."""
+    try:
+        yield
+    except MissingFile as error:
+        raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
 
 
 def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:

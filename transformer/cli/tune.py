@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     offers = _offers(config, path, arguments)
     # What the sweep finds in hours is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    print("weights  algorithm  beam  penalty   score  seconds  sentences/s", file=sys.stderr)
-    trials = sweep(offers, settings, _show)
+    trials = sweep(offers, settings, _table())
     best = best_trial(trials)
     if path.is_dir():
         path = path / "checkpoints" / f"{TUNED}.ckpt"
@@ -114,6 +113,18 @@ def _weights(
     payload = read_payload(file)
     require_translation(payload, file)
     return {"own": translating(payload)}
+
+
+def _table() -> Callable[["Trial"], None]:
+    """What shows each trial; the head of the table comes with the first."""
+    heads = iter(["weights  algorithm  beam  penalty   score  seconds  sentences/s"])
+
+    def show(trial: "Trial") -> None:
+        for head in heads:
+            print(head, file=sys.stderr)
+        _show(trial)
+
+    return show
 
 
 def _show(trial: "Trial") -> None:

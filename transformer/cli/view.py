@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from transformer.cli.compose import path_of
+from transformer.cli.models import file_of
 from transformer.cli.scoring import require_trusted
 from transformer.cli.survey import (
     KINDS,
@@ -21,8 +22,6 @@ from transformer.cli.survey import (
 from transformer.decoding.translator import Translator
 from transformer.errors import InputError
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
-from transformer.export.safetensors import is_exported
-from transformer.model.run_files import find_checkpoint
 from transformer.model.transformer import Transformer
 from transformer.schema import typed_value
 
@@ -46,7 +45,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(path if is_exported(path) else find_checkpoint(path)),
+        checkpoint=str(file_of(path)),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),

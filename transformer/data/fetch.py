@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer.data.lines import file_digest
 from transformer.data.published import PublishedCorpus
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile
 from transformer.files import written_whole
 
 logger = logging.getLogger(__name__)
@@ -77,8 +77,8 @@ def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path
     """Return the path of one side of one split in a folder the user has, packed or not.
 
     Raises:
-        InputError: the corpus has no such language, or the folder has no such file, or only its
-            parts.
+        MissingFile: there is no such folder, or no such file in it.
+        InputError: the corpus has no such language, or the folder has only the parts of the file.
     """
     name = corpus.file_name(language, split)
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
@@ -90,6 +90,6 @@ def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path
             f"{root} has {name} only in parts; join them there: cat {' '.join(parts)} > {name}"
         )
     problem = f"has no {name}" if root.is_dir() else f"is no folder (seen from {Path.cwd()})"
-    raise InputError(
+    raise MissingFile(
         f"{root} {problem}; set data.root to the folder of {', '.join(corpus.file_names)}"
     )

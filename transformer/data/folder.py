@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformer.data.config import DataConfig
 from transformer.data.idle_keys import refuse_idle_keys
-from transformer.errors import InputError
+from transformer.errors import InputError, MissingFile
 from transformer.files import given_path
 
 NAMES = {
@@ -23,7 +23,8 @@ def as_files(config: DataConfig) -> DataConfig:
     """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths that there are.
 
     Raises:
-        InputError: there is no folder, no training text in it, a text in one language alone, or
+        MissingFile: there is no folder.
+        InputError: there is no training text in it, a text in one language alone, or
             two that could be meant; or paths are given besides.
     """
     refuse_idle_keys(config)
@@ -31,7 +32,7 @@ def as_files(config: DataConfig) -> DataConfig:
         raise InputError("data=folder needs a folder; set data.root=FOLDER")
     root = given_path(config.root)
     if not root.is_dir():
-        raise InputError(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
+        raise MissingFile(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
     found: dict[str, tuple[str, str] | None] = {}
     for split, names in NAMES.items():
         sides = [_find(root, names, code) for code in (config.source, config.target)]

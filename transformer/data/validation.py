@@ -40,6 +40,6 @@ def named_by_run() -> Iterator[None]:
         yield
     except MissingFile as error:
         raise MissingFile(
-            f"{error}; the config of the run names it so: call this from the folder where training "
-            "was started"
+            f"{error}; the config of the run names it so: call it from the folder where the "
+            "run was trained"
         ) from error

@@ -21,6 +21,7 @@ from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.feedforward import FeedForward, GatedFeedForward
+from transformer.model.run_files import ENGINE_WEIGHTS
 from transformer.model.transformer import Embedding, Transformer
 from transformer.model.validation import validate_size
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from ctranslate2 import Translator as Engine
     from ctranslate2.specs import TransformerSpec
 
-WEIGHTS = "model.bin"
+WEIGHTS = ENGINE_WEIGHTS
 SETTINGS = "transformer.json"
 """What the engine does not read, and a translation without the run needs."""
 

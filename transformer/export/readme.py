@@ -12,14 +12,15 @@ _PROGRAM = """\
     pip install ctranslate2=={ctranslate2} sentencepiece=={sentencepiece}
 
 is all that it needs. Save this as `translate.py` in this folder, and call
-`python translate.py < in > out` there: it translates line by line.
+`python FOLDER/translate.py < in > out`: it translates line by line.
 
 ```python
-import sys, unicodedata, ctranslate2, sentencepiece
+import os, sys, unicodedata, ctranslate2, sentencepiece
 
-source = sentencepiece.SentencePieceProcessor(model_file="source.model")
-target = sentencepiece.SentencePieceProcessor(model_file="{target}.model")
-engine = ctranslate2.Translator(".")
+folder = os.path.dirname(os.path.abspath(__file__))
+source = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "source.model"))
+target = sentencepiece.SentencePieceProcessor(model_file=os.path.join(folder, "{target}.model"))
+engine = ctranslate2.Translator(folder)
 
 def cut(text):
     text = unicodedata.normalize("NFC", text).replace("\\uffff", "\\ufffd")
@@ -29,6 +30,10 @@ def cut(text):
 
 def translate(texts):
     rows = [pieces and {before}pieces for pieces in map(cut, texts)]
+    for number, row in enumerate(rows, 1):
+        if len(row) > {most}:
+            reads = "and the model reads at most {most}; cut it"
+            sys.exit(f"line {{number}} has {{len(row)}} pieces, {{reads}}")
     limits = [int({ratio} * len(row) + {offset}) for row in rows]
     results = engine.translate_batch(
         rows, beam_size={beam}, num_hypotheses={beam}, length_penalty={power}, return_scores=True,
@@ -48,7 +53,6 @@ for text in translate([line.rstrip("\\n") for line in sys.stdin]):
 - As in training, characters are composed (NFC), and nothing else is normalised. SentencePiece takes
   U+2581 for a space; so it is cut as U+FFFF, and gets its own bytes afterwards.
 - `score` is the log-probability, divided by the length penalty that the model was validated with.
-- A line of more than {most} pieces is longer than the model can read; cut it first.
 """
 
 _TAGS = """\

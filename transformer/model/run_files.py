@@ -17,6 +17,15 @@ LAST, PREVIOUS = "last", "previous"
 
 _FOLDER = "checkpoints"
 
+ENGINE_WEIGHTS = "model.bin"
+"""Name of the file of an export that CTranslate2 reads."""
+
+OF_ENGINE = (
+    "is an export for CTranslate2; translate with engine=ctranslate2, or give the run that it was "
+    "made from"
+)
+"""What to say of such a folder where a model of ours is wanted."""
+
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     """The checkpoint file that a path means: the file itself, or the one in a run directory.
@@ -49,6 +58,8 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
 
 def _instead(path: Path, wanted: Sequence[str]) -> str:
     """What a folder holds that has none of the checkpoints that are wanted, and what to do."""
+    if (path / ENGINE_WEIGHTS).is_file():
+        return OF_ENGINE
     if any(path.glob("*.ckpt")):
         return f"is a folder of checkpoints; give its run, {path.parent}, or a file in it"
     runs = [file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")]

@@ -36,6 +36,15 @@ def test_names_may_be_numbers(home: Path, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.count("\n") == len(PAIRS)
 
 
+def test_the_checkpoint_and_the_search_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    beam = ["decoding=beam", "decoding.beam_size=3", "decoding.length_penalty=0.5"]
+    assert evaluate.main([*CALL[:3], *beam]) == 0
+    says = "2013, decoding.beam_size=3 decoding.length_penalty=0.5"
+    assert capsys.readouterr().err.split("\n")[0] == says
+    assert evaluate.main(CALL) == 0
+    assert "2013, decoding.algorithm=greedy\n" in capsys.readouterr().err
+
+
 def test_where_nothing_can_be_written_nothing_is_translated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     [
         (InputError("a.en:3: not UTF-8"), 2, "error: a.en:3: not UTF-8\n"),
         (Interrupted("stopped; go on with: x"), 130, "stopped; go on with: x\n"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "stopped\n"),
         (
             PermissionError(errno.EACCES, "Permission denied", "/home/other/a.en"),
             2,

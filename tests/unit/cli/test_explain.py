@@ -5,6 +5,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.explain import ELSEWHERE, known_keys, nearest_key
+from transformer.errors import InputError
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +68,9 @@ def test_a_key_of_train_is_found(key: str, meant: str, train: DictConfig) -> Non
 def test_a_key_of_translate_is_its_own(key: str, meant: str, translate: DictConfig) -> None:
     assert nearest_key(key, translate) == f" (did you mean {meant}?)"
     assert nearest_key("learning_rate", translate) == ""
+
+
+def test_the_base_of_all_corpora_is_no_choice() -> None:
+    with pytest.raises(InputError, match=r"data=nothing is unknown.*; choose files or") as refused:
+        compose_config("train", ["data=nothing"])
+    assert "base" not in str(refused.value)

@@ -17,7 +17,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return main()
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]])
 def test_help_lists_the_verbs(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,6 +41,17 @@ def test_an_unknown_verb_names_the_known_ones(
     )
 
 
+def test_stopped_while_a_verb_is_imported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", stop)
+    assert call(monkeypatch, "score") == 130
+    assert capsys.readouterr() == ("", "stopped\n")
+
+
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_has_its_module_and_its_config(verb: str) -> None:
     assert callable(importlib.import_module(f"transformer.cli.{verb}").main)
@@ -62,11 +73,11 @@ ASKED = {"text": "output", "select": "output", "recipe": "output", "compare": "r
 
 
 @pytest.mark.parametrize("verb", sorted(set(VERBS) - {"train"}))
-@pytest.mark.parametrize("flag", ["--help", "-h"])
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
 def test_a_verb_tells_its_keys(
     verb: str, flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert call(monkeypatch, verb, flag) == 0
+    assert call(monkeypatch, *((flag, verb) if flag == "help" else (verb, flag))) == 0
     key = ASKED.get(verb, "checkpoint")
     value = "null" if verb in ("doctor", "clean") else "???"
     assert f"\n{key}: {value}" in capsys.readouterr().out

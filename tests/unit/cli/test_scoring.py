@@ -48,9 +48,27 @@ def test_elsewhere_it_is_said_that_the_run_names_it(
 ) -> None:
     monkeypatch.chdir(tmp_path.parent)
     with pytest.raises(
-        MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call th"
+        MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call it"
     ):
         read(data)
+
+
+NO_FOLDER = {"corpus": "folder", "root": "gone"} | dict.fromkeys(("train", "validation", "test"))
+
+
+@pytest.mark.parametrize("changed", [{}, NO_FOLDER])
+def test_elsewhere_own_text_is_advised_where_it_is_taken(
+    data: Mapping[str, Any],
+    changed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    trained = "call it from the folder where the run was trained"
+    with pytest.raises(MissingFile, match=f"{trained}, or give source=FILE and reference=FILE$"):
+        PLACES[0]({**data, **changed})
+    with pytest.raises(MissingFile, match=f"{trained}$"):
+        PLACES[1]({**data, **changed})
 
 
 def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:

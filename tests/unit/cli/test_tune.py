@@ -90,6 +90,7 @@ def test_what_is_refused_leaves_nothing(
     code, stdout, stderr = call(capsys, f"checkpoint={run}", *arguments)
     assert (code, stdout) == (2, "")
     assert says in stderr.strip().split("\n")[-1]
+    assert "weights  algorithm" not in stderr
     assert contents(run) == before
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from tests.helpers.outside import translated_outside
+from tests.helpers.outside import called_outside, translated_outside
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.data.tags import SourceTags, Tags
@@ -71,11 +71,22 @@ def test_its_program_translates_alike(
     assert len(set(expected)) > 3
 
 
+def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
+    tokenizer, long = tiny_tokenizer(), "a " * 20
+    ours = translator_of(tokenizer, **GREEDY)
+    write_ctranslate2(ours.model, tokenizer, tmp_path)
+    write_settings(ours.model.config, tokenizer, {}, tmp_path / "transformer.json")
+    (tmp_path / "README.md").write_text(readme(tokenizer, ours.search, 9), encoding="utf-8")
+    done = called_outside(tmp_path, ["a dog", long])
+    pieces = len(tokenizer.encode_source([long])[0])
+    says = f"line 2 has {pieces} pieces, and the model reads at most 9; cut it\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", says)
+
+
 def test_it_names_the_tags() -> None:
     tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), sentences=3, pieces=50))
     text = readme(tokenizer, search_config(), 63)
     assert "begins with its tags, here ['<2 de>']. There are `< >`, `<2 de>`, `<2 fr>`." in text
     assert "between sentences, which are cut alone, stands `< >`" in text
-    assert "63 pieces" in text
     plain = readme(tiny_tokenizer(), search_config(), 63)
     assert "tag" not in plain and "< >" not in plain

@@ -48,6 +48,12 @@ def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
         find_checkpoint(tmp_path / name)
 
 
+def test_an_export_of_the_engine_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(InputError, match="is an export for CTranslate2; translate with engine=ct"):
+        find_checkpoint(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
 def test_no_file_at_all(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
