@@ -7,7 +7,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -86,6 +86,8 @@ def test_no_text_is_markup_in_the_page_of_a_comparison(text: str) -> None:
     assert [read_back(line[13:]) for line in lines] == [text] * 4
 
 
+@example("http://a.b WWW.a.b a@b.c")
+@example("www.a.b")
 @given(TEXTS)
 def test_a_cell_of_markdown_renders_as_the_text(text: str) -> None:
     rows = f"| a | b |\n| --- | --- |\n| x {escaped_markdown(text)} y | z |\n"

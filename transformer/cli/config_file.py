@@ -46,10 +46,7 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """The plain values of the file; None if there is none, or it is damaged.
-
-    Those of a run are resolved: a file that would be interpolated is not of one.
-    """
+    """The plain values of the file; None if there is none, or it is damaged or not resolved."""
     file = folder / CONFIG
     try:
         values = OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else None

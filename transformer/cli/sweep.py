@@ -45,8 +45,8 @@ def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -
     assert value is not None
     best = None if math.isnan(value) else value
     found = (str(folder), objective.metric, objective.direction, best, list(overrides))
-    found_by_name = dict(zip(_FIELDS, found, strict=True))
-    write_whole(folder / TRIAL, json.dumps(found_by_name, ensure_ascii=False) + "\n")
+    by_name = dict(zip(_FIELDS, found, strict=True))
+    write_whole(folder / TRIAL, json.dumps(by_name, ensure_ascii=False) + "\n")
 
 
 @contextmanager

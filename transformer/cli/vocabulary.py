@@ -39,10 +39,8 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             return learn()
         except VocabularyTooLarge as error:
             asked, config.tokenizer.vocab_size = config.tokenizer.vocab_size, error.largest
-            logger.warning(
-                f"{_SIZE}=%d is too large for this text; %d, the largest possible, is taken",
-                *(asked, error.largest),
-            )
+            taken = f"{_SIZE}=%d is too large for this text; %d, the largest possible, is taken"
+            logger.warning(taken, asked, error.largest)
 
 
 def size_of(values: Mapping[Any, Any] | None) -> int | None:

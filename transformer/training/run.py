@@ -154,8 +154,7 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     done = payload["global_step"]
     state = loader_state(payload)
     task.data.go_on_from(state)
-    update = shown_update(done, task.data.epochs(done))
-    logger.info("going on from %s, after %s", resume, update)
+    logger.info("going on from %s, after %s", resume, shown_update(done, task.data.epochs(done)))
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, Standing(resume, done, state)
