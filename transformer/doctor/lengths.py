@@ -66,7 +66,10 @@ class UsualLengths:
         groups = np.array_split(np.argsort(roots), _GROUPS)
         far = np.abs(ratios - usual.log_ratio)
         spreads = [_DEVIATION * np.median(far[group]) for group in groups]
-        slope, constant = np.polyfit([np.median(roots[group]) for group in groups], spreads, 1)
+        middles = np.array([np.median(roots[group]) for group in groups])
+        if np.ptp(middles) < 1e-6:  # all are of one length
+            return usual
+        slope, constant = np.polyfit(middles, spreads, 1)
         deviations = far / np.maximum(constant + slope * roots, _LEAST_SPREAD)
         tail = float(np.clip(np.quantile(deviations, _TAIL), 1.8, 3.0))
         closed = np.array([[_is_closed(text) for text in pair] for pair in pairs])

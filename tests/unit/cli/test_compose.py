@@ -65,7 +65,7 @@ def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
     assert "\n" not in message
     assert message.startswith(f"{group}=nothing is unknown; choose ")
     for file in (config_folder() / group).glob("*.yaml"):
-        assert file.stem in message
+        assert (file.stem in message) != (f"{group}/{file.stem}" == "data/base")
 
 
 def test_the_wrong_argument_is_named_not_the_one_beside_it() -> None:
