@@ -67,9 +67,9 @@ class UsualLengths:
         far = np.abs(ratios - usual.log_ratio)
         spreads = [_DEVIATION * np.median(far[group]) for group in groups]
         middles = np.array([np.median(roots[group]) for group in groups])
-        if np.ptp(middles) < 1e-6:  # all are of one length
-            return usual
-        slope, constant = np.polyfit(middles, spreads, 1)
+        slope, constant = 0.0, float(np.mean(spreads))
+        if np.ptp(middles) > 1e-6:  # else all are of one length
+            slope, constant = np.polyfit(middles, spreads, 1)
         deviations = far / np.maximum(constant + slope * roots, _LEAST_SPREAD)
         tail = float(np.clip(np.quantile(deviations, _TAIL), 1.8, 3.0))
         closed = np.array([[_is_closed(text) for text in pair] for pair in pairs])
