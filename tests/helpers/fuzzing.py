@@ -7,7 +7,6 @@ import os
 import random
 import resource
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
+    """Of the processor: a machine may be busy."""
     megabytes: float
     """The most memory at once, less what the process began with."""
     forbidden: tuple[str, ...]
@@ -66,21 +66,18 @@ def watched(arguments: Sequence[str], folder: Path, stdin: bytes = b"") -> Outco
     for file in (*streams, notes):
         file.unlink(missing_ok=True)
     streams[0].write_bytes(stdin)
-    begun = time.monotonic()
     process = FORKS.Process(
         target=_watched, args=(list(arguments), folder, streams, notes), daemon=False
     )
     process.start()
     code = exit_code(process, 6 * SECONDS)
-    seconds = time.monotonic() - begun
     noted = notes.read_text().splitlines() if notes.exists() else []
-    memory = [float(line.removeprefix("memory ")) for line in noted if line.startswith("memory ")]
+    used = [line.split()[1:] for line in noted if line.startswith("used ")] or [["inf", "0"]]
     return Outcome(
         code,
         *(streams[n].read_bytes().decode(errors="replace") for n in (1, 2)),
-        seconds,
-        max(memory, default=0.0),
-        tuple(line for line in noted if not line.startswith("memory ")),
+        *map(float, used[-1]),
+        tuple(line for line in noted if not line.startswith("used ")),
     )
 
 
@@ -101,14 +98,15 @@ def _watched(arguments: list[str], folder: Path, streams: list[Path], notes: Pat
             if path and not path.startswith((inside, *_QUIET)) and not os.path.isdir(path):
                 note(f"open {path}")
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resource.getrusage(resource.RUSAGE_SELF)
     sys.addaudithook(hook)
     environment = {k: v for k, v in os.environ.items() if k != "TRANSFORMER_TRUST"}
     try:
         call_verb_here(arguments, folder, streams, environment | {"SECRET": "hunter2"})
     finally:
-        now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        note(f"memory {(now - before) / 1024:.0f}")
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        seconds = now.ru_utime + now.ru_stime - before.ru_utime - before.ru_stime
+        note(f"used {seconds:.2f} {(now.ru_maxrss - before.ru_maxrss) / 1024:.0f}")
 
 
 VALUES: Sequence[Callable[[random.Random], Any]] = (

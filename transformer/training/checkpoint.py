@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.errors import InputError
@@ -68,7 +69,9 @@ class AtomicCheckpointIO(CheckpointIO):
         """Read, onto the CPU; Lightning moves what it needs."""
         payload = read_payload(Path(path))
         check_saved_state(payload, Path(path))
-        return {key: payload[key] for key in LIGHTNING_READS if key in payload}
+        known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
+        # Lightning would change a file of its older versions, of which nothing is left here.
+        return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
 
     def remove_checkpoint(self, path: Any) -> None:
         """Delete a file that a better or newer one has replaced."""

@@ -4,7 +4,6 @@ Lightning and torch take over what they find; so what they get is checked first,
 does not know what the model is (model/validation.py), nor what a stream remembers.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ _REQUIRED = ("global_step", "optimizer_states", "loops", "callbacks")
 _SCHEMA: dict[str, Any] = {
     "epoch": int,
     "global_step": int,
-    "pytorch-lightning_version": str,
     "metrics_rows": int,
     "metrics_steps": int,
     "recovery": {
@@ -96,9 +94,6 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
             if key not in payload:
                 raise InputError(f"{key} is missing; training cannot go on from it")
         _check(payload, _SCHEMA, "")
-        version = payload.get("pytorch-lightning_version", "")
-        if not re.fullmatch(r"(\d+\.\d+[\w.+]{0,40})?", version):
-            raise InputError(f"pytorch-lightning_version={version[:40]!r} is no version")
         loader = loader_state(payload)
         if loader is not None:
             _check(loader, _LOADER, "loops", whole=True)
