@@ -37,7 +37,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.page import write_between
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.evaluation.report import table_console
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import torch
 
 from benchmarks.trained import Trained
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.splits import find_splits
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.config import SearchConfig
-from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
-from transformer.schema import typed
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]

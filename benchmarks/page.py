@@ -6,7 +6,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from benchmarks.records import Record, Records
-from transformer.files import written_whole
+from transformer.common.files import written_whole
 
 
 def publish(

@@ -17,16 +17,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.phrases import occurs
 from transformer.data.splits import find_splits
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.terms import term_accuracy
 from transformer.model.checkpoint import load_checkpoint
-from transformer.schema import typed
 
 WORD = re.compile(r"\w{4,}")
 

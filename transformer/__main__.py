@@ -41,7 +41,7 @@ def main(call: Sequence[str] | None = None) -> int:
 
 def _called(call: Sequence[str]) -> int:
     from transformer.cli.exit import exit_code_of
-    from transformer.errors import did_you_mean
+    from transformer.common.errors import did_you_mean
 
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.attention import Kernel, attend, eager
 from transformer.model.kernels import (
     FEW,

@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from transformer.cli import streams
+from transformer.common.errors import InputError
 from transformer.data.conllu import UPOS, format_conllu, read_conllu
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.links import read_links
 from transformer.data.phrases import read_phrases
 from transformer.decoding.constraints import Request
-from transformer.errors import InputError
 
 # What a line may be made of: text, what a format means something by, and what trips readers up.
 _DIGITS = b"1" * 5000

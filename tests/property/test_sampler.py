@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformer.common.errors import InputError
 from transformer.data.dataset import KeyedDataset
 from transformer.data.loader import UpdateLoader
 from transformer.data.rows import MixedRow, PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
 from transformer.data.shares import Shares
-from transformer.errors import InputError
 
 LONGEST = 24
 

@@ -7,10 +7,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
+from transformer.common.schema import typed
 from transformer.doctor.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
 from transformer.recipes.catalogue import RECIPES
-from transformer.schema import typed
 from transformer.training.config import PRECISIONS, run_config
 
 ROOT = config_folder()

@@ -101,7 +101,7 @@ RANK_1_FAILS = """
 import os
 import shutil
 if os.environ.get("LOCAL_RANK") == "1":
-    from transformer.errors import InputError
+    from transformer.common.errors import InputError
     from transformer.training.update import UpdateModule
     step = UpdateModule.training_step
     def failing(self, update, index):

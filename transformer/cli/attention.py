@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.resume import run_folder_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.evaluation.attention_view import AttentionView
@@ -28,9 +28,9 @@ def _attention(arguments: Sequence[str]) -> None:
         raise InputError('text= is missing; give a sentence, text="A man sleeps."')
     from transformer.cli.load import load_translator
     from transformer.cli.view import attention_view
+    from transformer.common.schema import typed_value
     from transformer.evaluation.attention_figure import require_matplotlib
     from transformer.evaluation.attention_report import print_best
-    from transformer.schema import typed_value
 
     png = typed_value(config.png, bool, "png")
     if png:
@@ -70,8 +70,8 @@ def _folder(config: DictConfig) -> Path:
 
 def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:
     """The files, each whole or not at all."""
+    from transformer.common.files import written_whole
     from transformer.evaluation.attention_page import attention_page
-    from transformer.files import written_whole
 
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
     files = {

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -16,8 +16,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _average(config: DictConfig) -> None:
+    from transformer.common.schema import typed_value
     from transformer.model.checkpoint import write_payload
-    from transformer.schema import typed_value
     from transformer.training.averaging import average_checkpoints, recent_checkpoints
 
     folder = path_of(config, "checkpoint")

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.doctor.cleaning import Cleaned
@@ -23,11 +23,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
+    from transformer.common.schema import typed_value
     from transformer.doctor.checks import Checks
     from transformer.doctor.cleaning import clean, given_texts
     from transformer.doctor.config import ExaminationConfig
     from transformer.doctor.pair import refuse_empty
-    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.evaluation.comparison import ComparisonConfig
@@ -91,9 +91,9 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
     from transformer.cli.scoring import scoring_of
+    from transformer.common.schema import typed_value
     from transformer.evaluation.comparison import ComparisonConfig
     from transformer.evaluation.significance import Resampling
-    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
 

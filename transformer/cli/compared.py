@@ -25,13 +25,13 @@ from transformer.cli.scoring import (
     scored_split,
 )
 from transformer.cli.survey import known_split
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
+from transformer.common.schema import typed_value
 from transformer.data.corpus import Pair
 from transformer.data.lines import read_lines
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
-from transformer.files import given_path
-from transformer.schema import typed_value
 
 _Systems = dict[Path, System]
 _OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")

@@ -17,8 +17,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.explain import explained, key_of, unknown_choice, unknown_key
-from transformer.errors import ALSO, InputError
-from transformer.files import given_path
+from transformer.common.errors import ALSO, InputError
+from transformer.common.files import given_path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 

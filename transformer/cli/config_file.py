@@ -10,8 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.errors import InputError
-from transformer.files import remove_parts, written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import remove_parts, written_whole
 
 CONFIG = "config.yaml"
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.data.splits import Split
@@ -27,12 +27,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
+    from transformer.common.schema import typed_value
     from transformer.doctor.cleaning import given_texts
     from transformer.doctor.config import ExaminationConfig, Thresholds
     from transformer.doctor.examination import examine
     from transformer.doctor.pair import refuse_empty
     from transformer.doctor.report import to_json, too_many
-    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")

@@ -10,8 +10,8 @@ from transformer.cli.compose import path_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.models import device_of
 from transformer.cli.resume import run_folder_of
+from transformer.common.errors import InputError, how_to_install
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError, how_to_install
 from transformer.export.ctranslate2 import is_ctranslate2
 
 

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
-from transformer.escaping import escaped
-from transformer.files import given_path
+from transformer.common.errors import InputError
+from transformer.common.escaping import escaped
+from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.corpus import Pair
@@ -69,8 +69,8 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     """A tagger or a language model, as its run was tested."""
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
+    from transformer.common.schema import typed_value
     from transformer.evaluation.report import format_json
-    from transformer.schema import typed_value
     from transformer.training.tasks import evaluate_again
 
     idle = [
@@ -175,9 +175,9 @@ def _terms(
     config: DictConfig, pairs: int
 ) -> "tuple[list[tuple[str, ...]] | None, list[Constraints] | None]":
     """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
+    from transformer.common.schema import typed_value
     from transformer.data.phrases import read_phrases
     from transformer.decoding.constraints import Constraints
-    from transformer.schema import typed_value
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
@@ -195,8 +195,8 @@ def _terms(
 
 def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
+    from transformer.common.schema import typed_value
     from transformer.data.links import read_links
-    from transformer.schema import typed_value
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:

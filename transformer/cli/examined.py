@@ -10,8 +10,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import path_of
 from transformer.cli.vocabulary import names_size, with_largest
-from transformer.errors import InputError
-from transformer.files import given_path
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.config import DataConfig
@@ -29,8 +29,8 @@ def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
     Raises:
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
+    from transformer.common.schema import typed
     from transformer.data.config import DataConfig
-    from transformer.schema import typed
 
     values: Any = OmegaConf.to_container(config.data)
     data = typed(DataConfig, values, "data")
@@ -52,9 +52,9 @@ def tokenizer_of(
     Raises:
         InputError: Both are given, or it cannot be read or learnt.
     """
+    from transformer.common.schema import typed
     from transformer.data.tags import Tags
     from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-    from transformer.schema import typed
 
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
@@ -68,7 +68,7 @@ def tokenizer_of(
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
         return None
-    from transformer.data.cache import locked
+    from transformer.common.cache import locked
 
     folder, train = given_path(cache), splits["train"]
 

@@ -13,8 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from transformer.errors import AnotherRankFailed, InputError, Interrupted
-from transformer.escaping import escaped
+from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
+from transformer.common.escaping import escaped
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)

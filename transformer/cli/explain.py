@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.errors import did_you_mean
+from transformer.common.errors import did_you_mean
 
 _UNKNOWN_CHOICE = re.compile(
     r"Could not find '(?P<group>[^']+)/(?P<name>[^']+)' "

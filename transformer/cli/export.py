@@ -11,7 +11,7 @@ from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.export_formats import FORMATS, Format
 from transformer.cli.resume import run_folder_of
-from transformer.errors import InputError, how_to_install
+from transformer.common.errors import InputError, how_to_install
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,8 +21,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
+    from transformer.common.files import written_whole
     from transformer.evaluation.report import require_writable
-    from transformer.files import written_whole
 
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.decoding.translator import Translator
@@ -49,6 +49,7 @@ def _write_ctranslate2(
     translator: "Translator", run: Run, folder: Path, config: DictConfig
 ) -> dict[str, Any]:
     from transformer.cli.scoring import require_trusted
+    from transformer.common.schema import typed, typed_value
     from transformer.data.config import DataConfig
     from transformer.data.validation import validation_pairs
     from transformer.decoding.batch_search import most_pieces
@@ -58,7 +59,6 @@ def _write_ctranslate2(
     from transformer.export.readme import readme
     from transformer.export.safetensors import write_settings
     from transformer.export.verification import verify_ctranslate2
-    from transformer.schema import typed, typed_value
 
     most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
     sentences = typed_value(config.sentences, int | None, "sentences")

@@ -9,13 +9,13 @@ from itertools import islice
 from typing import Any
 
 from transformer.cli.survey import corpus_pairs, known_split
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.decoding.documents import in_documents
 from transformer.decoding.head_ranking import Better, ForcedLoss, Measure
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.heads import HeadName, switched_off
-from transformer.schema import typed
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.cli.head_scorer import Scorer
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.head_report import HeadReport
     from transformer.cli.load import load_translator
-    from transformer.schema import typed_value
+    from transformer.common.schema import typed_value
 
     alone = typed_value(config.alone, bool, "alone")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
@@ -56,7 +56,7 @@ def _refuse_idle_search(config: DictConfig, arguments: Sequence[str]) -> None:
 def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -> "Scorer":
     from transformer.cli.head_scorer import bleu_scorer, loss_scorer
     from transformer.cli.scoring import require_trusted
-    from transformer.schema import typed_value
+    from transformer.common.schema import typed_value
 
     metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
     sentences = typed_value(config.sentences, int, "sentences")

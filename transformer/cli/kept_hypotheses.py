@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer.cli.compose import PACKAGE
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
 from transformer.data.tags import tags_of
 from transformer.decoding.documents import in_documents
 from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.export.fingerprint import fingerprint_of
-from transformer.files import written_whole
 
 FOLDER = "hypotheses"
 """In the run directory."""

@@ -7,15 +7,15 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.models import load_checkpoints, model_of
+from transformer.common.errors import InputError
+from transformer.common.schema import typed, typed_value
 from transformer.data.tags import SourceTags
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.trained import trained_with
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.model.heads import HeadName, head_name
-from transformer.schema import typed, typed_value
 
 
 def load_translator(

@@ -9,18 +9,18 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, ListConfig
 
+from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import given_path
+from transformer.common.schema import typed_value
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
-from transformer.errors import InputError, how_to_install
 from transformer.export.ctranslate2 import is_ctranslate2, read_ctranslate2
 from transformer.export.safetensors import is_exported, read_safetensors
-from transformer.files import given_path
 from transformer.model.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.precision import Precision, in_precision
 from transformer.model.run_files import OF_ENGINE, find_checkpoint
 from transformer.model.transformer import Transformer
-from transformer.schema import typed_value
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.streams import files_of, open_input, open_output
-from transformer.errors import InputError
-from transformer.files import given_path, written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import given_path, written_whole
 
 if TYPE_CHECKING:
     from transformer.decoding.predictor import Predictor

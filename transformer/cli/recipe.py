@@ -14,8 +14,8 @@ from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
-from transformer.files import given_path
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.recipes.arguments import Given
@@ -83,11 +83,11 @@ def _plan(recipe: "Recipe", given: "Given", values: dict[str, Any]) -> "tuple[Pl
 
 
 def _run(name: str, plan: "Plan", values: dict[str, Any], checkpoint: Path, called: str) -> None:
+    from transformer.common.schema import typed_value
     from transformer.recipes.chain import refuse_missing, run_chain
     from transformer.recipes.digests import Digests
     from transformer.recipes.manifest import Manifest
     from transformer.recipes.processes import Processes
-    from transformer.schema import typed_value
     from transformer.training.rendezvous import external_place
 
     dry = typed_value(values["dry_run"], bool, "dry_run")
@@ -154,8 +154,8 @@ def _check(
     from transformer.cli.evaluate import refuse_what_counts_nothing
     from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
     from transformer.cli.models import averaging_of, refuse_no_device
+    from transformer.common.schema import typed_value
     from transformer.model.precision import Precision
-    from transformer.schema import typed_value
 
     try:
         search = search_of(arguments, config["decoding"], trained)

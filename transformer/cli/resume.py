@@ -19,8 +19,8 @@ from transformer.cli.compose import refuse_flags
 from transformer.cli.config_file import CONFIG, read_config
 from transformer.cli.explain import explained, nearest_key
 from transformer.cli.vocabulary import as_asked, names_size, size_of
-from transformer.errors import InputError, errors_name, refuse
-from transformer.files import given_path
+from transformer.common.errors import InputError, errors_name, refuse
+from transformer.common.files import given_path
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
     RunFolder,

@@ -7,7 +7,7 @@ import logging
 import sys
 from pathlib import Path
 
-from transformer.files import open_unlinked
+from transformer.common.files import open_unlinked
 
 LOG = "train.log"
 

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.decoding.scorer import TargetScore

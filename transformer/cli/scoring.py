@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import config_folder, path_of
-from transformer.errors import InputError, MissingFile
+from transformer.common.errors import InputError, MissingFile
 
 if TYPE_CHECKING:
     from transformer.data.corpus import Pair
@@ -73,8 +73,8 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     Raises:
         InputError: It names some, and the command does not say ``trust=true``.
     """
+    from transformer.common.schema import typed_value
     from transformer.data.trust import require_trust
-    from transformer.schema import typed_value
 
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
@@ -97,10 +97,10 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
     Raises:
         InputError: It is not there.
     """
+    from transformer.common.schema import typed
     from transformer.data.config import DataConfig
     from transformer.data.splits import find_splits
     from transformer.data.validation import named_by_run
-    from transformer.schema import typed
 
     with named_by_run():
         return find_splits(typed(DataConfig, data, "data"))
@@ -130,8 +130,8 @@ def scoring_of(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsCon
     Raises:
         InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
     """
+    from transformer.common.schema import typed
     from transformer.evaluation.metrics import MetricsConfig
-    from transformer.schema import typed
 
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.streams import refuse_overwriting
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -18,10 +18,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _select(config: DictConfig) -> None:
     from transformer.cli.scoring import scoring_of
+    from transformer.common.files import written_whole
     from transformer.data.corpus import plain_pairs
     from transformer.data.lines import read_lines
     from transformer.evaluation.nearest import nearest
-    from transformer.files import written_whole
 
     nbest, reference, output = (path_of(config, key) for key in ("nbest", "reference", "output"))
     refuse_overwriting(output, [nbest, reference])

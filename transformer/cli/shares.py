@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from transformer.errors import InputError
-from transformer.files import named, open_unlinked, written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import named, open_unlinked, written_whole
 
 BLOCK = 64
 """Lines that a process takes in a row, before those of the others."""

@@ -12,9 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
+from transformer.common.errors import InputError
+from transformer.common.files import named
 from transformer.data.lines import MOST, decoded_lines, read_lines, too_long, unreadable
-from transformer.errors import InputError
-from transformer.files import named
 
 
 def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:

@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.cli.scoring import found_in_run, splits_of_run
+from transformer.common.errors import InputError
 from transformer.data.links import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.forced_attention import Attended, ForcedAttention, forced_attention
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.alignment import Links, count_links
 from transformer.evaluation.heads import HeadCharacter, HeadTotals, head_totals
 

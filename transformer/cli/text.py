@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.streams import refuse_overwriting
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.data.splits import Split
@@ -25,8 +25,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write(config: DictConfig) -> None:
     from transformer.cli.examined import data_config
+    from transformer.common.schema import typed_value
     from transformer.data.splits import splits_of_one
-    from transformer.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     data = data_config(config, "written")
@@ -53,7 +53,7 @@ def _write(config: DictConfig) -> None:
 
 def _write_split(split: "Split", files: Sequence[Path]) -> int:
     """Write both sides, each whole or not at all; returns the number of pairs."""
-    from transformer.files import written_whole
+    from transformer.common.files import written_whole
 
     count = 0
     with ExitStack() as stack:

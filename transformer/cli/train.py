@@ -40,8 +40,8 @@ from transformer.cli.resume import (
 from transformer.cli.run_log import LOG, log_to
 from transformer.cli.sweep import save_trial, summarised
 from transformer.cli.vocabulary import names_size, with_largest
-from transformer.errors import InputError, refuse
-from transformer.files import open_unlinked
+from transformer.common.errors import InputError, refuse
+from transformer.common.files import open_unlinked
 from transformer.training.rendezvous import external_place
 from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
 

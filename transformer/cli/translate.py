@@ -20,9 +20,9 @@ from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
 from transformer.cli.shares import Parts, Share
 from transformer.cli.streams import files_of, open_input, open_output
-from transformer.errors import InputError
-from transformer.escaping import escaped
-from transformer.files import given_path
+from transformer.common.errors import InputError
+from transformer.common.escaping import escaped
+from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.tokenizer import Tokenizer
@@ -67,8 +67,8 @@ def _translator(
     config: DictConfig, translator: "Translator", share: Share
 ) -> "Translator | DocumentTranslator":
     """What translates documents as such, if it is asked to."""
+    from transformer.common.schema import typed_value
     from transformer.decoding.documents import in_documents
-    from transformer.schema import typed_value
 
     asked = typed_value(config.documents, bool | None, "documents")
     if asked and not translator.tokenizer.tags.sentences:
@@ -177,7 +177,7 @@ def _requests(
 
 def _check(config: DictConfig) -> None:
     from transformer.cli.load import refuse_idle
-    from transformer.schema import typed_value
+    from transformer.common.schema import typed_value
 
     wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
     for key in ("format", "input_format"):

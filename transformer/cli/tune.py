@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.tuning.sweep import SweepConfig
@@ -52,7 +52,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
 def _settings(config: DictConfig) -> "SweepConfig":
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
-    from transformer.schema import typed_value
+    from transformer.common.schema import typed_value
     from transformer.tuning.sweep import SweepConfig
 
     hints = {
@@ -89,9 +89,9 @@ def _weights(
     config: DictConfig, path: Path, arguments: Sequence[str]
 ) -> Mapping[str, dict[str, Any]]:
     """Of a run directory all weights that are asked for and there; of a file its own."""
+    from transformer.common.schema import typed_value
     from transformer.model.checkpoint import read_payload, require_translation
     from transformer.model.run_files import find_checkpoint
-    from transformer.schema import typed_value
     from transformer.tuning.weights import WeightsName, offered_weights, translating
 
     if path.is_dir():

@@ -19,11 +19,11 @@ from transformer.cli.survey import (
     corpus_pairs,
     survey,
 )
+from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.model.transformer import Transformer
-from transformer.schema import typed_value
 
 
 def attention_view(

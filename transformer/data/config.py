@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transformer.errors import InputError, refuse
+from transformer.common.errors import InputError, refuse
 
 # What is smaller leaves only the largest corpus, and powers that no number holds.
 _LEAST_TEMPERATURE = 0.05

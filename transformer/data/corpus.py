@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from transformer.data.cache import remembered
+from transformer.common.cache import remembered
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.lines import file_digest, is_large, read_lines
-from transformer.errors import InputError
-from transformer.files import given_path
 
 Pair = tuple[str, str]
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.batch import Batch
 from transformer.data.batch_module import BatchModule
-from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.dataset import BatchDataset, EncodedCorpus, KeyedDataset, MixedDataset
@@ -29,8 +31,6 @@ from transformer.data.splits import find_splits
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.texts import Texts, read_texts
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-from transformer.errors import InputError
-from transformer.files import given_path
 
 __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 from jaxtyping import Int
 from torch.utils.data import Dataset
 
+from transformer.common.errors import InputError
 from transformer.data.batch import Batch, Row, collate
 from transformer.data.links import linked_pieces, piece_words
 from transformer.data.sampler import BatchKey
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 
 B = TypeVar("B")
 

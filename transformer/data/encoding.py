@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Int
 
+from transformer.common.files import written_whole
 from transformer.data.corpus import Pair
 from transformer.data.filters import Filters, Selection
 from transformer.data.links import WordLinks
 from transformer.data.tokenizer import Tokenizer
-from transformer.files import written_whole
 
 # Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
 _CHUNK = 16_384

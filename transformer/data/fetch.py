@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import written_whole
 from transformer.data.lines import file_digest
 from transformer.data.published import PublishedCorpus
-from transformer.errors import InputError, MissingFile
-from transformer.files import written_whole
 
 logger = logging.getLogger(__name__)
 

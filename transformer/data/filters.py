@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 logger = logging.getLogger(__name__)
 

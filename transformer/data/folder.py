@@ -6,10 +6,10 @@ Does not read them.
 from dataclasses import replace
 from pathlib import Path
 
+from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.idle_keys import refuse_idle_keys
-from transformer.errors import InputError, MissingFile
-from transformer.files import given_path
 
 NAMES = {
     "train": ("train",),

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from transformer.common.errors import InputError
 from transformer.data.choice import Choice, RandomChoice
 from transformer.data.derivation import Deriver, ImpossibleError, Node
 from transformer.data.grammar_rule import SIDES, Rule, check_rules
@@ -22,7 +23,6 @@ from transformer.data.lexicon import Lexicon
 from transformer.data.linearisation import Lineariser
 from transformer.data.sentence_pair import Sentence, SentencePair, pair_of
 from transformer.data.verb_group import VerbGroups
-from transformer.errors import InputError
 
 __all__ = [
     "DEFAULT_SIZES",

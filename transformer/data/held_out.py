@@ -12,10 +12,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from transformer.data.cache import locked, remembered
+from transformer.common.cache import locked, remembered
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus, Pair
 from transformer.data.split import Split
-from transformer.errors import InputError
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
+from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
-from transformer.errors import InputError
 
 _KEYS = ("root", "train", "validation", "test", "document_key")
 # What is fetched has files of its own, which a folder may hold already.

@@ -15,8 +15,8 @@ from io import BufferedReader
 from itertools import count
 from pathlib import Path
 
-from transformer.data.cache import remembered
-from transformer.errors import InputError, MissingFile, did_you_mean
+from transformer.common.cache import remembered
+from transformer.common.errors import InputError, MissingFile, did_you_mean
 
 MOST = 1_000_000
 """Bytes of the longest line that is read where nothing else is asked (``data.max_line``)."""

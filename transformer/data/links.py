@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Int
 
+from transformer.common.errors import InputError
 from transformer.data.corpus import Pair, read_lines
 from transformer.data.normalization import normalize
 from transformer.data.segmentation import WORD_START
 from transformer.data.tags import is_tag
-from transformer.errors import InputError
 
 Link = tuple[int, int]
 """(source word, target word), counted from 0."""

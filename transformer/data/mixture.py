@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair, format_of
 from transformer.data.idle_keys import refuse_keys_of_none, without_idle_keys
 from transformer.data.links import WordLinks
 from transformer.data.split import Split
 from transformer.data.tags import Tags
-from transformer.errors import InputError
-from transformer.files import given_path
 
 _OF_A_MIXTURE = ("weight", "tag")
 _BLANK = ("", "")

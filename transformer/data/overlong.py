@@ -5,7 +5,7 @@ It does not know where a sentence stands, nor which models are bounded.
 
 from collections.abc import Callable, Iterable
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def refuse_overlong(

@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
+from transformer.common.errors import InputError
 from transformer.data.corpus import read_lines
 from transformer.data.normalization import normalize
-from transformer.errors import InputError
 
 WORD, SPACE, OTHER = 0, 1, 2
 """Kinds of characters: of a word, space, and all that stands by itself, such as punctuation."""

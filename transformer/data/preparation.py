@@ -22,12 +22,12 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
+from transformer.common.errors import InputError
+from transformer.common.files import NoSpaceLeft, written_whole
 from transformer.data.encoding import Block, ShardWriter, counts_of
 from transformer.data.filters import Filters, first_occurrences
 from transformer.data.links import WordLinks
 from transformer.data.tokenizer import Pairs, Tokenizer
-from transformer.errors import InputError
-from transformer.files import NoSpaceLeft, written_whole
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ https://github.com/odashi/small_parallel_enja, from the Tanaka corpus.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True)

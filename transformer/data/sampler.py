@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Int
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 # Lengths that are looked at at once.
 _SLICE = 1 << 20

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
+from transformer.common.errors import InputError
 from transformer.data.corpus import (
     Pair,
     format_of,
@@ -29,7 +30,6 @@ from transformer.data.corpus import (
     tsv_pairs,
 )
 from transformer.data.lines import decoded_lines, raw_lines, unpacked_lines
-from transformer.errors import InputError
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192

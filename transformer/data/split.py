@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus, Pair, read_lines
 from transformer.data.links import WordLinks, read_links
 from transformer.data.tags import UNTAGGED, SourceTags, TaggedText
-from transformer.errors import InputError
 
 T = TypeVar("T")
 

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from transformer.data.cache import locked
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.conllu import format_conllu
 from transformer.data.corpus import Corpus, read_again_and_again
@@ -22,8 +24,6 @@ from transformer.data.mixture import AnySplit, mixed_splits
 from transformer.data.published import PUBLISHED
 from transformer.data.split import Split as Split
 from transformer.data.tags import SourceTags
-from transformer.errors import InputError
-from transformer.files import given_path, written_whole
 
 POCKET_SPLITS = ("train", "validation", "test", "test_novel")
 # The corpus is one and the same for every run; data.seed only orders its batches.

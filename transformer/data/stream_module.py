@@ -9,9 +9,10 @@ from functools import cached_property
 from itertools import islice, pairwise
 from typing import Any
 
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
 from transformer.data.batch import Batch, collate
 from transformer.data.buffers import BufferReader, Position, StreamConfig
-from transformer.data.cache import locked
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.datamodule import DataModule
@@ -22,7 +23,6 @@ from transformer.data.shards import Place, Shard, find_shards, shards_fingerprin
 from transformer.data.stream_row import StreamedKey, StreamRow
 from transformer.data.subword_sampling import draw, fitting
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-from transformer.errors import InputError
 
 logger = logging.getLogger(__name__)
 

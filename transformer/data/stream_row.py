@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from transformer.common.errors import InputError
 from transformer.data.buffers import Buffer, BufferReader, Position, StreamConfig
 from transformer.data.preparation import end_with_parent
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.shards import Place
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batch_module import BatchModule
-from transformer.data.cache import locked
 from transformer.data.config import DataConfig, refuse_streaming
 from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.corpus import read_lines
@@ -29,8 +31,6 @@ from transformer.data.overlong import refuse_overlong
 from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS, pocket_folder
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-from transformer.errors import InputError
-from transformer.files import given_path
 
 logger = logging.getLogger(__name__)
 

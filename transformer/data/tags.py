@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 SENTENCE_END = "\n"
 """Between the sentences of a document in one text; a line of a file never holds it."""

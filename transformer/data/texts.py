@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from transformer.data.cache import remembered
+from transformer.common.cache import remembered
 from transformer.data.corpus import Pair
 from transformer.data.lines import is_large
 from transformer.data.mixture import AnySplit, JoinedSplit

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.config import TokenizerConfig as TokenizerConfig
 from transformer.data.normalization import normalize as normalize
 from transformer.data.subwords import Subwords
@@ -21,8 +23,6 @@ from transformer.data.tags import UNTAGGED, SourceTags, Tags, tags_of
 from transformer.data.vocabularies import Pairs as Pairs
 from transformer.data.vocabularies import vocabularies
 from transformer.data.vocabulary import EmptyText
-from transformer.errors import InputError
-from transformer.schema import typed
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 TRUST = "TRANSFORMER_TRUST"
 """An environment variable: ``true`` is a yes for all commands of a user."""

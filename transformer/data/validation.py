@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 
+from transformer.common.errors import InputError, MissingFile
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.splits import find_splits
-from transformer.errors import InputError, MissingFile
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:

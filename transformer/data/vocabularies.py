@@ -11,10 +11,10 @@ from pathlib import Path
 
 import sentencepiece
 
+from transformer.common.files import written_whole
 from transformer.data.config import TokenizerConfig
 from transformer.data.normalization import normalize
 from transformer.data.vocabulary import learn_vocabulary
-from transformer.files import written_whole
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called for each pass over aligned (source, target) text."""

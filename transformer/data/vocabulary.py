@@ -11,8 +11,8 @@ from random import Random
 
 import sentencepiece
 
+from transformer.common.errors import InputError
 from transformer.data.segmentation import WORD_START
-from transformer.errors import InputError
 
 # Longer lines (in bytes) tell nothing new about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384

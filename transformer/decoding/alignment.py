@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
 from transformer.data.links import NO_WORD, Links
-from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.heads import HeadName
 from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
-from transformer.schema import typed_value
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import torch
 
+from transformer.common.errors import InputError
 from transformer.data.batch import pad_source
 from transformer.decoding.allocation import allocated_search
 from transformer.decoding.beam import beam_search
@@ -20,7 +21,6 @@ from transformer.decoding.ensemble import Model, leader, step_of
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.sampling import sample_search
 from transformer.decoding.search import Hypothesis, StepWithout
-from transformer.errors import InputError
 from transformer.model.heads import HeadName
 
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args, overload
 
 from torch import Tensor
 
+from transformer.common.errors import refuse
 from transformer.decoding.scoring import PenaltyForm, length_penalty
-from transformer.errors import refuse
 
 Stopping = Literal["exact", "full"]
 Algorithm = Literal["beam", "greedy", "sampling", "diverse", "mbr"]

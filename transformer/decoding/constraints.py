@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from transformer.common.errors import InputError, refuse
 from transformer.data.phrases import occurs, one_line
 from transformer.data.tags import SourceTags, with_tags
-from transformer.errors import InputError, refuse
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transformer.common.errors import InputError
 from transformer.decoding.search import StepFunction
 from transformer.decoding.step import ModelStep
-from transformer.errors import InputError
 from transformer.model.transformer import Transformer
 
 Averaging = Literal["probability", "log_probability"]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from transformer.common.errors import InputError
 from transformer.data.batch import Row, collate
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.scoring import score_targets
-from transformer.errors import InputError
 from transformer.model.heads import HeadName, heads_of, heads_off, switched_off
 from transformer.model.transformer import Transformer
 

@@ -5,7 +5,7 @@ It knows lengths only.
 
 from collections.abc import Iterator, Sequence
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def refuse_longer(

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD
 from transformer.decoding.config import SearchConfig
-from transformer.errors import InputError
 
 
 @runtime_checkable

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.batch_search import most_pieces, search_batch
 from transformer.decoding.compiled_constraints import ConstraintCompiler
@@ -18,7 +19,6 @@ from transformer.decoding.mbr import least_risk
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.utility import utility_named
-from transformer.errors import InputError, is_out_of_memory
 from transformer.model.heads import HeadName
 
 PARTS_AT_ONCE = 8

@@ -5,12 +5,12 @@ It does not know where the checkpoint was found.
 
 from dataclasses import dataclass
 
+from transformer.common.errors import errors_name
+from transformer.common.schema import typed
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
-from transformer.errors import errors_name
 from transformer.model.checkpoint import Checkpoint
-from transformer.schema import typed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 Utility = Callable[[Sequence[str]], Float64[Tensor, "hypothesis reference"]]
 """Of texts, what each is worth, a row, against each as the reference, a column; more is better."""

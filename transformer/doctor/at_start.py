@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 
-from transformer.data.cache import locked
+from transformer.common.cache import locked
+from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.mixture import configs_of
 from transformer.data.splits import Split, splits_of_one
@@ -21,7 +22,6 @@ from transformer.doctor.config import ExaminationConfig
 from transformer.doctor.examination import examine
 from transformer.doctor.leaks import HeldOutText, Leaks
 from transformer.doctor.pair import NumberedPair, numbered, place_of
-from transformer.files import given_path, written_whole
 
 CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
 """What is looked for."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
+from transformer.common.errors import how_to_install
 from transformer.data.splits import Split
 from transformer.data.tokenizer import Tokenizer
 from transformer.doctor.alphabet import Alphabet, UnknownCharacters, known_to
@@ -32,7 +33,6 @@ from transformer.doctor.repeats import Repeats
 from transformer.doctor.scripts import ForeignScript
 from transformer.doctor.tokens import CountedTokens, EstimatedTokens, TokenCount
 from transformer.doctor.urls import Addresses
-from transformer.errors import how_to_install
 
 _CHUNK = 1024
 _SIMPLE: tuple[type[PairCheck], ...] = (

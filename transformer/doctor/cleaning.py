@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from io import BufferedWriter
 from pathlib import Path
 
+from transformer.common.errors import InputError
+from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Corpus, read_again_and_again, read_lines
 from transformer.data.folder import as_files
@@ -23,8 +25,6 @@ from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair
 from transformer.doctor.repair import Repair, Repaired
 from transformer.doctor.rewriting import record, repaired_record, rewritten
-from transformer.errors import InputError
-from transformer.files import given_path, written_whole
 
 # Of the faults that most pairs have.
 _NAMED = 3

@@ -6,7 +6,7 @@ Does not know how anything is found.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @dataclass(frozen=True)

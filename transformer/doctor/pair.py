@@ -8,10 +8,10 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from transformer.common.errors import InputError
+from transformer.common.escaping import escaped
 from transformer.data.corpus import SEPARATOR, Pair
 from transformer.data.splits import Split
-from transformer.errors import InputError
-from transformer.escaping import escaped
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")

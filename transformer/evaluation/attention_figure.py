@@ -12,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transformer.errors import InputError, how_to_install
+from transformer.common.errors import InputError, how_to_install
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.evaluation.heads import describe
 

@@ -9,7 +9,7 @@ import json
 from importlib.resources import files
 from typing import Any
 
-from transformer.escaping import escaped
+from transformer.common.escaping import escaped
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.evaluation.heads import best_heads, describe
 

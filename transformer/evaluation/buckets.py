@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from sacrebleu.metrics import BLEU
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 Words = Sequence[str]
 """The words of one sentence."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.buckets import (
     FrequencyBucket,
     LengthBucket,

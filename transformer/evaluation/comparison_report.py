@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
 
-from transformer.escaping import escaped, escaped_json, escaped_markdown
+from transformer.common.escaping import escaped, escaped_json, escaped_markdown
 from transformer.evaluation.comparison import Comparison
 from transformer.evaluation.movement import MovedSentence
 from transformer.evaluation.report import made, shown, table_console, table_of, write_whole

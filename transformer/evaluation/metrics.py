@@ -12,7 +12,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 DECIMALS = 2
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sacrebleu.metrics import BLEU
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:

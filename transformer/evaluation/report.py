@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from transformer.errors import InputError
-from transformer.escaping import escaped
+from transformer.common.errors import InputError
+from transformer.common.escaping import escaped
+from transformer.common.files import written_whole
 from transformer.evaluation.metrics import Score
-from transformer.files import written_whole
 
 
 def format_json(scores: Sequence[Score]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 SURE = 0.05
 """A difference is called one when both p-values are below."""

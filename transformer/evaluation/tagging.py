@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import table_of
 

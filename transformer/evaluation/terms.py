@@ -6,7 +6,7 @@ means that a text says a phrase is told by the caller, in one word with the sear
 
 from collections.abc import Callable, Sequence
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import DECIMALS, Score
 
 

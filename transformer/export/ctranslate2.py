@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer.errors import InputError
 from transformer.export.safetensors import is_exported, read_settings
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.checkpoint import Checkpoint

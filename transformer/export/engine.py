@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
+from transformer.common.errors import InputError
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.export.ctranslate2 import load_ctranslate2
 from transformer.export.fingerprint import refuse_stranger
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from transformer.common.errors import InputError
 from transformer.data.tags import UNTAGGED
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 from transformer.model.heads import heads_off
 from transformer.model.precision import Int8Linear
 from transformer.model.transformer import Transformer

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import Checkpoint, portable_part
 from transformer.model.config import ModelConfig

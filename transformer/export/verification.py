@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer.common.errors import InputError
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import NEUTRAL, SearchConfig
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.export.ctranslate2 import load_ctranslate2
 

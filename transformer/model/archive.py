@@ -19,8 +19,8 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from transformer.errors import InputError, is_out_of_memory
-from transformer.files import sync
+from transformer.common.errors import InputError, is_out_of_memory
+from transformer.common.files import sync
 
 MAX_STRUCTURE = 4 * 2**20
 """Bytes of the pickle, in which tensors are names: a base model has 0.1 MB."""

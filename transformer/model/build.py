@@ -6,7 +6,7 @@ It reads like the architecture and knows nothing of training; initialisation.py 
 from torch import nn
 from torch.nn import functional as F
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.attention import Kernel, MultiHeadAttention, eager
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer

@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from transformer.errors import InputError, errors_name
-from transformer.files import given_path
+from transformer.common.errors import InputError, errors_name
+from transformer.common.files import given_path
+from transformer.common.schema import typed
 from transformer.model.archive import Unread, read_archive, write_archive
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
@@ -21,7 +22,6 @@ from transformer.model.run_files import LAST, PREVIOUS, find_checkpoint
 from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
 from transformer.model.validation import validate_portable, validate_weights
-from transformer.schema import typed
 
 PORTABLE = "transformer"
 """Key of the portable part in the file."""

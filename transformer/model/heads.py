@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, cast
 
 import torch
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.attention import (
     KeyHeads,
     QueryHeads,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Literal, get_args, get_origin, get_type_hints
 
-from transformer.errors import refuse
+from transformer.common.errors import refuse
 
 if TYPE_CHECKING:
     from transformer.model.config import ModelConfig

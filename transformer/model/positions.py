@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length width"]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.linear import Linear
 
 Precision = Literal["float32", "bfloat16", "int8"]

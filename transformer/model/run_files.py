@@ -6,8 +6,8 @@ It does not know what they hold.
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformer.errors import InputError, did_you_mean
-from transformer.files import given_path
+from transformer.common.errors import InputError, did_you_mean
+from transformer.common.files import given_path
 
 TUNED = "tuned"
 """Name of the file that ``tune`` writes: the weights of a run and the search that did best."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.archive import read_archive
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ Understanding by Generative Pre-Training" (a decoder that attends to itself alon
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.embedding import TokenEmbedding

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.model.config import ModelConfig
 from transformer.model.formats import GROUPS
-from transformer.schema import typed
 
 WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 """Parts of a checkpoint that hold weights, or a number for each."""

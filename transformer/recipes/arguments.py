@@ -6,7 +6,7 @@ It does not know what they mean.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from transformer.errors import InputError, did_you_mean
+from transformer.common.errors import InputError, did_you_mean
 from transformer.recipes.overrides import key_of, override
 
 _NAMES = ("output", "monolingual", "reverse")

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.corpus import is_plain
 from transformer.data.lines import read_lines
-from transformer.errors import InputError
-from transformer.files import given_path
 from transformer.model.run_files import find_checkpoint
 from transformer.recipes.plan import Plan
 from transformer.recipes.refusals import refuse_other_direction

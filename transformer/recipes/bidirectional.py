@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.recipes.overrides import override
 from transformer.recipes.plan import Plan
 from transformer.recipes.texts import Texts, mixed

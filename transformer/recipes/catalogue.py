@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from transformer.common.schema import typed_value
 from transformer.recipes.backtranslate import BacktranslateConfig, backtranslate
 from transformer.recipes.bidirectional import BidirectionalConfig, bidirectional
 from transformer.recipes.distill import DistillConfig, distill
 from transformer.recipes.plan import Plan
-from transformer.schema import typed_value
 
 
 @dataclass(frozen=True)

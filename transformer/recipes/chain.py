@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from transformer.errors import InputError, Interrupted
+from transformer.common.errors import InputError, Interrupted
 from transformer.recipes.digests import Say
 from transformer.recipes.manifest import Manifest
 from transformer.recipes.stage import Stage

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer.files import given_path
+from transformer.common.files import given_path
 from transformer.model.formats import ADDED, ADDED_AT_ROOT, as_meant
 from transformer.recipes.digests import Digests
 from transformer.recipes.stage import Stage

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.run_files import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from transformer.errors import InputError
-from transformer.files import remove_parts, written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import remove_parts, written_whole
 from transformer.recipes.comparison import difference, placed, recorded
 from transformer.recipes.digests import Digests
 from transformer.recipes.entries import folder_name, read_entries, versions_of

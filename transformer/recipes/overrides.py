@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 _BARE = re.compile(r"[A-Za-z0-9_./*@?|-]+")
 _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true|false", re.I)

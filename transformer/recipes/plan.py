@@ -9,7 +9,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, literal, merged, override
 from transformer.recipes.refusals import (

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from transformer.errors import Interrupted
+from transformer.common.errors import Interrupted
 from transformer.recipes.stage import Stage
 from transformer.training.stopping import hand_back, listen
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.fetch import find
 from transformer.data.folder import as_files
 from transformer.data.published import PUBLISHED
-from transformer.files import given_path
 from transformer.recipes.overrides import override
 
 _OF_TEXT = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload, require_translation
 
 

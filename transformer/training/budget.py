@@ -15,8 +15,8 @@ import torch
 from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batch_module import BatchModule
-from transformer.errors import InputError, is_out_of_memory
 from transformer.model.dropout import all_layers
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.rehearsal import adam_means

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import read_payload, write_payload
 from transformer.model.run_files import LAST, TUNED
 from transformer.training.saved_state import LIGHTNING_READS, check_saved_state

@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from transformer.common.errors import InputError, did_you_mean
+from transformer.common.schema import typed, typed_value
 from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
-from transformer.errors import InputError, did_you_mean
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.config import ModelConfig
 from transformer.model.formats import GROUPS
-from transformer.schema import typed, typed_value
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loggers import LoggerConfig
 from transformer.training.loss import LossConfig

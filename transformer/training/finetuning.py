@@ -13,12 +13,12 @@ from typing import Any
 from omegaconf import OmegaConf
 from torch import nn
 
+from transformer.common.errors import InputError, errors_name
+from transformer.common.schema import typed
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError, errors_name
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.run_files import find_checkpoint
-from transformer.schema import typed
 from transformer.training.config import RunConfig
 from transformer.training.fixed_keys import other_weights
 

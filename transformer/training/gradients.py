@@ -16,8 +16,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
+from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.loader import Update
-from transformer.errors import InputError, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
+from transformer.common.errors import refuse
 from transformer.data.batch import Batch
 from transformer.data.monolingual import MonolingualData
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.language_model import LanguageModel, perplexity
-from transformer.errors import refuse
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from lightning_fabric.plugins import ClusterEnvironment
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
-from transformer.errors import AnotherRankFailed
+from transformer.common.errors import AnotherRankFailed
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.errors import InputError, refuse
+from transformer.common.errors import InputError, refuse
 
 Hidden = Float[Tensor, "token width"]
 Weight = Float[Tensor, "vocab width"]

@@ -17,7 +17,7 @@ from typing import Any
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from transformer.files import NoSpaceLeft, open_unlinked, written_whole
+from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
 
 log = logging.getLogger(__name__)
 

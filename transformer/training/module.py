@@ -10,9 +10,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.batch import Batch
 from transformer.decoding.alignment import guided_head
-from transformer.errors import InputError
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer

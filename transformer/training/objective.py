@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 Metric = Literal["val/loss", "val/bleu", "val/chrf", "val/accuracy", "val/perplexity"]
 

@@ -11,7 +11,7 @@ from typing import Literal
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 CLASSES: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
 

@@ -11,7 +11,7 @@ import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.launcher import RankLauncher, Ranks
 from transformer.training.rendezvous import external_place
 

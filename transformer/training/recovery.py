@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformer.common.errors import InputError
+from transformer.common.files import open_unlinked
 from transformer.data.loader import Update
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
-from transformer.files import open_unlinked
 
 logger = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
+from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batch_module import BatchModule
-from transformer.errors import InputError, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 

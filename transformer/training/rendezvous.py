@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from transformer.errors import AnotherRankFailed, InputError, Interrupted
+from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 
 if TYPE_CHECKING:
     from torch.distributed import Store

@@ -19,8 +19,8 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.loader import Update
-from transformer.errors import InputError
 from transformer.model.checkpoint import find_last
 from transformer.training.config import run_config
 from transformer.training.run import fit

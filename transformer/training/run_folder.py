@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from transformer.errors import InputError
-from transformer.files import open_unlinked
+from transformer.common.errors import InputError
+from transformer.common.files import open_unlinked
 from transformer.training.fixed_keys import fixed_key_that_differs
 
 LOCK = ".lock"

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.errors import InputError, errors_name
+from transformer.common.errors import InputError, errors_name
+from transformer.common.schema import typed_value
 from transformer.model.checkpoint import PORTABLE, find_last
-from transformer.schema import typed_value
 
 _REQUIRED = ("global_step", "optimizer_states", "loops", "callbacks")
 _SCHEMA: dict[str, Any] = {

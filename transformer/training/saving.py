@@ -11,7 +11,7 @@ from typing import Any
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
-from transformer.errors import AnotherRankFailed, InputError
+from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.model.archive import remove_leftovers
 from transformer.model.run_files import LAST
 from transformer.model.shards import SUFFIX

@@ -11,7 +11,7 @@ from typing import Literal
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @dataclass(frozen=True)

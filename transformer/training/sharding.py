@@ -17,7 +17,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.archive import write_archive
 from transformer.model.checkpoint import read_payload
 from transformer.model.decoder import DecoderLayer

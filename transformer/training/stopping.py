@@ -19,7 +19,7 @@ import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from transformer.errors import Interrupted
+from transformer.common.errors import Interrupted
 from transformer.training.recovery import Judge
 from transformer.training.run_folder import has_checkpoint
 

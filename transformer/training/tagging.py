@@ -12,13 +12,13 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
+from transformer.common.errors import refuse
 from transformer.data.batch import UNTAGGED, TaggedBatch
 from transformer.data.config import DataConfig
 from transformer.data.conllu import UPOS
 from transformer.data.tagged import TaggingData
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.tagger import Tagger
-from transformer.errors import refuse
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion

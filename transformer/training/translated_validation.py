@@ -9,10 +9,10 @@ from collections.abc import Mapping
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
+from transformer.common.escaping import escaped
 from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
 from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
-from transformer.escaping import escaped
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.progress import shown_update
 

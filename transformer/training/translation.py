@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from pytorch_lightning import Callback
 
+from transformer.common.errors import InputError
 from transformer.data.datamodule import DataModule
 from transformer.data.stream_module import StreamData
 from transformer.data.tokenizer import Tokenizer
@@ -18,7 +19,6 @@ from transformer.decoding.alignment import guided_head
 from transformer.decoding.documents import in_documents
 from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig

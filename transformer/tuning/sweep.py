@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpus import Pair
 from transformer.data.validation import validation_pairs
@@ -21,12 +23,10 @@ from transformer.decoding.config import SearchConfig
 from transformer.decoding.documents import in_documents
 from transformer.decoding.trained import trained_with
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import PORTABLE, Checkpoint, load_weights
 from transformer.model.config import ModelConfig
-from transformer.schema import typed
 from transformer.tuning.trial import Trial, best_trial, grid
 
 METRICS = ("bleu", "chrf")

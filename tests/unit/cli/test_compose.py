@@ -11,7 +11,7 @@ from transformer.cli.compose import (
     with_recipe,
 )
 from transformer.cli.explain import known_keys
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config_file import read_config, said
 from transformer.cli.resume import _looked_at, _readable
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 BEFORE, NOW = OmegaConf.create({"seed": 1}), OmegaConf.create({"seed": 2})
 

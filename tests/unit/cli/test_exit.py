@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from transformer.cli.exit import exit_code_of
-from transformer.errors import InputError, Interrupted
+from transformer.common.errors import InputError, Interrupted
 
 
 def raising(error: BaseException) -> Callable[[], None]:

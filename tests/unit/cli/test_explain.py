@@ -5,7 +5,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.compose import compose_config
 from transformer.cli.explain import ELSEWHERE, known_keys, nearest_key
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
+from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation import Translation
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import HeadName, heads_off
 

@@ -13,9 +13,9 @@ from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.models import device_of, load_checkpoints, model_of
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble
-from transformer.errors import InputError
 from transformer.export.fingerprint import fingerprint_of
 from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import heads_off

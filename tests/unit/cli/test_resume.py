@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
 from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
+from transformer.common.errors import InputError
 from transformer.data.trust import TRUST
-from transformer.errors import InputError
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint import PORTABLE, portable_part, read_payload, write_payload
 from transformer.training.config import sized_model

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer.cli.shares import BLOCK, Parts, Share
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 COUNTS = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 7 * BLOCK + 5]
 WORLDS = [1, 2, 3, 5]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer.cli.streams import _LineReader, open_output
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from transformer.cli import rank, train
 from transformer.cli.compose import compose_config
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.run_folder import taken
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.tuning.runs import write_run
 from transformer.cli.tune import main
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import PORTABLE, read_payload
 
 

@@ -10,12 +10,12 @@ from omegaconf import DictConfig, OmegaConf
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.cli.survey import EncodedPair, corpus_pairs, survey
 from transformer.cli.view import attention_view, encoded_pair
+from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.links import word_count
 from transformer.data.splits import find_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced_alignment import align
-from transformer.errors import InputError
 from transformer.evaluation.alignment import count_links
 from transformer.model.formats import DATA_5
 from transformer.model.heads import HeadName

@@ -7,7 +7,7 @@ from hydra.conf import HydraConf, OverridesConf
 from omegaconf import OmegaConf
 
 from transformer.cli.resume import chosen_run
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def write_run(parent: Path, config: str) -> None:

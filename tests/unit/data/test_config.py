@@ -7,11 +7,11 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.unit.data.corpora import data_config, tokenizer_config
+from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
 from transformer.data.published import PUBLISHED
 from transformer.data.tokenizer import TokenizerConfig
-from transformer.errors import InputError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus, read_lines
-from transformer.errors import InputError
 
 LINES = ["Two dogs.", "", "a\u2028b\x0b\x85c", "d\re", "größer 日本", " spaced  out "]
 TARGETS = [line.upper() for line in LINES]

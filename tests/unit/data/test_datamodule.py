@@ -15,11 +15,11 @@ from tests.unit.data.corpora import (
     tokenizer_config,
     write_corpus,
 )
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
 from transformer.data.batch import Batch
-from transformer.data.cache import locked
 from transformer.data.datamodule import DataModule
-from transformer.errors import InputError
-from transformer.files import written_whole
 
 
 @pytest.fixture
@@ -213,8 +213,8 @@ def test_processes_share_one_preparation(folder: Path) -> None:
 
 def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from transformer.data.cache import locked\n"
-        "from transformer.files import written_whole\n"
+        "from pathlib import Path; from transformer.common.cache import locked\n"
+        "from transformer.common.files import written_whole\n"
         "import os, time\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "with locked(folder), written_whole(folder / 'file') as part:\n"

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config, write_corpus
+from transformer.common.errors import InputError
 from transformer.data import encoding, preparation
 from transformer.data.corpus import Corpus
 from transformer.data.dataset import BatchDataset, EncodedCorpus
@@ -20,7 +21,6 @@ from transformer.data.rows import PlannedRow
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.subword_sampling import SamplingDataset
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 
 ALONE: dict[str, Any] = {"texts": True, "workers": 0}
 FILTERS = Filters(max_length=30, max_ratio=None, deduplicate=True)

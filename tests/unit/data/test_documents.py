@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.data.corpora import data_config, tokenizer_config
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus
 from transformer.data.datamodule import DataModule
 from transformer.data.dataset import EncodedCorpus
 from transformer.data.documents import begins_window, joined_pairs
 from transformer.data.split import Split
 from transformer.doctor.pair import numbered
-from transformer.errors import InputError
 
 LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
 

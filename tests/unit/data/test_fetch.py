@@ -13,6 +13,7 @@ from threading import Thread
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.fetch import fetch, find
 from transformer.data.published import (
     MULTI30K,
@@ -21,7 +22,6 @@ from transformer.data.published import (
     TANAKA_ENJA,
     PublishedCorpus,
 )
-from transformer.errors import InputError
 
 requested: list[str] = []
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.filters import Filters, Selection, first_occurrences
-from transformer.errors import InputError
 
 FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.data.corpora import data_config
+from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.splits import find_splits
 from transformer.doctor.cleaning import given_texts
-from transformer.errors import InputError
 
 
 def settings(folder: Path, **changes: Any) -> DataConfig:

@@ -10,6 +10,7 @@ import yaml
 
 from tests.helpers.checks import no_checks
 from tests.unit.data.pocket import FOLDER, ScriptedChoice, entry, pocket_grammar
+from transformer.common.errors import InputError
 from transformer.data.grammar import (
     DEFAULT_SIZES,
     Derivation,
@@ -18,7 +19,6 @@ from transformer.data.grammar import (
     derive_splits,
     generate_splits,
 )
-from transformer.errors import InputError
 
 PAIRS = yaml.safe_load(Path(__file__).with_name("pocket_pairs.yaml").read_text(encoding="utf-8"))
 SIZES = {"train": 3000, "validation": 50, "test": 100, "test_novel": 50}

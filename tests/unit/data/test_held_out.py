@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.data.corpora import data_config, pairs_of, write_corpus
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus
 from transformer.data.splits import find_splits
-from transformer.errors import InputError
 
 
 @pytest.fixture

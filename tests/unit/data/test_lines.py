@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data import lines
 from transformer.data.conllu import read_conllu
 from transformer.data.corpus import Corpus
 from transformer.data.lines import file_digest, read_lines
 from transformer.data.shards import Place, find_shards
 from transformer.data.split import Split
-from transformer.errors import InputError
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.links import (
     format_links,
     linked_pieces,
@@ -13,7 +14,6 @@ from transformer.data.links import (
     read_links,
     word_count,
 )
-from transformer.errors import InputError
 
 PAIRS = [("a  b c ", "x y"), ("", ""), ("a\u00a0b", "x")]
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.data.corpora import data_config, tokenizer_config, write_corpus
+from transformer.common.errors import InputError
 from transformer.data import held_out, lines
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.data.datamodule import DataModule
@@ -24,7 +25,6 @@ from transformer.data.split import Split
 from transformer.data.splits import find_splits
 from transformer.data.tags import SourceTags, tags_of
 from transformer.data.texts import Texts, read_texts
-from transformer.errors import InputError
 
 
 def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:

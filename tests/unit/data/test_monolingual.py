@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
 from transformer.data.batch import Batch
 from transformer.data.datamodule import DataModule
 from transformer.data.monolingual import MonolingualData
-from transformer.errors import InputError
 
 # As pairs the first is of a high ratio, the second too long; the last differ only in the source.
 SOURCES = ["a", "a dog " * 40, "two cats", "a dog"]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.unit.data.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
+from transformer.common.errors import InputError
 from transformer.data import preparation
 from transformer.data.corpus import Corpus
 from transformer.data.dataset import EncodedCorpus
@@ -20,7 +21,6 @@ from transformer.data.encoding import ShardWriter
 from transformer.data.filters import Filters
 from transformer.data.preparation import encode_corpus
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 
 FILTERS = Filters(max_length=20, max_ratio=None, deduplicate=True)
 
@@ -184,7 +184,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> Non
         "from transformer.data import preparation; preparation._BLOCK = 40\n"
         f"module = data_module(Path({str(tmp_path)!r}))\n"
         "module.tokenizer; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
-        "from transformer.errors import InputError\n"
+        "from transformer.common.errors import InputError\n"
         "try: module.prepare_data()\n"
         "except InputError as error: print(error)"
     )

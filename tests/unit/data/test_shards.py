@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.data.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
+from transformer.common.errors import InputError
 from transformer.data import shards
 from transformer.data.shards import Place, find_shards, shards_fingerprint
-from transformer.errors import InputError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from tests.unit.data.corpora import data_config, pairs_of, write_corpus
+from transformer.common.errors import InputError
 from transformer.data import splits as splits_module
 from transformer.data.conllu import read_conllu
 from transformer.data.grammar import Grammar
 from transformer.data.splits import find_splits, pocket_folder
-from transformer.errors import InputError
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from tests.unit.data.streams import epoch_of, stream, write, write_shards
+from transformer.common.errors import InputError
 from transformer.data import buffers
 from transformer.data.buffers import Position
 from transformer.data.loader import UpdateLoader
 from transformer.data.shares import Shares
 from transformer.data.stream_module import StreamData
-from transformer.errors import InputError
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from tests.unit.data.corpora import data_config, tokenizer_config
 from tests.unit.data.streams import PAIRS, epoch_of, stream, texts, write, write_shards
+from transformer.common.errors import InputError
 from transformer.data.shards import Shard
 from transformer.data.stream_module import StreamData
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import PAD
-from transformer.errors import InputError
 
 
 def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:

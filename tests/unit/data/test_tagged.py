@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader
 
 from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
 from transformer.data import tagged as tagged_module
 from transformer.data.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.conllu import UPOS, TaggedSentence, format_conllu
@@ -19,7 +20,6 @@ from transformer.data.sampler import BatchKey
 from transformer.data.splits import POCKET_SPLITS
 from transformer.data.tagged import TaggedDataset, TaggingData
 from transformer.data.tokenizer import EOS, PAD
-from transformer.errors import InputError
 
 SENTENCES = [
     TaggedSentence(("a", "xylophone", "."), ("DET", "NOUN", "PUNCT")),

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.unit.data.corpora import SENTENCES, tokenizer_config
+from transformer.common.errors import InputError
 from transformer.data.links import NO_WORD, linked_pieces, piece_words
 from transformer.data.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 
 TAGS = Tags(targets=("de", "fr"), corpora=("web",), sentences=3, pieces=40)
 DE, FR_WEB = SourceTags("de"), SourceTags("fr", "web")

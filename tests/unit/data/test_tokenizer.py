@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tests.unit.data.corpora import tokenizer_config
+from transformer.common.errors import InputError
 from transformer.data.normalization import normalize
 from transformer.data.tokenizer import PAD, UNK, Tokenizer
-from transformer.errors import InputError
 
 ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
 GERMAN = ["der", "kleine", "Hund", "sieht", "eine", "große", "Katze"]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
 from transformer.data.batch import collate
 from transformer.data.links import NO_WORD, piece_words, word_count
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.forced_alignment import align
-from transformer.errors import InputError
 from transformer.model.heads import HeadName
 
 from .translators import PAIRS, tiny_tokenizer, tiny_translator

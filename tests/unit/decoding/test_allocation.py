@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from transformer.common.errors import InputError
 from transformer.data.phrases import WORD, occurs
 from transformer.decoding.allocation import allocated_search
 from transformer.decoding.beam import beam_search
@@ -11,7 +12,6 @@ from transformer.decoding.constraints import Constraints
 from transformer.decoding.must_phrases import Cut, MustPhrases
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.spelling import spell
-from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 from .tiny_language import LIMIT, PIECES, SEEDS, best, every_hypothesis, text_of, tiny_vocabulary

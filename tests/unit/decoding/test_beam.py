@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD
 from transformer.decoding.beam import RANKED, beam_search, largest
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.scoring import length_penalty
 from transformer.decoding.search import Hypothesis
-from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import tiny_transformer
+from transformer.common.errors import InputError
 from transformer.data.links import NO_WORD, Links
 from transformer.data.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenizer import Tokenizer
@@ -22,7 +23,6 @@ from transformer.decoding.documents import (
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 
 from .steps import search_config
 from .translators import tiny_tokenizer

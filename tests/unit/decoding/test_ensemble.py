@@ -8,12 +8,12 @@ import torch
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from tests.unit.decoding.steps import search_config
+from transformer.common.errors import InputError
 from transformer.decoding.beam import beam_search
 from transformer.decoding.ensemble import Averaging, Ensemble, step_of
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.scorer import score_pieces
 from transformer.decoding.step import ModelStep
-from transformer.errors import InputError
 from transformer.model.transformer import Transformer
 
 SOURCES = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 11, 12, 3, 0]])

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from transformer.common.errors import InputError
 from transformer.decoding.greedy import greedy_search
-from transformer.errors import InputError
 
 from .steps import RecurrentStep, search_config
 

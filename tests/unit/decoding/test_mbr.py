@@ -12,10 +12,10 @@ from sacrebleu import sentence_chrf
 
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.mbr import least_risk, weights
 from transformer.decoding.search import Hypothesis
-from transformer.errors import InputError
 
 SOURCES = [source for source, _ in PAIRS] + ["", "dogs and cats ."]
 

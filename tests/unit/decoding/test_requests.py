@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.tags import SourceTags, tags_of
 from transformer.decoding.constraints import Constraints, Request
-from transformer.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from transformer.common.errors import InputError
 from transformer.decoding.scorer import score_pairs, score_pieces
-from transformer.errors import InputError
 
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
 

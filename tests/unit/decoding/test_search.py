@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search import constrain, refuse_nan
-from transformer.errors import InputError
 
 from .steps import search_config
 

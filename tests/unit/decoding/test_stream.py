@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.tags import SourceTags, tags_of, with_tags
 from transformer.decoding.windows import windows_of
-from transformer.errors import InputError
 
 from .translators import PAIRS, tiny_translator
 

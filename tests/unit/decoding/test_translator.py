@@ -12,6 +12,7 @@ import torch
 
 from tests.helpers.models import portable
 from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.length_limit import warn_of_cuts
@@ -20,7 +21,6 @@ from transformer.decoding.segments import Segment
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.model.attention import MultiHeadAttention
 from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer

@@ -7,8 +7,8 @@ import pytest
 import torch
 from sacrebleu import sentence_bleu, sentence_chrf
 
+from transformer.common.errors import InputError
 from transformer.decoding.utility import bleu, chrf, utility_named
-from transformer.errors import InputError
 
 WORDS = ["ein", "eine", "Hund", "Hündin", "läuft", "läuft,", "(schnell)", ".", "a", "日本語"]
 

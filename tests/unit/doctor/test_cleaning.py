@@ -14,13 +14,13 @@ from tests.unit.doctor.texts import (
     planted_texts,
     written,
 )
+from transformer.common.errors import InputError
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.splits import Split
 from transformer.doctor.checks import Checks
 from transformer.doctor.cleaning import Cleaned, clean, given_texts
 from transformer.doctor.config import CHECKS
 from transformer.doctor.examination import examine
-from transformer.errors import InputError
 
 WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
 

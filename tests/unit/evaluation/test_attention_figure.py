@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from tests.helpers.views import attention_view
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.attention_figure import attention_figure, require_matplotlib
 
 

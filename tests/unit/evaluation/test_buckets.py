@@ -3,7 +3,7 @@
 import pytest
 from sacrebleu.metrics import BLEU
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.buckets import (
     WordMatch,
     bleu_by_length,

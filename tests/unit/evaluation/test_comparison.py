@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.metrics import RAW
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.comparison import (
     ComparedText,
     Comparison,

@@ -9,7 +9,7 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from tests.helpers.metrics import RAW
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.report import format_json
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.metrics import RAW
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.evaluation.report import format_json, print_table, save_report
 

@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.significance import Resampling, TestedScore, paired_tests
 
 REFERENCES = [

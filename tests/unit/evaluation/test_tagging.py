@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 
 WORDS = [["the", "dog", "runs"], ["a", "run"], ["the", "cat", "runs", "."]]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from transformer.common.errors import InputError
 from transformer.data.phrases import occurs, read_phrases
-from transformer.errors import InputError
 from transformer.evaluation.terms import term_accuracy
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint

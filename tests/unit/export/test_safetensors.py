@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
-from transformer.errors import InputError
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
 from transformer.model.formats import GROUPS
 from transformer.model.heads import HeadName, switch_off

@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.metrics import RAW
 from tests.unit.decoding.translators import PAIRS, tiny_translator
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.export.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.export.verification import agreement, verify_ctranslate2
 

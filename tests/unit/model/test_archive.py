@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.helpers.outcomes import differences
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.archive import read_archive, remove_leftovers, write_archive
 
 VALUES = {

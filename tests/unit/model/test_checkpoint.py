@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import (
     FORMAT,
     PORTABLE,

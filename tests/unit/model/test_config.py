@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import tiny_config
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.config import ModelConfig
 
 

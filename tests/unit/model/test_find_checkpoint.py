@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_payload
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.export.safetensors import is_exported
 from transformer.model.checkpoint import find_last, read_payload, write_payload
 from transformer.model.run_files import find_checkpoint

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.heads import (
     HeadName,
     attentions,

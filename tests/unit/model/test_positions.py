@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
 from transformer.model.relative import AlibiBias, RotaryPositions
 

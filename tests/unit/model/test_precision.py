@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.linear import Linear
 from transformer.model.precision import Int8Linear, Precision, in_precision
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.models import tiny_payload
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.archive import write_archive
 from transformer.model.checkpoint import read_payload, write_payload
 from transformer.model.shards import SHARDS, delete_unnamed, names_of, split

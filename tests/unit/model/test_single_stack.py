@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_config
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.decoder import Decoder
 from transformer.model.single_stack import SingleStack, build_single_stack
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_payload
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import PORTABLE, load_checkpoint, read_payload
 
 

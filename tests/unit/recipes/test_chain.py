@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.copies import Copies
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.recipes import manifest
 from transformer.recipes.chain import StageFailed, run_chain
 from transformer.recipes.entries import versions_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.copies import Copies
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.recipes.chain import run_chain
 from transformer.recipes.comparison import difference
 from transformer.recipes.digests import Digests

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.errors import Interrupted
+from transformer.common.errors import Interrupted
 from transformer.recipes.processes import Processes
 from transformer.recipes.stage import Stage
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.copies import Copies
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.recipes.chain import StageFailed
 from transformer.recipes.manifest import Manifest
 

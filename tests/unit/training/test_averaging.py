@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.helpers.models import portable, tiny_transformer
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.model.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,

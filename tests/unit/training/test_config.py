@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 
 from tests.helpers.models import tiny_config
 from transformer.cli.compose import compose_config
-from transformer.errors import InputError
+from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.model.config import ModelConfig
-from transformer.schema import typed
 from transformer.training.config import run_config
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.losses import loss_config
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.consistency_loss import (
     ConsistencyLoss,
     Terms,

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from transformer.common.errors import InputError
 from transformer.data.batch import Batch, collate
 from transformer.data.loader import Update
-from transformer.errors import InputError
 from transformer.training.gradients import Accumulator
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.helpers.runs import composed
 from tests.unit.data.corpora import first_epoch
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import EOS
-from transformer.errors import InputError
 from transformer.training.language_modelling import (
     LanguageModelling,
     perplexities,

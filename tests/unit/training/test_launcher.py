@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from transformer.errors import AnotherRankFailed
+from transformer.common.errors import AnotherRankFailed
 from transformer.training import launcher
 from transformer.training.launcher import Ranks
 

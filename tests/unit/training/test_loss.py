@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from tests.helpers.losses import loss_config
 from tests.helpers.tolerance import assert_close
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.loss import (
     LossConfig,
     cross_entropy,

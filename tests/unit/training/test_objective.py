@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.training.fakes import fake_module, fake_trainer
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.objective import Objective, refuse_wrong_direction
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.helpers.models import tiny_transformer
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.runs import composed
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.checkpoint import Criterion
 from transformer.training.launcher import RankLauncher, Ranks
 from transformer.training.processes import placed

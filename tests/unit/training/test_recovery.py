@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.updates import recovery_config
+from transformer.common.errors import InputError
 from transformer.data.batch import collate
 from transformer.data.loader import Update
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 from transformer.training.recovery import Diverged, Judge, save_text, text_of
 
 NOTHING = Update.of([], [])

@@ -3,7 +3,7 @@
 import pytest
 from torch import distributed as dist
 
-from transformer.errors import AnotherRankFailed
+from transformer.common.errors import AnotherRankFailed
 from transformer.training.rendezvous import failing_together
 
 

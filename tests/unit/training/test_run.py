@@ -10,8 +10,8 @@ import torch
 from pytorch_lightning import Callback, Trainer
 
 from tests.helpers.runs import composed
+from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
-from transformer.errors import InputError
 from transformer.model.checkpoint import PORTABLE
 from transformer.training import run
 from transformer.training.checkpoint import Criterion

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.fixed_keys import fixed_key_that_differs
 from transformer.training.run_folder import (
     LOCK,

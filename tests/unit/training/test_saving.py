@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 from pytorch_lightning import LightningModule
 
-from transformer.errors import AnotherRankFailed, InputError
+from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.training import saving
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.recovery import Judge

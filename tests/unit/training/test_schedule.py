@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.training.schedule import ScheduleConfig, build_schedule, schedule_factor
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
 from transformer.cli.compose import config_folder
-from transformer.errors import Interrupted
+from transformer.common.errors import Interrupted
 from transformer.training.checkpoint import Criterion
 from transformer.training.patience import Patience
 from transformer.training.recovery import Judge

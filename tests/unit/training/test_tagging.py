@@ -8,9 +8,9 @@ import pytest
 from tests.helpers.runs import composed
 from tests.unit.data.test_tagged import SENTENCES, write
 from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
 from transformer.data.conllu import TaggedSentence, read_conllu
 from transformer.decoding.tagger import Tagger
-from transformer.errors import InputError
 from transformer.training.tagging import Tagging
 
 ALONE = [

@@ -9,8 +9,8 @@ import torch
 from tests.helpers.metrics import RAW
 from tests.unit.decoding.translators import PAIRS
 from tests.unit.tuning.runs import write_run
+from transformer.common.errors import InputError
 from transformer.decoding.translator import Translator
-from transformer.errors import InputError
 from transformer.evaluation.metrics import score
 from transformer.model.checkpoint import PORTABLE, write_payload
 from transformer.tuning.sweep import SweepConfig, sweep

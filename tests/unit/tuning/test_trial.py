@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.unit.decoding.steps import search_config
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.tuning.trial import Trial, best_trial, grid
 

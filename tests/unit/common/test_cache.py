@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from transformer.data.cache import locked
-from transformer.files import written_whole
+from transformer.common.cache import locked
+from transformer.common.files import written_whole
 
 
 def test_a_file_or_folder_is_on_the_disk_before_it_has_its_name(

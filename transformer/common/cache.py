@@ -12,8 +12,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from transformer.errors import InputError
-from transformer.files import written_whole
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transformer.errors import InputError, did_you_mean, refuse
+from transformer.common.errors import InputError, did_you_mean, refuse
 
 T = TypeVar("T")
 

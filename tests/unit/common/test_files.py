@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer.cli.run_log import log_to
-from transformer.files import open_unlinked, written_whole
+from transformer.common.files import open_unlinked, written_whole
 from transformer.training.metrics_file import ContinuedCSVLogger
 from transformer.training.run_folder import mark_finished, taken
 

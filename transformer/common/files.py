@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from transformer.errors import InputError
+from transformer.common.errors import InputError
 
 
 def given_path(name: str | Path) -> Path:

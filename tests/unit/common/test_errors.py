@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.errors import InputError, did_you_mean, refuse
+from transformer.common.errors import InputError, did_you_mean, refuse
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:

@@ -1,0 +1,1 @@
+"""Errors, atomic file writes, typed schema, escaping: known by all, knows nobody."""
