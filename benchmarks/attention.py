@@ -30,10 +30,10 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     """Seconds and MiB of one forward and backward pass, in this process."""
     import torch
 
-    from transformer.model.attention import Kernel, eager
-    from transformer.model.kernels import Sdpa, flex
-    from transformer.model.patterns import BigBird, Longformer, Sliding
-    from transformer.model.scope import SelfScope
+    from transformer.model.attention.bias import SelfScope
+    from transformer.model.attention.kernels import Sdpa, flex
+    from transformer.model.attention.multi_head import Kernel, eager
+    from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32

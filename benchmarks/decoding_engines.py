@@ -21,7 +21,7 @@ from transformer.decoding.batch_search import search_batch
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.length_batches import batches_of
 from transformer.export.ctranslate2 import write_ctranslate2
-from transformer.model.precision import Precision, in_precision
+from transformer.model.layers.quantization import Precision, in_precision
 
 Pieces = Sequence[int]
 Translate = Callable[[Sequence[Pieces], int], list[Pieces]]

@@ -20,7 +20,7 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
 from transformer.training.run_folder import is_finished
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.trained import markdown
-from transformer.model.attention import Kernel, attend_fused, eager
-from transformer.model.kernels import attend_short
-from transformer.model.scope import Scope
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.kernels import attend_short
+from transformer.model.attention.multi_head import Kernel, attend_fused, eager
 from transformer.training.memory import keep_freed_memory
 
 TOKENS = 4096

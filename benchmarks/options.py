@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.page import write_between
 from benchmarks.trained import Trained
-from transformer.model.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.training.run_folder import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -34,7 +34,7 @@ from benchmarks.trained import markdown
 from benchmarks.training import BUDGETS, common
 from benchmarks.training_process import FAST, ROOT
 from benchmarks.training_subjects import composed
-from transformer.model import dropout
+from transformer.model.layers import dropout
 from transformer.training.memory import keep_freed_memory
 from transformer.training.run import fit
 

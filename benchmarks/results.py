@@ -20,7 +20,7 @@ from benchmarks.calls import ROOT
 from benchmarks.page import publish
 from benchmarks.records import Records, short
 from benchmarks.trained import Trained, markdown, train_all
-from transformer.model.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 PAGE = ROOT / "docs" / "results.md"
 TEXTS = {

@@ -26,7 +26,7 @@ from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.terms import term_accuracy
-from transformer.model.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 WORD = re.compile(r"\w{4,}")
 

@@ -31,7 +31,7 @@ from transformer.cli.compose import compose_config
 from transformer.data.batch import Batch
 from transformer.data.loader import Update
 from transformer.data.tokenizer import PAD
-from transformer.model.positions import SinusoidalPositions
+from transformer.model.layers.positions import SinusoidalPositions
 from transformer.model.transformer import Transformer
 from transformer.training.config import RunConfig, run_config
 from transformer.training.memory import keep_freed_memory

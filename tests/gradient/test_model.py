@@ -6,9 +6,9 @@ from torch.autograd import gradcheck
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
-from transformer.model.attention import attend, attend_fused
-from transformer.model.masks import causal_mask
-from transformer.model.scope import Scope
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.multi_head import attend, attend_fused
 from transformer.training.loss import cross_entropy, fused_cross_entropy
 
 

@@ -25,10 +25,10 @@ from transformers import (
 from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 from transformers.models.roformer.modeling_roformer import RoFormerSelfAttention
 
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.config import ModelConfig
-from transformer.model.feedforward import FeedForward, GatedFeedForward
-from transformer.model.norm import PreNorm
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.norm import PreNorm
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, portable_part
+from transformer.model.checkpoint.checkpoint import PORTABLE, portable_part
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig
-from transformer.model.formats import GROUPS
 from transformer.model.transformer import Transformer
 
 

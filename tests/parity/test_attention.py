@@ -5,8 +5,8 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.model.attention import attend, attend_fused
-from transformer.model.masks import causal_mask
+from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.multi_head import attend, attend_fused
 
 SHAPES = [(2, 4, 5, 7, 8), (1, 1, 1, 1, 4), (3, 1, 7, 3, 2), (2, 2, 1, 9, 16)]
 

@@ -17,10 +17,10 @@ from transformers.models.t5.modeling_t5 import T5Attention, T5LayerNorm
 
 from tests.helpers import huggingface_twins as twins
 from tests.helpers.models import tiny_config, tiny_transformer
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.relative_positions import BucketBias, alibi_slope
 from transformer.model.build import build_attention, build_feed_forward, build_norm, build_scope
 from transformer.model.config import ModelConfig
-from transformer.model.relative import BucketBias, alibi_slope
 from transformer.model.single_stack import SingleStack, build_single_stack
 
 Function = Callable[[Tensor], Tensor]

@@ -11,8 +11,8 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention import Kernel, attend, eager
-from transformer.model.kernels import (
+from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.kernels import (
     FEW,
     Sdpa,
     attend_flex,
@@ -22,10 +22,16 @@ from transformer.model.kernels import (
     few_queries,
     flex,
 )
-from transformer.model.masks import causal_mask
-from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
-from transformer.model.relative import AlibiBias, BucketBias, RelativeBias
-from transformer.model.scope import Scope, SelfScope
+from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.multi_head import Kernel, attend, eager
+from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RelativeBias
+from transformer.model.attention.sparse_patterns import (
+    BigBird,
+    Longformer,
+    Pattern,
+    Sliding,
+    Strided,
+)
 
 PATTERNS: dict[str, Pattern | None] = {
     "full": None,
@@ -135,7 +141,7 @@ def test_what_learns_short_sentences(
             called.append(name)
             return query
 
-        monkeypatch.setattr(f"transformer.model.kernels.{name}", computes)
+        monkeypatch.setattr(f"transformer.model.attention.kernels.{name}", computes)
     mask = padding(length)
     mask[2] = not blind
     Sdpa()(*heads(length, length, HEADS, torch.float32), Scope(mask), 0.0)
@@ -243,7 +249,7 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
         called.append(query.size(2))
         return query
 
-    monkeypatch.setattr("transformer.model.kernels.attend_blocks", remember)
+    monkeypatch.setattr("transformer.model.attention.kernels.attend_blocks", remember)
     for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
         scope = SelfScope(pattern=pattern)(length, 0, None, torch.device("cpu"))
         auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), scope, 0.0)

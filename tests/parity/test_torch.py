@@ -12,10 +12,10 @@ from tests.helpers.torch_twins import (
     copy_encoder_layer,
     torch_transformer,
 )
-from transformer.model.attention import Kernel, MultiHeadAttention, eager
-from transformer.model.kernels import Sdpa, auto, flex
-from transformer.model.masks import causal_mask, padding_mask
-from transformer.model.scope import Scope
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.kernels import Sdpa, auto, flex
+from transformer.model.attention.masks import causal_mask, padding_mask
+from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.transformer import Transformer
 
 PAD = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.helpers.models import portable, tiny_transformer
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, load_checkpoint
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint
 
 MODEL = tiny_transformer(encoder_layers=1, decoder_layers=1)
 PAYLOAD: dict[str, Any] = {

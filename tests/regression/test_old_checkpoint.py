@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from transformer.decoding.translator import Translator
-from transformer.model.checkpoint import PORTABLE, load_checkpoint, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, read_payload
+from transformer.model.checkpoint.migrations import FORMAT
 from transformer.model.config import ModelConfig
-from transformer.model.formats import FORMAT
 from transformer.training.config import run_config
 
 OLD = Path(__file__).parent / "format_1.ckpt"

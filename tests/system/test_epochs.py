@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
-from transformer.model.checkpoint import read_payload
+from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.training.run import train
 
 RUN = [

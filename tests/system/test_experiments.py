@@ -19,9 +19,9 @@ from transformer.cli.compose import compose_config
 from transformer.data.published import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
 from transformer.data.splits import find_splits
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
-from transformer.model.run_files import find_checkpoint
 from transformer.training.run import train
 
 SIZES = {"train": 60, "validation": 4, "test": 4}

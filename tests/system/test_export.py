@@ -11,7 +11,7 @@ import torch
 from tests.helpers.outside import translated_outside
 from tests.helpers.runs import verb
 from transformer.cli import evaluate, score, translate
-from transformer.model.checkpoint import PORTABLE
+from transformer.model.checkpoint.checkpoint import PORTABLE
 
 
 def test_an_export_is_verified_and_whole(home: Path) -> None:

@@ -14,7 +14,7 @@ from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import run
 from transformer.cli.resume import resumed_config
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.training.config import run_config
 from transformer.training.finetuning import initial_payload
 from transformer.training.run import fit

@@ -14,7 +14,7 @@ from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import said
 from tests.helpers.processes import tiny_overrides
 from tests.helpers.recipes import recipe
-from transformer.model.checkpoint import PORTABLE
+from transformer.model.checkpoint.checkpoint import PORTABLE
 
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=6"]
 

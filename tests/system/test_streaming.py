@@ -8,8 +8,8 @@ import torch
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import write_parallel
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import load_checkpoint
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.run import train
 
 QUICK = [

@@ -5,7 +5,7 @@ import torch
 from jaxtyping import TypeCheckError
 
 from tests.helpers.checks import no_checks
-from transformer.model.attention import attend
+from transformer.model.attention.multi_head import attend
 
 
 def test_a_wrong_shape_is_noticed_unless_nothing_is_checked() -> None:

@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _average(config: DictConfig) -> None:
     from transformer.common.schema import typed_value
-    from transformer.model.checkpoint import write_payload
+    from transformer.model.checkpoint.checkpoint import write_payload
     from transformer.training.averaging import average_checkpoints, recent_checkpoints
 
     folder = path_of(config, "checkpoint")

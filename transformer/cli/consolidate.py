@@ -14,9 +14,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _consolidate(config: DictConfig) -> None:
-    from transformer.model.archive import write_archive
-    from transformer.model.checkpoint import read_payload
-    from transformer.model.run_files import find_checkpoint
+    from transformer.model.checkpoint.archive import write_archive
+    from transformer.model.checkpoint.checkpoint import read_payload
+    from transformer.model.checkpoint.locate import find_checkpoint
 
     output = path_of(config, "output")
     # Not newer than what it was read from: a last.ckpt does not become the one before.

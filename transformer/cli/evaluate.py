@@ -46,8 +46,8 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _task(path: Path) -> str:
     from transformer.export.safetensors import is_exported
-    from transformer.model.checkpoint import read_payload, task_of
-    from transformer.model.run_files import find_checkpoint
+    from transformer.model.checkpoint.checkpoint import read_payload, task_of
+    from transformer.model.checkpoint.locate import find_checkpoint
 
     if is_exported(path):
         return "translation"

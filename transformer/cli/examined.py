@@ -60,8 +60,8 @@ def tokenizer_of(
     if config.checkpoint is not None:
         if chosen is not None:
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
-        from transformer.model.checkpoint import PORTABLE, read_payload
-        from transformer.model.run_files import find_checkpoint
+        from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+        from transformer.model.checkpoint.locate import find_checkpoint
 
         payload = read_payload(find_checkpoint(path_of(config, "checkpoint")))
         # The text has no tags, as a model may need: they are no tokens of it.

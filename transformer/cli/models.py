@@ -16,10 +16,10 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Averaging, Ensemble, Model
 from transformer.export.ctranslate2 import is_ctranslate2, read_ctranslate2
 from transformer.export.safetensors import is_exported, read_safetensors
-from transformer.model.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.locate import OF_ENGINE, find_checkpoint
 from transformer.model.heads import parse_heads, switch_off
-from transformer.model.precision import Precision, in_precision
-from transformer.model.run_files import OF_ENGINE, find_checkpoint
+from transformer.model.layers.quantization import Precision, in_precision
 from transformer.model.transformer import Transformer
 
 

@@ -52,8 +52,8 @@ def _predictor(config: DictConfig) -> "Predictor":
     from transformer.cli.models import device_of
     from transformer.decoding.language_model import LanguageModel
     from transformer.decoding.tagger import Tagger
-    from transformer.model.checkpoint import read_payload, task_of
-    from transformer.model.run_files import find_checkpoint
+    from transformer.model.checkpoint.checkpoint import read_payload, task_of
+    from transformer.model.checkpoint.locate import find_checkpoint
 
     file = find_checkpoint(path_of(config, "checkpoint"))
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}

@@ -155,7 +155,7 @@ def _check(
     from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
     from transformer.cli.models import averaging_of, refuse_no_device
     from transformer.common.schema import typed_value
-    from transformer.model.precision import Precision
+    from transformer.model.layers.quantization import Precision
 
     try:
         search = search_of(arguments, config["decoding"], trained)

@@ -86,7 +86,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
             name a key of its config, or says what only a new run can begin with.
     """
     from transformer.data.trust import require_trust
-    from transformer.model.checkpoint import PORTABLE
+    from transformer.model.checkpoint.checkpoint import PORTABLE
     from transformer.training.config import run_config
     from transformer.training.saved_state import find_resumable
 

@@ -134,7 +134,7 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     Raises:
         InputError: Config or data is wrong, or the trial ends before its first validation.
     """
-    from transformer.model.checkpoint import find_last
+    from transformer.model.checkpoint.checkpoint import find_last
     from transformer.training.config import run_config
     from transformer.training.objective import Objective, refuse_wrong_direction
     from transformer.training.tasks import TASKS

@@ -24,8 +24,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.evaluation.report import require_writable
-    from transformer.model.checkpoint import read_payload, write_payload
-    from transformer.model.run_files import TUNED
+    from transformer.model.checkpoint.checkpoint import read_payload, write_payload
+    from transformer.model.checkpoint.locate import TUNED
     from transformer.tuning.sweep import sweep
     from transformer.tuning.trial import best_trial
     from transformer.tuning.weights import with_search
@@ -78,7 +78,7 @@ def _offers(
         InputError: They cannot be read, or the text may not.
     """
     from transformer.cli.scoring import require_trusted
-    from transformer.model.checkpoint import PORTABLE
+    from transformer.model.checkpoint.checkpoint import PORTABLE
 
     offers = _weights(config, path, arguments)
     require_trusted(config, next(iter(offers.values()))[PORTABLE]["config"])
@@ -90,8 +90,8 @@ def _weights(
 ) -> Mapping[str, dict[str, Any]]:
     """Of a run directory all weights that are asked for and there; of a file its own."""
     from transformer.common.schema import typed_value
-    from transformer.model.checkpoint import read_payload, require_translation
-    from transformer.model.run_files import find_checkpoint
+    from transformer.model.checkpoint.checkpoint import read_payload, require_translation
+    from transformer.model.checkpoint.locate import find_checkpoint
     from transformer.tuning.weights import WeightsName, offered_weights, translating
 
     if path.is_dir():

@@ -1,1 +1,1 @@
-"""Errors, atomic file writes, typed schema, escaping: known by all, knows nobody."""
+"""Errors, atomic file writes, typed schema, escaping: every folder imports it; it imports none."""

@@ -16,10 +16,10 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.data.links import NO_WORD, Links
+from transformer.model.attention.record_weights import recording
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.heads import HeadName
-from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
 
 

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
 
 

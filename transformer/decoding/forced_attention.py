@@ -13,8 +13,8 @@ from torch import Tensor
 from transformer.data.batch import Batch, Row, collate
 from transformer.data.tokenizer import EOS, PAD
 from transformer.decoding.attention import attention_maps
-from transformer.model.masks import padding_mask
-from transformer.model.scope import Mask
+from transformer.model.attention.bias import Mask
+from transformer.model.attention.masks import padding_mask
 from transformer.model.transformer import Transformer
 
 

@@ -18,9 +18,9 @@ from transformer.common.schema import typed
 from transformer.data.sampler import BatchPlan
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.windows import windows_of
-from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
-from transformer.model.run_files import find_checkpoint
 from transformer.model.single_stack import SingleStack, build_single_stack
 
 

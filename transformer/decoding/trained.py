@@ -10,7 +10,7 @@ from transformer.common.schema import typed
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
-from transformer.model.checkpoint import Checkpoint
+from transformer.model.checkpoint.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from transformer.decoding.segments import Segment, segment_lengths, segments_of,
 from transformer.decoding.trained import trained_with
 from transformer.decoding.translation import BLANK, Candidate, Translation
 from transformer.decoding.windows import windows_of
-from transformer.model.checkpoint import load_checkpoint
+from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 

@@ -15,15 +15,15 @@ from torch import nn
 from transformer.common.errors import InputError
 from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.export.safetensors import is_exported, read_settings
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.checkpoint import Checkpoint
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.checkpoint.checkpoint import Checkpoint
+from transformer.model.checkpoint.locate import ENGINE_WEIGHTS
+from transformer.model.checkpoint.validation import validate_size
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.feedforward import FeedForward, GatedFeedForward
-from transformer.model.run_files import ENGINE_WEIGHTS
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.transformer import Embedding, Transformer
-from transformer.model.validation import validate_size
 
 if TYPE_CHECKING:
     from ctranslate2 import Translator as Engine

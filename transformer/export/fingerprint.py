@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 from transformer.data.tags import UNTAGGED
 from transformer.data.tokenizer import Tokenizer
 from transformer.model.heads import heads_off
-from transformer.model.precision import Int8Linear
+from transformer.model.layers.quantization import Int8Linear
 from transformer.model.transformer import Transformer
 
 FILE = "made_from.json"

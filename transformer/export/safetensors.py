@@ -15,12 +15,12 @@ import torch
 from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import Checkpoint, portable_part
+from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
+from transformer.model.checkpoint.migrations import FORMAT, upgraded
+from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
-from transformer.model.formats import FORMAT, upgraded
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
-from transformer.model.validation import validate_portable, validate_weights
 
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
@@ -83,7 +83,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
 
     Raises:
         InputError: A file is missing, damaged, from a newer version, or holds what no training
-            writes (model/validation.py).
+            writes (model/checkpoint/validation.py).
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file, load_model

@@ -7,20 +7,26 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer.common.errors import InputError
-from transformer.model.attention import Kernel, MultiHeadAttention, eager
+from transformer.model.attention.bias import SelfScope
+from transformer.model.attention.kernels import Sdpa, auto, flex
+from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
+from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
+from transformer.model.attention.sparse_patterns import (
+    BigBird,
+    Longformer,
+    Pattern,
+    Sliding,
+    Strided,
+)
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
-from transformer.model.embedding import TokenEmbedding
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.feedforward import Activation, FeedForward, GatedFeedForward
-from transformer.model.initialisation import Stack, deepnorm_scale, initialise
-from transformer.model.kernels import Sdpa, auto, flex
-from transformer.model.linear import Linear
-from transformer.model.norm import PostNorm, PreNorm, Residual, SandwichNorm
-from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
-from transformer.model.positions import LearnedPositions, SinusoidalPositions
-from transformer.model.relative import AlibiBias, BucketBias, RotaryPositions
-from transformer.model.scope import SelfScope
+from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
+from transformer.model.layers.initialisation import Stack, deepnorm_scale, initialise
+from transformer.model.layers.linear import Linear
+from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
+from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
 from transformer.model.transformer import Embedding, PositionTable, Transformer
 
 

@@ -9,14 +9,14 @@ from typing import cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.cache import DecoderCache, LayerCache, room_for
-from transformer.model.dropout import layer_is_dropped
+from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import Memory
-from transformer.model.feedforward import FeedForward, GatedFeedForward
-from transformer.model.mixed_precision import for_products
-from transformer.model.norm import Residual
-from transformer.model.scope import Scope, SelfScope
+from transformer.model.kv_cache import DecoderCache, LayerCache, room_for
+from transformer.model.layers.dropout import layer_is_dropped
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.mixed_precision import for_products
+from transformer.model.layers.norm import Residual
 
 Hidden = Float[Tensor, "rows target width"]
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.dropout import layer_is_dropped
-from transformer.model.feedforward import FeedForward, GatedFeedForward
-from transformer.model.norm import Residual
-from transformer.model.scope import Mask, Scope, SelfScope
+from transformer.model.attention.bias import Mask, Scope, SelfScope
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.layers.dropout import layer_is_dropped
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.norm import Residual
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, cast
 import torch
 
 from transformer.common.errors import InputError
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.model.transformer import Transformer

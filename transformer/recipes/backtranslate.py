@@ -14,7 +14,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.corpus import is_plain
 from transformer.data.lines import read_lines
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.plan import Plan
 from transformer.recipes.refusals import refuse_other_direction
 from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.files import given_path
-from transformer.model.formats import ADDED, ADDED_AT_ROOT, as_meant
+from transformer.model.checkpoint.migrations import ADDED, ADDED_AT_ROOT, as_meant
 from transformer.recipes.digests import Digests
 from transformer.recipes.stage import Stage
 

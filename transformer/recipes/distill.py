@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.common.errors import InputError
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.plan import Plan
 from transformer.recipes.refusals import refuse_fixed, refuse_other_direction

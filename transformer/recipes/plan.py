@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, literal, merged, override
 from transformer.recipes.refusals import (
     refuse_another_model,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage
 from transformer.training.finetuning import other_model

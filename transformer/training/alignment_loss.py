@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from transformer.model.attention.record_weights import recording
 from transformer.model.decoder import DecoderLayer
 from transformer.model.heads import HeadName
-from transformer.model.recording import recording
 from transformer.model.transformer import Transformer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
 
 
 def recent_checkpoints(folder: Path, count: int) -> list[Path]:

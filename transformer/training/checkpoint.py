@@ -1,6 +1,6 @@
 """How training writes a checkpoint, which is better, and what becomes of one that it outdates.
 
-What a file holds is ``model/checkpoint.py``'s business, and when it is written saving.py's.
+``model/checkpoint/checkpoint.py`` knows what a file holds, saving.py when it is written.
 """
 
 import logging
@@ -15,8 +15,8 @@ import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import read_payload, write_payload
-from transformer.model.run_files import LAST, TUNED
+from transformer.model.checkpoint.checkpoint import read_payload, write_payload
+from transformer.model.checkpoint.locate import LAST, TUNED
 from transformer.training.saved_state import LIGHTNING_READS, check_saved_state
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from transformer.data.datamodule import DataConfig
 from transformer.data.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig
-from transformer.model.formats import GROUPS
 from transformer.training.callbacks import CallbacksConfig
 from transformer.training.loggers import LoggerConfig
 from transformer.training.loss import LossConfig

@@ -17,8 +17,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint import PORTABLE, load_weights, read_payload, task_of
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.config import RunConfig
 from transformer.training.fixed_keys import other_weights
 

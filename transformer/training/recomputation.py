@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.cache import LayerCache
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.scope import Scope
+from transformer.model.kv_cache import LayerCache
 
 
 def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None) -> None:

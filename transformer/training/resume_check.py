@@ -21,7 +21,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.data.loader import Update
-from transformer.model.checkpoint import find_last
+from transformer.model.checkpoint.checkpoint import find_last
 from transformer.training.config import run_config
 from transformer.training.run import fit
 from transformer.training.translated_validation import TranslateValidation

@@ -16,7 +16,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 from transformer.common.errors import InputError
 from transformer.data.batch_module import BatchModule
 from transformer.doctor.at_start import log_faults
-from transformer.model.checkpoint import PORTABLE
+from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import RunConfig

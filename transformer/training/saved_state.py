@@ -1,7 +1,7 @@
 """What a checkpoint must hold of training, so that a run can go on from it.
 
 Lightning and torch take over what they find; so what they get is checked first, or made anew. It
-does not know what the model is (model/validation.py), nor what a stream remembers.
+does not know what the model is (model/checkpoint/validation.py), nor what a stream remembers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed_value
-from transformer.model.checkpoint import PORTABLE, find_last
+from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
 _REQUIRED = ("global_step", "optimizer_states", "loops", "callbacks")
 _SCHEMA: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
 Each knows its files by their names in its folder and remembers no path, so that a run goes on after
-its directory has been moved or copied. What a file holds is ``model/checkpoint.py``'s business,
-and where training stands in it resumption.py's.
+its directory has been moved or copied. ``model/checkpoint/checkpoint.py`` knows what a file holds,
+resumption.py where training stands in it.
 """
 
 from pathlib import Path
@@ -12,9 +12,9 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
 
 from transformer.common.errors import AnotherRankFailed, InputError
-from transformer.model.archive import remove_leftovers
-from transformer.model.run_files import LAST
-from transformer.model.shards import SUFFIX
+from transformer.model.checkpoint.archive import remove_leftovers
+from transformer.model.checkpoint.locate import LAST
+from transformer.model.checkpoint.sharded import SUFFIX
 from transformer.training.averaging import newest_checkpoints
 from transformer.training.checkpoint import (
     AtomicCheckpointIO,

@@ -18,11 +18,11 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transformer.common.errors import InputError
-from transformer.model.archive import write_archive
-from transformer.model.checkpoint import read_payload
+from transformer.model.checkpoint.archive import write_archive
+from transformer.model.checkpoint.checkpoint import read_payload
+from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, names_of, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
-from transformer.model.shards import SHARDS, SUFFIX, delete_unnamed, names_of, split
 from transformer.training.checkpoint import AtomicCheckpointIO
 from transformer.training.processes import ReplicatedStrategy
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from transformer.data.batch_module import BatchModule
 from transformer.data.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint import portable_part
+from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.config import ModelConfig
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig

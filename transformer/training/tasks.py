@@ -15,8 +15,8 @@ from transformer.data.tokenizer import Tokenizer
 from transformer.data.trust import require_trust
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
-from transformer.model.checkpoint import PORTABLE, read_payload, task_of
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, task_of
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.tagging import Tagging

@@ -16,8 +16,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.loader import Update
-from transformer.model.checkpoint import PORTABLE
-from transformer.model.dropout import all_layers
+from transformer.model.checkpoint.checkpoint import PORTABLE
+from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.gradients import Accumulator, Totals, sum_over_ranks

@@ -25,7 +25,7 @@ from transformer.decoding.trained import trained_with
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, Checkpoint, load_weights
+from transformer.model.checkpoint.checkpoint import PORTABLE, Checkpoint, load_weights
 from transformer.model.config import ModelConfig
 from transformer.tuning.trial import Trial, best_trial, grid
 

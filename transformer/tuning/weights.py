@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.decoding.config import SearchConfig
-from transformer.model.checkpoint import PORTABLE, read_payload, require_translation
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.averaging import average_checkpoints, newest_checkpoints
 
 WeightsName = Literal["single", "average", "ema"]

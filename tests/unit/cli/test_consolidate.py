@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.model.test_shards import payload, write
+from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.cli.consolidate import main
-from transformer.model.shards import SHARDS
+from transformer.model.checkpoint.sharded import SHARDS
 
 
 def test_one_file_is_written_and_needs_no_other(

@@ -13,7 +13,7 @@ from tests.unit.cli.test_load import written as write_checkpoint
 from tests.unit.doctor.texts import call_of, clean_texts, written
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer
-from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 
 
 @pytest.fixture(autouse=True)

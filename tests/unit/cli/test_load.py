@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.translation import Translation
 from transformer.decoding.translator import Translator
-from transformer.model.checkpoint import PORTABLE, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import HeadName, heads_off
 
 # The run was validated with other values than conf/decoding/beam.yaml has.

@@ -17,10 +17,10 @@ from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble
 from transformer.export.fingerprint import fingerprint_of
-from transformer.model.checkpoint import PORTABLE, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import heads_off
-from transformer.model.linear import Linear
-from transformer.model.precision import Int8Linear, in_precision
+from transformer.model.layers.linear import Linear
+from transformer.model.layers.quantization import Int8Linear, in_precision
 from transformer.model.transformer import Transformer
 
 

@@ -12,7 +12,12 @@ from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_
 from transformer.common.errors import InputError
 from transformer.data.trust import TRUST
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint import PORTABLE, portable_part, read_payload, write_payload
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    portable_part,
+    read_payload,
+    write_payload,
+)
 from transformer.training.config import sized_model
 
 

@@ -10,7 +10,7 @@ import torch
 from tests.unit.tuning.runs import write_run
 from transformer.cli.tune import main
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

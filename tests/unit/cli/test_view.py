@@ -17,7 +17,7 @@ from transformer.data.splits import find_splits
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced_alignment import align
 from transformer.evaluation.alignment import count_links
-from transformer.model.formats import DATA_5
+from transformer.model.checkpoint.migrations import DATA_5
 from transformer.model.heads import HeadName
 
 TEXT = [*PAIRS, ("dog and dog", "hund und hund")]

@@ -21,8 +21,8 @@ from transformer.decoding.segments import Segment
 from transformer.decoding.step import ModelStep
 from transformer.decoding.translation import BLANK
 from transformer.decoding.translator import Translator
-from transformer.model.attention import MultiHeadAttention
-from transformer.model.checkpoint import PORTABLE, write_payload
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer
 
 from .steps import search_config

@@ -16,7 +16,7 @@ from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
 from transformer.export.fingerprint import write_fingerprint
 from transformer.export.safetensors import write_settings
-from transformer.model.formats import GROUPS
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.transformer import Transformer
 

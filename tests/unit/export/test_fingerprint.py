@@ -7,7 +7,7 @@ from tests.unit.decoding.translators import tiny_translator
 from transformer.data.tags import SourceTags, Tags
 from transformer.export.fingerprint import fingerprint_of
 from transformer.model.heads import HeadName, switch_off
-from transformer.model.precision import Precision, in_precision
+from transformer.model.layers.quantization import Precision, in_precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])

@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.data.tags import Tags
 from transformer.data.tokenizer import Tokenizer, TokenizerConfig
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
-from transformer.model.formats import GROUPS
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.heads import HeadName, switch_off
 
 RUN = {

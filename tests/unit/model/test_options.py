@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention import Kernel, MultiHeadAttention, attend
+from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, attend
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer

@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.models import tiny_payload
 from tests.helpers.plans import plan, refused
-from transformer.model.checkpoint import PORTABLE
+from transformer.model.checkpoint.checkpoint import PORTABLE
 
 
 def write_checkpoint(run: Path, source: str, target: str) -> None:

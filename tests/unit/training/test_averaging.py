@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.models import portable, tiny_transformer
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import (
+from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     WEIGHTS_PREFIX,
     load_checkpoint,

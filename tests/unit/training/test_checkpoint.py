@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.model.run_files import find_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.checkpoint import set_aside_outdated, set_aside_unused
 
 

@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.ranks import Curve, curve
 from tests.helpers.runs import SMALL, composed, corpus_overrides
-from transformer.model.attention import attend_fused
+from transformer.model.attention.multi_head import attend_fused
 from transformer.training.run import train
 
 

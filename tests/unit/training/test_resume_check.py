@@ -11,7 +11,7 @@ import torch
 from tests.helpers.models import tiny_payload
 from tests.helpers.processes import tiny_config
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import write_payload
+from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training import resume_check
 from transformer.training.resume_check import check_resume, differences
 

@@ -12,7 +12,7 @@ from pytorch_lightning import Callback, Trainer
 from tests.helpers.runs import composed
 from transformer.common.errors import InputError
 from transformer.data.tokenizer import Tokenizer
-from transformer.model.checkpoint import PORTABLE
+from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.training import run
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig

@@ -8,7 +8,7 @@ import torch
 
 from tests.helpers.models import tiny_payload, tiny_transformer
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import write_payload
+from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.saved_state import (
     check_saved_state,

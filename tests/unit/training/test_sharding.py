@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.model.test_shards import payload, write
-from transformer.model.checkpoint import read_payload
-from transformer.model.shards import SHARDS, SUFFIX
+from tests.unit.model.checkpoint.test_sharded import payload, write
+from transformer.model.checkpoint.checkpoint import read_payload
+from transformer.model.checkpoint.sharded import SHARDS, SUFFIX
 from transformer.training import sharding
 from transformer.training.checkpoint import AtomicCheckpointIO
 from transformer.training.sharding import ShardedStrategy, consolidate

@@ -10,7 +10,7 @@ from tests.helpers.models import portable, tiny_transformer
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
-from transformer.model.checkpoint import PORTABLE, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 
 
 def payload(seed: int, validation: list[str], **more: Any) -> dict[str, Any]:

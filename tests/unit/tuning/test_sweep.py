@@ -12,7 +12,7 @@ from tests.unit.tuning.runs import write_run
 from transformer.common.errors import InputError
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import score
-from transformer.model.checkpoint import PORTABLE, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.tuning.sweep import SweepConfig, sweep
 from transformer.tuning.trial import Trial, best_trial
 from transformer.tuning.weights import offered_weights, with_search

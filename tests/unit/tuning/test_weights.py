@@ -8,7 +8,7 @@ import torch
 from tests.unit.decoding.steps import search_config
 from tests.unit.tuning.runs import write_run
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, read_payload, write_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
 from transformer.tuning.weights import offered_weights, with_search
 
 NAME = "model.projection.weight"

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention import KeyHeads, QueryHeads, attend_fused
-from transformer.model.patterns import Pattern
-from transformer.model.scope import Mask, Scope
+from transformer.model.attention.bias import Mask, Scope
+from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_fused
+from transformer.model.attention.sparse_patterns import Pattern
 
 BLOCK = 64
 """Positions a block."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.model.archive import read_archive
+from transformer.model.checkpoint.archive import read_archive
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.model.attention import KeyHeads, MultiHeadAttention, QueryHeads, formula
-from transformer.model.scope import Scope
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.multi_head import KeyHeads, MultiHeadAttention, QueryHeads, formula
 
 
 @contextmanager

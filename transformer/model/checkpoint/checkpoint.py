@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
-from transformer.model.archive import Unread, read_archive, write_archive
 from transformer.model.build import build_transformer
+from transformer.model.checkpoint.archive import Unread, read_archive, write_archive
+from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
+from transformer.model.checkpoint.migrations import FORMAT, upgraded
+from transformer.model.checkpoint.sharded import joined
+from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
-from transformer.model.formats import FORMAT, upgraded
-from transformer.model.run_files import LAST, PREVIOUS, find_checkpoint
-from transformer.model.shards import joined
 from transformer.model.transformer import Transformer
-from transformer.model.validation import validate_portable, validate_weights
 
 PORTABLE = "transformer"
 """Key of the portable part in the file."""

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
-from transformer.model.linear import Linear
+from transformer.model.layers.linear import Linear
 
 Precision = Literal["float32", "bfloat16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)

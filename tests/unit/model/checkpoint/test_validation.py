@@ -14,7 +14,7 @@ import torch
 
 from tests.helpers.models import tiny_payload
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import PORTABLE, load_checkpoint, read_payload
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, read_payload
 
 
 def _set(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:

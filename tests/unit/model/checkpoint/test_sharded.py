@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_payload
 from transformer.common.errors import InputError
-from transformer.model.archive import write_archive
-from transformer.model.checkpoint import read_payload, write_payload
-from transformer.model.shards import SHARDS, delete_unnamed, names_of, split
+from transformer.model.checkpoint.archive import write_archive
+from transformer.model.checkpoint.checkpoint import read_payload, write_payload
+from transformer.model.checkpoint.sharded import SHARDS, delete_unnamed, names_of, split
 
 RANKS = 3
 

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.helpers.tolerance import assert_close
-from transformer.model import linear as module
-from transformer.model.linear import ONEDNN_FROM, Linear
+from transformer.model.layers import linear as module
+from transformer.model.layers.linear import ONEDNN_FROM, Linear
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.dropout import Dropout
+from transformer.model.layers.dropout import Dropout
 
 Stream = Float[Tensor, "batch length width"]
 Sublayer = Callable[[Stream], Stream]

@@ -11,7 +11,7 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
-from transformer.model.checkpoint import (
+from transformer.model.checkpoint.checkpoint import (
     FORMAT,
     PORTABLE,
     WEIGHTS_PREFIX,
@@ -21,7 +21,7 @@ from transformer.model.checkpoint import (
     task_of,
     write_payload,
 )
-from transformer.model.formats import GROUPS
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.transformer import Transformer
 
 TOKENIZER = {"kind": "joint", "bytes": [0, 255, 10]}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer.model.masks import causal_mask, padding_mask
+from transformer.model.attention.masks import causal_mask, padding_mask
 
 
 def test_padding_alone_is_hidden_from_every_query() -> None:

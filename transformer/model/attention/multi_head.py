@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.linear import Linear
-from transformer.model.mixed_precision import HeadNorm, for_products, precise_on_cpu
-from transformer.model.scope import Mask, Scope
+from transformer.model.attention.bias import Mask, Scope
+from transformer.model.layers.linear import Linear
+from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
 KeyHeads = Float[Tensor, "batch kv_head key head_dim"]

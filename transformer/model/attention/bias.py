@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from transformer.model.masks import causal_mask
-from transformer.model.patterns import Pattern
-from transformer.model.relative import RelativeBias, RotaryPositions, Rotation
+from transformer.model.attention.masks import causal_mask
+from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
+from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
 

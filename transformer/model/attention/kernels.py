@@ -16,15 +16,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.common.errors import InputError
-from transformer.model.attention import (
+from transformer.model.attention.bias import Scope
+from transformer.model.attention.block_sparse import attend_blocks
+from transformer.model.attention.multi_head import (
     KeyHeads,
     QueryHeads,
     attend_fused,
     eager,
     heads_of_queries,
 )
-from transformer.model.blocks import attend_blocks
-from transformer.model.scope import Scope
 
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,

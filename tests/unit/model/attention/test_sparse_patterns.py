@@ -7,10 +7,16 @@ import torch
 from torch import Tensor
 
 from tests.helpers.tolerance import assert_close
-from transformer.model.blocks import Group, visible_blocks
-from transformer.model.kernels import flex
-from transformer.model.patterns import BigBird, Longformer, Pattern, Sliding, Strided
-from transformer.model.scope import Scope, SelfScope
+from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.block_sparse import Group, visible_blocks
+from transformer.model.attention.kernels import flex
+from transformer.model.attention.sparse_patterns import (
+    BigBird,
+    Longformer,
+    Pattern,
+    Sliding,
+    Strided,
+)
 
 LENGTH = 60
 PATTERNS: dict[str, Pattern] = {

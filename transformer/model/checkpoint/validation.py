@@ -12,8 +12,8 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig
-from transformer.model.formats import GROUPS
 
 WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 """Parts of a checkpoint that hold weights, or a number for each."""

@@ -9,10 +9,15 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.model.attention import eager
+from transformer.model.attention.bias import SelfScope
+from transformer.model.attention.multi_head import eager
+from transformer.model.attention.relative_positions import (
+    AlibiBias,
+    BucketBias,
+    RotaryPositions,
+    alibi_slope,
+)
 from transformer.model.encoder import Memory
-from transformer.model.relative import AlibiBias, BucketBias, RotaryPositions, alibi_slope
-from transformer.model.scope import SelfScope
 
 INSIDE = ["rotary", "alibi", "relative"]
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer.model.dropout import Dropout, TokenDropout, random_bytes
+from transformer.model.layers.dropout import Dropout, TokenDropout, random_bytes
 
 COUNT = 200_000
 

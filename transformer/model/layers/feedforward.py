@@ -8,8 +8,8 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.dropout import Dropout
-from transformer.model.linear import Linear
+from transformer.model.layers.dropout import Dropout
+from transformer.model.layers.linear import Linear
 
 Activation = Callable[[Tensor], Tensor]
 

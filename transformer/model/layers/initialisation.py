@@ -10,13 +10,13 @@ from typing import Literal
 
 from torch import nn
 
-from transformer.model.attention import MultiHeadAttention
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.attention.relative_positions import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder
-from transformer.model.feedforward import FeedForward, GatedFeedForward
-from transformer.model.positions import LearnedPositions
-from transformer.model.relative import BucketBias
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.layers.positions import LearnedPositions
 
 Stack = Literal["encoder", "decoder"]
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.helpers.outcomes import differences
 from transformer.common.errors import InputError
-from transformer.model.archive import read_archive, remove_leftovers, write_archive
+from transformer.model.checkpoint.archive import read_archive, remove_leftovers, write_archive
 
 VALUES = {
     "weights": {"a": torch.arange(6_000.0), "b": torch.zeros(3, 5)},

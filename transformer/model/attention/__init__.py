@@ -1,0 +1,1 @@
+"""Attention: the formula, its kernels, masks, biases and sparse patterns."""

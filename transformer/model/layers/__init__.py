@@ -1,0 +1,1 @@
+"""The parts of a layer beside attention, and their first weights."""
