@@ -30,8 +30,8 @@ from benchmarks.page import publish
 from benchmarks.records import Records, short
 from benchmarks.trained import Chained, Trained, Training, markdown, train_all
 from transformer.common.errors import InputError
-from transformer.data.fetch import find
-from transformer.data.published import MULTI30K
+from transformer.data.corpora.catalog import MULTI30K
+from transformer.data.corpora.download import find
 from transformer.training.run_folder import is_finished
 
 PAGE = ROOT / "docs" / "results.md"

@@ -15,8 +15,8 @@ import torch
 
 from benchmarks.decoding_subjects import Subject
 from benchmarks.marian_twin import marian
-from transformer.data.batch import pad_source
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.batching.batch import pad_source
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batch_search import search_batch
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.length_batches import batches_of

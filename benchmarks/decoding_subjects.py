@@ -15,8 +15,8 @@ from benchmarks.trained import Trained
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
-from transformer.data.splits import find_splits
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer

@@ -22,8 +22,8 @@ from pathlib import Path
 from benchmarks.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.page import write_between
 from transformer.cli.compose import compose_config
-from transformer.data.corpus import Corpus, read_lines
-from transformer.data.splits import Split
+from transformer.data.corpora.resolve import Split
+from transformer.data.text.parallel import Corpus, read_lines
 from transformer.doctor.checks import Checks
 from transformer.doctor.cleaning import clean
 from transformer.doctor.config import ExaminationConfig

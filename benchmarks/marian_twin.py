@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer

@@ -24,7 +24,7 @@ from benchmarks.made_up_text import write_text
 from benchmarks.process_memory import Measurement, measure
 
 if TYPE_CHECKING:
-    from transformer.data.datamodule import DataModule
+    from transformer.data.modules.translation import DataModule
 
 ROOT = Path(__file__).resolve().parents[1]
 STAGES = ("generate", "prepare", "train", "batches")
@@ -79,7 +79,7 @@ def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
     from omegaconf import OmegaConf
 
     from transformer.cli.compose import compose_config
-    from transformer.data.datamodule import DataModule
+    from transformer.data.modules.translation import DataModule
     from transformer.training.config import run_config
 
     composed = OmegaConf.to_container(compose_config("train", overrides(folder, extra)))

@@ -20,8 +20,8 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
-from transformer.data.phrases import occurs
-from transformer.data.splits import find_splits
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score

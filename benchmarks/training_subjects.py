@@ -28,9 +28,9 @@ from torch.nn import functional as F
 from benchmarks.marian_twin import marian
 from benchmarks.training_process import MOST
 from transformer.cli.compose import compose_config
-from transformer.data.batch import Batch
-from transformer.data.loader import Update
-from transformer.data.tokenizer import PAD
+from transformer.data.batching.batch import Batch
+from transformer.data.batching.loader import Update
+from transformer.data.tokenization.tokenizer import PAD
 from transformer.model.layers.positions import SinusoidalPositions
 from transformer.model.transformer import Transformer
 from transformer.training.config import RunConfig, run_config

@@ -19,7 +19,7 @@ import torch
 from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config
-from transformer.data.batch import Batch, collate
+from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.training.config import RunConfig, run_config, sized_model
 from transformer.training.memory import keep_freed_memory

@@ -91,7 +91,7 @@ class SignalAt:
 
     def __call__(self) -> None:
         """Plant it."""
-        from transformer.data.datamodule import DataModule
+        from transformer.data.modules.translation import DataModule
         from transformer.training.callbacks import Measure
         from transformer.training.saving import LastCheckpoint
         from transformer.training.translated_validation import TranslateValidation

@@ -11,8 +11,8 @@ from torch import Tensor
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
 from tests.helpers.updates import module_settings, quiet_trainer
-from transformer.data.batch import Batch, collate
-from transformer.data.loader import Update
+from transformer.data.batching.batch import Batch, collate
+from transformer.data.batching.loader import Update
 from transformer.training.module import TranslationModule
 from transformer.training.processes import ReplicatedStrategy
 

@@ -23,8 +23,8 @@ from benchmarks.marian_twin import marian
 from tests.helpers.huggingface_twins import spread
 from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.steps import search_config
-from transformer.data.batch import collate, pad_source
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.batching.batch import collate, pad_source
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batch_search import search_batch
 from transformer.decoding.search import Hypothesis
 from transformer.model.transformer import Transformer

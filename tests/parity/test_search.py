@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from tests.unit.decoding.steps import RecurrentStep, search_config
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.beam import beam_search
 from transformer.decoding.greedy import greedy_search
 from transformer.decoding.scoring import length_penalty, score_targets

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.doctor.texts import examination_config, written
 from transformer.common.errors import InputError
-from transformer.data.corpus import Corpus, read_lines
+from transformer.data.text.parallel import Corpus, read_lines
 from transformer.doctor.checks import Checks
 from transformer.doctor.cleaning import clean
 from transformer.doctor.config import CHECKS

@@ -4,8 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.decoding.translators import tiny_tokenizer
-from transformer.data.links import Link, format_links, parse_links, piece_words, word_count
-from transformer.data.normalization import normalize
+from transformer.data.text.word_alignment import (
+    Link,
+    format_links,
+    parse_links,
+    piece_words,
+    word_count,
+)
+from transformer.data.tokenization.normalization import normalize
 
 # Of a line: it holds no line end.
 TEXTS = st.text(

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from transformer.cli import streams
 from transformer.common.errors import InputError
-from transformer.data.conllu import UPOS, format_conllu, read_conllu
-from transformer.data.corpus import Corpus, read_lines
-from transformer.data.links import read_links
-from transformer.data.phrases import read_phrases
+from transformer.data.text.conllu import UPOS, format_conllu, read_conllu
+from transformer.data.text.parallel import Corpus, read_lines
+from transformer.data.text.phrases import read_phrases
+from transformer.data.text.word_alignment import read_links
 from transformer.decoding.constraints import Request
 
 # What a line may be made of: text, what a format means something by, and what trips readers up.

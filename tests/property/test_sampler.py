@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.common.errors import InputError
-from transformer.data.dataset import KeyedDataset
-from transformer.data.loader import UpdateLoader
-from transformer.data.rows import MixedRow, PlannedRow
-from transformer.data.sampler import BatchKey, BatchPlan, BatchRow
-from transformer.data.shares import Shares
+from transformer.data.batching.batch_stream import MixedRow, PlannedRow
+from transformer.data.batching.keyed_dataset import KeyedDataset
+from transformer.data.batching.loader import UpdateLoader
+from transformer.data.batching.rank_assignment import Shares
+from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchRow
 
 LONGEST = 24
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformer.data.tags import SourceTags, TaggedText, Tags
-from transformer.data.tokenizer import (
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tokenizer import (
     BOS,
     EOS,
     PAD,
@@ -114,9 +114,11 @@ def test_a_draw_is_the_same_in_another_process(tmp_path: Path) -> None:
     tokenizer = TOKENIZERS["unigram"]
     (tmp_path / "model").write_bytes(bytes(tokenizer.to_state()["source"].numpy()))
     code = (
-        "import sentencepiece; from transformer.data.segmentation import SegmentationSampler\n"
+        "import sentencepiece\n"
+        "from transformer.data.tokenization import subword_regularization\n"
         f"model = sentencepiece.SentencePieceProcessor(model_file={str(tmp_path / 'model')!r})\n"
-        f"print(SegmentationSampler(model, 'unigram', 0.2).draw({SENTENCES[0]!r}, 7))"
+        "sampler = subword_regularization.SegmentationSampler(model, 'unigram', 0.2)\n"
+        f"print(sampler.draw({SENTENCES[0]!r}, 7))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == str(tokenizer.sample_target(SENTENCES[:1], [7])[0])

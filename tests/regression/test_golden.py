@@ -11,7 +11,7 @@ import torch
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config
-from transformer.data.batch import Batch, collate
+from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
 from transformer.training.loss import loss_function
 from transformer.training.optimizer import OptimizerConfig, build_optimizer

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
-from transformer.data.batch import Batch
+from transformer.data.batching.batch import Batch
 from transformer.model.checkpoint.checkpoint import read_payload
 from transformer.training.module import TranslationModule
 from transformer.training.run import train

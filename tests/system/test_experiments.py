@@ -16,8 +16,8 @@ from tests.helpers.runs import PROJECT, composed
 from tests.helpers.text import write_parallel
 from transformer.cli import evaluate
 from transformer.cli.compose import compose_config
-from transformer.data.published import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
-from transformer.data.splits import find_splits
+from transformer.data.corpora.catalog import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
+from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint

@@ -13,7 +13,7 @@ from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
 from transformer.cli import average, evaluate, predict, translate
 from transformer.common.errors import InputError
-from transformer.data.conllu import format_conllu
+from transformer.data.text.conllu import format_conllu
 from transformer.training.run import train
 
 ALONE = [

@@ -32,7 +32,9 @@ def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
         return done.stdout
 
     assert "beam_size" in run("-m", "transformer", "train", "--cfg", "job")
-    where = run("-c", "from transformer.data.splits import _pocket_grammar as p; print(p())")
+    where = run(
+        "-c", "from transformer.data.corpora.resolve import _pocket_grammar as p; print(p())"
+    )
     assert Path(where.strip()) == site / "transformer" / "pocket"
     assert (site / "transformer" / "pocket" / "rules.yaml").is_file()
     page = "from transformer.evaluation.attention_page import attention_page as p; print(len(p(v)))"

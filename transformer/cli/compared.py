@@ -28,8 +28,8 @@ from transformer.cli.survey import known_split
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
-from transformer.data.corpus import Pair
-from transformer.data.lines import read_lines
+from transformer.data.text.lines import read_lines
+from transformer.data.text.parallel import Pair
 from transformer.decoding.translator import Translator
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
 

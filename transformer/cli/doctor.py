@@ -16,7 +16,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.data.splits import Split
+    from transformer.data.corpora.resolve import Split
     from transformer.doctor.examination import Examination
 
 

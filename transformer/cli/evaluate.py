@@ -14,9 +14,9 @@ from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 
 if TYPE_CHECKING:
-    from transformer.data.corpus import Pair
-    from transformer.data.links import WordLinks
-    from transformer.data.mixture import AnySplit
+    from transformer.data.corpora.mixture import AnySplit
+    from transformer.data.text.parallel import Pair
+    from transformer.data.text.word_alignment import WordLinks
     from transformer.decoding.constraints import Constraints
     from transformer.decoding.translator import Translator
     from transformer.evaluation.metrics import Score
@@ -98,7 +98,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator, refuse_unseen_nbest
     from transformer.cli.scoring import name_of_text, pairs_to_score, scoring_of
-    from transformer.data.phrases import occurs
+    from transformer.data.text.phrases import occurs
     from transformer.decoding.documents import in_documents
     from transformer.decoding.length_limit import warn_of_cuts
     from transformer.evaluation.metrics import score
@@ -176,7 +176,7 @@ def _terms(
 ) -> "tuple[list[tuple[str, ...]] | None, list[Constraints] | None]":
     """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
     from transformer.common.schema import typed_value
-    from transformer.data.phrases import read_phrases
+    from transformer.data.text.phrases import read_phrases
     from transformer.decoding.constraints import Constraints
 
     constrain = typed_value(config.constrain, bool, "constrain")
@@ -196,7 +196,7 @@ def _terms(
 def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
     """The right links of each pair, if alignment is to be scored: from a file, or the split's."""
     from transformer.common.schema import typed_value
-    from transformer.data.links import read_links
+    from transformer.data.text.word_alignment import read_links
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:

@@ -15,8 +15,8 @@ from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.config import DataConfig
-    from transformer.data.splits import Split
-    from transformer.data.tokenizer import Tokenizer
+    from transformer.data.corpora.resolve import Split
+    from transformer.data.tokenization.tokenizer import Tokenizer
 
 
 def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
@@ -53,8 +53,8 @@ def tokenizer_of(
         InputError: Both are given, or it cannot be read or learnt.
     """
     from transformer.common.schema import typed
-    from transformer.data.tags import Tags
-    from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+    from transformer.data.tokenization.tags import Tags
+    from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:

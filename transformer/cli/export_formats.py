@@ -51,7 +51,7 @@ def _write_ctranslate2(
     from transformer.cli.scoring import require_trusted
     from transformer.common.schema import typed, typed_value
     from transformer.data.config import DataConfig
-    from transformer.data.validation import validation_pairs
+    from transformer.data.corpora.evaluation_text import validation_pairs
     from transformer.decoding.batch_search import most_pieces
     from transformer.evaluation.metrics import MetricsConfig
     from transformer.export.ctranslate2 import SETTINGS, refuse_inexpressible, write_ctranslate2

@@ -18,7 +18,7 @@ from typing import Any
 from transformer.cli.compose import PACKAGE
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tags import tags_of
+from transformer.data.tokenization.tags import tags_of
 from transformer.decoding.documents import in_documents
 from transformer.decoding.length_limit import warn_of_cuts
 from transformer.decoding.translator import Translator

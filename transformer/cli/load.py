@@ -9,8 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 from transformer.cli.models import load_checkpoints, model_of
 from transformer.common.errors import InputError
 from transformer.common.schema import typed, typed_value
-from transformer.data.tags import SourceTags
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tags import SourceTags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.trained import trained_with

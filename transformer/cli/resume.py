@@ -85,7 +85,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
         InputError: There is no checkpoint, training cannot go on from it, or an argument does not
             name a key of its config, or says what only a new run can begin with.
     """
-    from transformer.data.trust import require_trust
+    from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
     from transformer.training.config import run_config
     from transformer.training.saved_state import find_resumable

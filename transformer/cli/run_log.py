@@ -12,8 +12,12 @@ from transformer.common.files import open_unlinked
 LOG = "train.log"
 
 _OF_THE_START = (
-    *("transformer.data.batch_module", "transformer.data.datamodule", "transformer.data.filters"),
-    *("transformer.data.held_out", "transformer.data.tagged", "transformer.doctor"),
+    *(
+        "transformer.data.modules.base",
+        "transformer.data.modules.translation",
+        "transformer.data.text.filters",
+    ),
+    *("transformer.data.corpora.holdout", "transformer.data.modules.tagging", "transformer.doctor"),
     *("transformer.training.advice", "py.warnings", "pytorch_lightning", "lightning_fabric"),
 )
 """Loggers of what a run says of text and settings at its start, and of warnings of libraries."""

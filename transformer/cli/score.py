@@ -36,7 +36,7 @@ def _score(config: DictConfig) -> None:
 def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     from transformer.cli.load import batch_tokens_of, tagged_tokenizer
     from transformer.cli.models import load_checkpoints, model_of
-    from transformer.data.corpus import Corpus
+    from transformer.data.text.parallel import Corpus
     from transformer.decoding.scorer import score_pairs
     from transformer.decoding.trained import trained_with
 

@@ -13,9 +13,9 @@ from transformer.cli.compose import config_folder, path_of
 from transformer.common.errors import InputError, MissingFile
 
 if TYPE_CHECKING:
-    from transformer.data.corpus import Pair
-    from transformer.data.mixture import AnySplit
-    from transformer.data.splits import Split
+    from transformer.data.corpora.mixture import AnySplit
+    from transformer.data.corpora.resolve import Split
+    from transformer.data.text.parallel import Pair
     from transformer.evaluation.metrics import MetricsConfig
 
 
@@ -25,8 +25,8 @@ def own_text(config: DictConfig, arguments: Sequence[str]) -> "Split | None":
     Raises:
         InputError: Only one is, they are no text, or a split is given too.
     """
-    from transformer.data.corpus import Corpus
-    from transformer.data.splits import Split
+    from transformer.data.corpora.resolve import Split
+    from transformer.data.text.parallel import Corpus
 
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
@@ -74,7 +74,7 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
         InputError: It names some, and the command does not say ``trust=true``.
     """
     from transformer.common.schema import typed_value
-    from transformer.data.trust import require_trust
+    from transformer.data.corpora.trust import require_trust
 
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
@@ -99,8 +99,8 @@ def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
     """
     from transformer.common.schema import typed
     from transformer.data.config import DataConfig
-    from transformer.data.splits import find_splits
-    from transformer.data.validation import named_by_run
+    from transformer.data.corpora.evaluation_text import named_by_run
+    from transformer.data.corpora.resolve import find_splits
 
     with named_by_run():
         return find_splits(typed(DataConfig, data, "data"))
@@ -112,7 +112,7 @@ def found_in_run(split: "AnySplit") -> "AnySplit":
     Raises:
         InputError: They are not.
     """
-    from transformer.data.validation import named_by_run
+    from transformer.data.corpora.evaluation_text import named_by_run
 
     with named_by_run():
         next(iter(split), None)

@@ -19,8 +19,8 @@ def main(arguments: Sequence[str]) -> int:
 def _select(config: DictConfig) -> None:
     from transformer.cli.scoring import scoring_of
     from transformer.common.files import written_whole
-    from transformer.data.corpus import plain_pairs
-    from transformer.data.lines import read_lines
+    from transformer.data.text.lines import read_lines
+    from transformer.data.text.parallel import plain_pairs
     from transformer.evaluation.nearest import nearest
 
     nbest, reference, output = (path_of(config, key) for key in ("nbest", "reference", "output"))

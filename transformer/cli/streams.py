@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from transformer.common.errors import InputError
 from transformer.common.files import named
-from transformer.data.lines import MOST, decoded_lines, read_lines, too_long, unreadable
+from transformer.data.text.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 
 
 def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:

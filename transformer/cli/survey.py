@@ -13,7 +13,7 @@ from torch import Tensor
 
 from transformer.cli.scoring import found_in_run, splits_of_run
 from transformer.common.errors import InputError
-from transformer.data.links import WordLinks, piece_words
+from transformer.data.text.word_alignment import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.forced_attention import Attended, ForcedAttention, forced_attention
@@ -23,7 +23,7 @@ from transformer.evaluation.alignment import Links, count_links
 from transformer.evaluation.heads import HeadCharacter, HeadTotals, head_totals
 
 if TYPE_CHECKING:
-    from transformer.data.mixture import AnySplit
+    from transformer.data.corpora.mixture import AnySplit
 
 Characters = dict[str, list[list[HeadCharacter]]]
 """Of the heads of each layer, by the kind of attention."""

@@ -15,7 +15,7 @@ from transformer.cli.streams import refuse_overwriting
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.data.splits import Split
+    from transformer.data.corpora.resolve import Split
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
 def _write(config: DictConfig) -> None:
     from transformer.cli.examined import data_config
     from transformer.common.schema import typed_value
-    from transformer.data.splits import splits_of_one
+    from transformer.data.corpora.resolve import splits_of_one
 
     values: Any = OmegaConf.to_container(config)
     data = data_config(config, "written")

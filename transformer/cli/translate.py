@@ -25,7 +25,7 @@ from transformer.common.escaping import escaped
 from transformer.common.files import given_path
 
 if TYPE_CHECKING:
-    from transformer.data.tokenizer import Tokenizer
+    from transformer.data.tokenization.tokenizer import Tokenizer
     from transformer.decoding.constraints import Request
     from transformer.decoding.documents import DocumentTranslator
     from transformer.decoding.translator import Translator
@@ -163,7 +163,7 @@ def _stream(
 def _requests(
     lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
 ) -> "Iterator[Request]":
-    from transformer.data.tags import tags_of
+    from transformer.data.tokenization.tags import tags_of
     from transformer.decoding.constraints import Request
 
     for index, line in enumerate(lines):
@@ -198,7 +198,7 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     found too little memory goes on with another device, or smaller batches. Nor does it matter
     where the files lie, or by which of their names they are called.
     """
-    from transformer.data.lines import file_digest
+    from transformer.data.text.lines import file_digest
     from transformer.export.ctranslate2 import WEIGHTS, is_ctranslate2
     from transformer.export.fingerprint import fingerprint_of
 

@@ -32,7 +32,7 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             the largest that both sides allow.
         learn: Reads it.
     """
-    from transformer.data.vocabulary import VocabularyTooLarge
+    from transformer.data.tokenization.vocabulary_training import VocabularyTooLarge
 
     while True:
         try:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
-from transformer.data.links import NO_WORD, Links
+from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.model.attention.record_weights import recording
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer

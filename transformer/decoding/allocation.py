@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.data.tokenizer import EOS
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.beam import (
     Candidates,
     Live,

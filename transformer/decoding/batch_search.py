@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.batch import pad_source
+from transformer.data.batching.batch import pad_source
 from transformer.decoding.allocation import allocated_search
 from transformer.decoding.beam import beam_search
 from transformer.decoding.compiled_constraints import CompiledConstraints

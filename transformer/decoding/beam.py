@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from transformer.data.tokenizer import BOS, EOS
+from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search import (
     Hypothesis,
     SearchConfig,

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.data.phrases import OTHER, SPACE, WORD, kind_of, one_line
-from transformer.data.segmentation import WORD_START
-from transformer.data.tokenizer import EOS, Tokenizer
+from transformer.data.text.phrases import OTHER, SPACE, WORD, kind_of, one_line
+from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.tokenizer import EOS, Tokenizer
 from transformer.decoding.constrained_step import ConstrainedStep
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.must_phrases import Cut, MustPhrases, beam_width

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from transformer.common.errors import InputError, refuse
-from transformer.data.phrases import occurs, one_line
-from transformer.data.tags import SourceTags, with_tags
+from transformer.data.text.phrases import occurs, one_line
+from transformer.data.tokenization.tags import SourceTags, with_tags
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.batch import Row, collate
+from transformer.data.batching.batch import Row, collate
 from transformer.decoding.alignment import aligning_attention
 from transformer.decoding.search import Hypothesis
 from transformer.model.heads import HeadName

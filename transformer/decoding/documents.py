@@ -12,8 +12,8 @@ from itertools import groupby, pairwise
 
 import torch
 
-from transformer.data.documents import begins_window
-from transformer.data.tags import SENTENCE_END, tags_of, with_tags
+from transformer.data.text.document_windows import begins_window
+from transformer.data.tokenization.tags import SENTENCE_END, tags_of, with_tags
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.translation import Candidate, Translation

@@ -5,9 +5,9 @@ It knows texts and the tokenizer; not where the translations come from, nor gold
 
 from collections.abc import Sequence
 
-from transformer.data.batch import collate
-from transformer.data.links import Links, piece_words
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.batch import collate
+from transformer.data.text.word_alignment import Links, piece_words
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of, refuse_longer

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from transformer.data.batch import Batch, Row, collate
-from transformer.data.tokenizer import EOS, PAD
+from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.tokenization.tokenizer import EOS, PAD
 from transformer.decoding.attention import attention_maps
 from transformer.model.attention.bias import Mask
 from transformer.model.attention.masks import padding_mask

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from transformer.data.tokenizer import BOS, EOS
+from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.search import (
     Hypothesis,
     SearchConfig,

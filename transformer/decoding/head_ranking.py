@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Literal
 
 from transformer.common.errors import InputError
-from transformer.data.batch import Row, collate
+from transformer.data.batching.batch import Row, collate
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.scoring import score_targets

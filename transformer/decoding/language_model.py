@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.batch import collate
-from transformer.data.tokenizer import PAD, Tokenizer
+from transformer.data.batching.batch import collate
+from transformer.data.tokenization.tokenizer import PAD, Tokenizer
 from transformer.decoding.predictor import Predictor, batches_of
 
 

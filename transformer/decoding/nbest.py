@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.batch import collate
+from transformer.data.batching.batch import collate
 from transformer.decoding.alignment import aligning_attention
 from transformer.decoding.length_batches import batches_of
 from transformer.decoding.search import Hypothesis

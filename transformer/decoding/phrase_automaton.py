@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.data.phrases import OTHER, SPACE, WORD
-from transformer.data.tokenizer import EOS
+from transformer.data.text.phrases import OTHER, SPACE, WORD
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.spelling import WITHIN, Spelling, Vocabulary
 
 EDGE = 256

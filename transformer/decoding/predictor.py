@@ -15,8 +15,8 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
-from transformer.data.sampler import BatchPlan
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.sampler import BatchPlan
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.windows import windows_of
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.checkpoint.locate import find_checkpoint

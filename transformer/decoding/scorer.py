@@ -12,8 +12,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.batch import Batch, Row, collate
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble, Model
 from transformer.decoding.evaluation_mode import evaluating
 from transformer.decoding.length_batches import batches_of, refuse_longer

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.config import SearchConfig
 
 

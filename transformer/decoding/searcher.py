@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.batch_search import most_pieces, search_batch
 from transformer.decoding.compiled_constraints import ConstraintCompiler
 from transformer.decoding.config import SearchConfig

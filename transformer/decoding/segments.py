@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from transformer.data.segmentation import WORD_START
+from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.decoding.constraints import Constraints
 
 log = logging.getLogger(__name__)

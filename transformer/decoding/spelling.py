@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.phrases import OTHER, SPACE, WORD, kind_of
-from transformer.data.segmentation import WORD_START
-from transformer.data.tags import is_tag
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.data.text.phrases import OTHER, SPACE, WORD, kind_of
+from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.tags import is_tag
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 WITHIN = 3
 """The kind of a byte that continues a character: that of the byte before it."""

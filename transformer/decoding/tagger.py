@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from transformer.data.batch import UNTAGGED
-from transformer.data.conllu import UPOS, TaggedSentence
-from transformer.data.sampler import BatchKey
-from transformer.data.tagged import TaggedDataset
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.tagged_batch import UNTAGGED
+from transformer.data.modules.tagging import TaggedDataset
+from transformer.data.text.conllu import UPOS, TaggedSentence
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.predictor import Predictor, batches_of
 
 

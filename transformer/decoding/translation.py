@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.links import Links, format_links
+from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints import Constraints
 
 

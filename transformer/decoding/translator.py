@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.links import NO_WORD, Links, piece_words
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.text.word_alignment import NO_WORD, Links, piece_words
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
 from transformer.decoding.batch_search import most_pieces
 from transformer.decoding.config import SearchConfig

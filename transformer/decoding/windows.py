@@ -5,7 +5,7 @@ It does not know what happens to them. Small windows answer soon, large ones mak
 
 from collections.abc import Callable, Iterable, Iterator
 
-from transformer.data.tags import tags_of, with_tags
+from transformer.data.tokenization.tags import tags_of, with_tags
 from transformer.decoding.constraints import Request
 
 FIRST_WINDOW, LAST_WINDOW = 8, 4096

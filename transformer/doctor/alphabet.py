@@ -6,7 +6,7 @@ the training text never has. Does not know what is wrong with a character.
 
 from collections.abc import Callable
 
-from transformer.data.tokenizer import Tokenizer, normalize
+from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 from transformer.doctor.check import SideCheck
 from transformer.doctor.pair import SIDES, NumberedPair, Side, quoted
 

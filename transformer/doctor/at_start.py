@@ -15,8 +15,8 @@ from itertools import islice
 from transformer.common.cache import locked
 from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
-from transformer.data.mixture import configs_of
-from transformer.data.splits import Split, splits_of_one
+from transformer.data.corpora.mixture import configs_of
+from transformer.data.corpora.resolve import Split, splits_of_one
 from transformer.doctor.check import Finding
 from transformer.doctor.config import ExaminationConfig
 from transformer.doctor.examination import examine

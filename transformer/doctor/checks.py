@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import islice
 
 from transformer.common.errors import how_to_install
-from transformer.data.splits import Split
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.corpora.resolve import Split
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.doctor.alphabet import Alphabet, UnknownCharacters, known_to
 from transformer.doctor.characters import (
     ControlCharacters,

@@ -15,11 +15,11 @@ from pathlib import Path
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Corpus, read_again_and_again, read_lines
-from transformer.data.folder import as_files
-from transformer.data.idle_keys import refuse_idle_keys
-from transformer.data.links import word_count
-from transformer.data.splits import Split, splits_of_one
+from transformer.data.corpora.folder import as_files
+from transformer.data.corpora.resolve import Split, splits_of_one
+from transformer.data.corpora.unused_keys import refuse_idle_keys
+from transformer.data.text.parallel import Corpus, read_again_and_again, read_lines
+from transformer.data.text.word_alignment import word_count
 from transformer.doctor.check import Check
 from transformer.doctor.checks import Checks
 from transformer.doctor.pair import NumberedPair

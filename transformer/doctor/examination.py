@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from transformer.data.splits import Split
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.corpora.resolve import Split
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.doctor.alphabet import Alphabet
 from transformer.doctor.check import Check, Finding
 from transformer.doctor.checks import Checks

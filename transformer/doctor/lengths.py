@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.data.corpus import Pair
+from transformer.data.text.parallel import Pair
 from transformer.doctor.check import Fault, PairCheck
 from transformer.doctor.pair import SIDES, NumberedPair, quoted
 

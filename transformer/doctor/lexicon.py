@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from transformer.data.corpus import Pair
+from transformer.data.text.parallel import Pair
 from transformer.doctor.pair import SIDES, Side
 
 # Blanks count: what hyphens, slashes and the like join is a compound, a path or an option.

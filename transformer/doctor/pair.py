@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
-from transformer.data.corpus import SEPARATOR, Pair
-from transformer.data.splits import Split
+from transformer.data.corpora.resolve import Split
+from transformer.data.text.parallel import SEPARATOR, Pair
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")

@@ -6,7 +6,7 @@ Made out from the first pairs of the training text. Does not know which pairs ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from transformer.data.corpus import Pair
+from transformer.data.text.parallel import Pair
 from transformer.doctor.languages import Language, LanguageDetector
 from transformer.doctor.lengths import UsualLengths
 from transformer.doctor.lexicon import Lexicon

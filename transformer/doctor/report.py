@@ -6,7 +6,7 @@ Knows which findings are too many, by the shares that are allowed; not how they 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from transformer.data.splits import Split
+from transformer.data.corpora.resolve import Split
 from transformer.doctor.check import Finding
 from transformer.doctor.config import exceeded
 from transformer.doctor.examination import Examination, Lengths

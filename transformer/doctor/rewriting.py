@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from transformer.data.corpus import Corpus, format_of
+from transformer.data.text.parallel import Corpus, format_of
 from transformer.doctor.pair import NumberedPair
 from transformer.doctor.repair import Repaired
 

@@ -6,7 +6,7 @@ Does not know what the lengths are for.
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 
 # Bytes of UTF-8 to a token: 4.2 with 8,000 pieces of English and German (Multi30k).
 _BYTES = 4

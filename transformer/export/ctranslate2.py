@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from transformer.export.safetensors import is_exported, read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import Checkpoint

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.tags import UNTAGGED
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tags import UNTAGGED
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.heads import heads_off
 from transformer.model.layers.quantization import Int8Linear
 from transformer.model.transformer import Transformer

@@ -2,8 +2,8 @@
 
 from importlib.metadata import version
 
-from transformer.data.tags import SourceTags
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tags import SourceTags
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.config import SearchConfig
 
 _PROGRAM = """\

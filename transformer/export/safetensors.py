@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
 from transformer.model.checkpoint.migrations import FORMAT, upgraded

@@ -12,8 +12,8 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.corpus import is_plain
-from transformer.data.lines import read_lines
+from transformer.data.text.lines import read_lines
+from transformer.data.text.parallel import is_plain
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.plan import Plan
 from transformer.recipes.refusals import refuse_other_direction

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from transformer.data.lines import file_digest, is_large
+from transformer.data.text.lines import file_digest, is_large
 
 Say = Callable[[str], None]
 """Tells the user a line."""

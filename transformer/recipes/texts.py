@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
-from transformer.data.fetch import find
-from transformer.data.folder import as_files
-from transformer.data.published import PUBLISHED
+from transformer.data.corpora.catalog import PUBLISHED
+from transformer.data.corpora.download import find
+from transformer.data.corpora.folder import as_files
 from transformer.recipes.overrides import override
 
 _OF_TEXT = (

@@ -16,7 +16,7 @@ from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.batch_module import BatchModule
+from transformer.data.modules.base import BatchModule
 from transformer.model.layers.dropout import all_layers
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.rehearsal import adam_means

@@ -14,7 +14,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.callbacks import EMAWeightAveraging
 
 from transformer.common.errors import InputError
-from transformer.data.loader import Update
+from transformer.data.batching.loader import Update
 from transformer.training.progress import time_to_log
 
 logger = logging.getLogger(__name__)

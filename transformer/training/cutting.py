@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.model.transformer import Transformer
 
 

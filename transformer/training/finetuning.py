@@ -15,7 +15,7 @@ from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
 from transformer.model.checkpoint.locate import find_checkpoint

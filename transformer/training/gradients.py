@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.loader import Update
+from transformer.data.batching.loader import Update
 
 logger = logging.getLogger(__name__)
 

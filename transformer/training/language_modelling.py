@@ -15,9 +15,9 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.common.errors import refuse
-from transformer.data.batch import Batch
-from transformer.data.monolingual import MonolingualData
-from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.data.batching.batch import Batch
+from transformer.data.modules.language_modelling import MonolingualData
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.language_model import LanguageModel, perplexity
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram import KneserNey

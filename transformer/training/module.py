@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.batch import Batch
+from transformer.data.batching.batch import Batch
 from transformer.decoding.alignment import guided_head
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer

@@ -15,8 +15,8 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
-from transformer.data.loader import Update
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.loader import Update
+from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.batch_module import BatchModule
+from transformer.data.modules.base import BatchModule
 
 logger = logging.getLogger(__name__)
 

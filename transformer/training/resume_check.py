@@ -20,7 +20,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.loader import Update
+from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import find_last
 from transformer.training.config import run_config
 from transformer.training.run import fit

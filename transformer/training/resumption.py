@@ -13,7 +13,7 @@ from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import WeightAveraging
 
 from transformer.common.errors import InputError
-from transformer.data.batch_module import BatchModule
+from transformer.data.modules.base import BatchModule
 from transformer.training.saved_state import loader_state
 
 logger = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.common.errors import refuse
-from transformer.data.batch import UNTAGGED, TaggedBatch
+from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
 from transformer.data.config import DataConfig
-from transformer.data.conllu import UPOS
-from transformer.data.tagged import TaggingData
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.modules.tagging import TaggingData
+from transformer.data.text.conllu import UPOS
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.tagger import Tagger
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack

@@ -12,8 +12,8 @@ import torch
 from pytorch_lightning import Callback
 from rich.table import Table
 
-from transformer.data.batch_module import BatchModule
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.modules.base import BatchModule
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import portable_part
 from transformer.model.config import ModelConfig

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError, errors_name
-from transformer.data.tokenizer import Tokenizer
-from transformer.data.trust import require_trust
+from transformer.data.corpora.trust import require_trust
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, task_of

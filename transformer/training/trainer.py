@@ -16,8 +16,8 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.common.errors import InputError
-from transformer.data.batch_module import BatchModule
-from transformer.data.shares import Shares, next_batch
+from transformer.data.batching.rank_assignment import Shares, next_batch
+from transformer.data.modules.base import BatchModule
 from transformer.training.callbacks import CallbacksConfig, LastValidation, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig

@@ -12,9 +12,9 @@ import torch
 from pytorch_lightning import Callback
 
 from transformer.common.errors import InputError
-from transformer.data.datamodule import DataModule
-from transformer.data.stream_module import StreamData
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.modules.streaming import StreamData
+from transformer.data.modules.translation import DataModule
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.documents import in_documents
 from transformer.decoding.length_limit import warn_of_cuts

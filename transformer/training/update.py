@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.data.loader import Update
+from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack

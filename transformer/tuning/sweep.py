@@ -17,8 +17,8 @@ import torch
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.data.config import DataConfig
-from transformer.data.corpus import Pair
-from transformer.data.validation import validation_pairs
+from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.data.text.parallel import Pair
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.documents import in_documents
 from transformer.decoding.trained import trained_with

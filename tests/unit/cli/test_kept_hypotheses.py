@@ -13,7 +13,7 @@ from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.cli import kept_hypotheses
 from transformer.cli.compose import PACKAGE
 from transformer.cli.kept_hypotheses import _made_from, code_digest, hypotheses_of
-from transformer.data.tags import SourceTags, TaggedText
+from transformer.data.tokenization.tags import SourceTags, TaggedText
 
 SOURCES = [source for source, _ in PAIRS]
 NO_BYTE_CODE = shutil.ignore_patterns("__pycache__")

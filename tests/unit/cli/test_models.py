@@ -14,7 +14,7 @@ from transformer.cli.compose import compose_config
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.models import device_of, load_checkpoints, model_of
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.ensemble import Ensemble
 from transformer.export.fingerprint import fingerprint_of
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload

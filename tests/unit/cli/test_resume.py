@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from transformer.cli.compose import compose_config
 from transformer.cli.resume import named_checkpoint, resumed_config, run_folder_of
 from transformer.common.errors import InputError
-from transformer.data.trust import TRUST
+from transformer.data.corpora.trust import TRUST
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,

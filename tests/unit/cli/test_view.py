@@ -12,8 +12,8 @@ from transformer.cli.survey import EncodedPair, corpus_pairs, survey
 from transformer.cli.view import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
-from transformer.data.links import word_count
-from transformer.data.splits import find_splits
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.text.word_alignment import word_count
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced_alignment import align
 from transformer.evaluation.alignment import count_links

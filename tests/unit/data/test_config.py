@@ -6,12 +6,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from tests.unit.data.corpora import data_config, tokenizer_config
+from tests.helpers.corpora import data_config, tokenizer_config
 from transformer.common.errors import InputError
 from transformer.data.config import CorpusConfig, DataConfig
-from transformer.data.datamodule import DataModule
-from transformer.data.published import PUBLISHED
-from transformer.data.tokenizer import TokenizerConfig
+from transformer.data.corpora.catalog import PUBLISHED
+from transformer.data.modules.translation import DataModule
+from transformer.data.tokenization.tokenizer import TokenizerConfig
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 

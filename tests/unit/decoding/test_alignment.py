@@ -8,9 +8,9 @@ import torch
 
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.data.batch import collate
-from transformer.data.links import NO_WORD, piece_words, word_count
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.batch import collate
+from transformer.data.text.word_alignment import NO_WORD, piece_words, word_count
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.attention import attention_maps
 from transformer.decoding.forced_alignment import align

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.phrases import WORD, occurs
+from transformer.data.text.phrases import WORD, occurs
 from transformer.decoding.allocation import allocated_search
 from transformer.decoding.beam import beam_search
 from transformer.decoding.constrained_step import ConstrainedStep

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.beam import RANKED, beam_search, largest
 from transformer.decoding.config import SearchConfig
 from transformer.decoding.scoring import length_penalty

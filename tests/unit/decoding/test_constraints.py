@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from transformer.data.phrases import occurs
+from transformer.data.text.phrases import occurs
 from transformer.decoding.batch_search import SEARCHES
 from transformer.decoding.beam import beam_search
 from transformer.decoding.constrained_step import ConstrainedStep

@@ -10,9 +10,9 @@ import pytest
 
 from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
-from transformer.data.links import NO_WORD, Links
-from transformer.data.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.text.word_alignment import NO_WORD, Links
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints import Constraints, Request
 from transformer.decoding.documents import (
     DocumentTranslator,

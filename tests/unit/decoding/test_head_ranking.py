@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
-from transformer.data.batch import collate
+from transformer.data.batching.batch import collate
 from transformer.decoding.head_ranking import Ablations, ForcedLoss
 from transformer.decoding.scoring import score_targets
 from transformer.model.heads import HeadName, heads_of, heads_off, parse_heads, switch_off

@@ -8,7 +8,7 @@ import torch
 from tests.helpers.models import tiny_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS
+from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.language_model import LanguageModel, perplexity
 from transformer.model.single_stack import SingleStack, build_single_stack
 

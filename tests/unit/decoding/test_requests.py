@@ -5,7 +5,7 @@ import re
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.tags import SourceTags, tags_of
+from transformer.data.tokenization.tags import SourceTags, tags_of
 from transformer.decoding.constraints import Constraints, Request
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from transformer.data.tokenizer import EOS
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.sampling import sample_search, truncated
 from transformer.decoding.search import Hypothesis
 

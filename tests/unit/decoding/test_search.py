@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS, PAD
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search import constrain, refuse_nan
 
 from .steps import search_config

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.tags import SourceTags, tags_of, with_tags
+from transformer.data.tokenization.tags import SourceTags, tags_of, with_tags
 from transformer.decoding.windows import windows_of
 
 from .translators import PAIRS, tiny_translator

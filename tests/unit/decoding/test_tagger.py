@@ -5,7 +5,7 @@ import torch
 
 from tests.helpers.models import tiny_config
 from tests.unit.decoding.translators import tiny_tokenizer
-from transformer.data.conllu import UPOS
+from transformer.data.text.conllu import UPOS
 from transformer.decoding.tagger import Tagger
 from transformer.model.single_stack import build_single_stack
 

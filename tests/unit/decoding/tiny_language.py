@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from transformer.data.tokenizer import BOS, EOS
+from transformer.data.tokenization.tokenizer import BOS, EOS
 from transformer.decoding.spelling import Vocabulary, spell
 
 from .steps import RecurrentStep

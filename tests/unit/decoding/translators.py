@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from tests.helpers.models import tiny_transformer
-from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.decoding.translator import Translator
 
 from .steps import search_config

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.data.corpora import data_config
+from tests.helpers.corpora import data_config
 from tests.unit.doctor.texts import clean_texts, planted_texts, written
 from transformer.data.config import CorpusConfig, DataConfig
 from transformer.doctor import at_start

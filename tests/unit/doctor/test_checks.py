@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.doctor.alphabet import UnknownCharacters, known_to
 from transformer.doctor.characters import (
     ControlCharacters,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.corpora import data_config
+from tests.helpers.corpora import data_config
 from tests.unit.doctor.texts import (
     Pairs,
     clean_texts,
@@ -15,8 +15,8 @@ from tests.unit.doctor.texts import (
     written,
 )
 from transformer.common.errors import InputError
-from transformer.data.corpus import Corpus, read_lines
-from transformer.data.splits import Split
+from transformer.data.corpora.resolve import Split
+from transformer.data.text.parallel import Corpus, read_lines
 from transformer.doctor.checks import Checks
 from transformer.doctor.cleaning import Cleaned, clean, given_texts
 from transformer.doctor.config import CHECKS

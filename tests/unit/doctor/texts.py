@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tests.helpers.checks import no_checks
 from tests.unit.data.pocket import pocket_grammar
-from transformer.data.corpus import Corpus
+from transformer.data.corpora.resolve import Split
 from transformer.data.grammar import generate_splits
-from transformer.data.splits import Split
+from transformer.data.text.parallel import Corpus
 from transformer.doctor.config import CHECKS, ExaminationConfig
 
 Pairs = list[tuple[str, str]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.phrases import occurs, read_phrases
+from transformer.data.text.phrases import occurs, read_phrases
 from transformer.evaluation.terms import term_accuracy
 
 

@@ -11,7 +11,7 @@ from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.steps import search_config
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.tags import SourceTags, TaggedText, Tags
+from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.translator import Translator
 from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
 

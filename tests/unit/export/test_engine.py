@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.constraints import Constraints
 from transformer.decoding.translator import Translator
 from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.unit.decoding.translators import tiny_translator
-from transformer.data.tags import SourceTags, Tags
+from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.export.fingerprint import fingerprint_of
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.layers.quantization import Precision, in_precision

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from tests.helpers.models import tiny_transformer
 from tests.unit.decoding.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.tags import Tags
-from transformer.data.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from transformer.export.safetensors import read_safetensors, verify_safetensors, write_safetensors
 from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.heads import HeadName, switch_off

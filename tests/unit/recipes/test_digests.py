@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data import lines
+from transformer.data.text import lines
 from transformer.recipes import digests
 from transformer.recipes.digests import Digests
 

@@ -12,7 +12,7 @@ from tests.helpers.models import tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.common.errors import InputError
-from transformer.data.batch import Batch, collate
+from transformer.data.batching.batch import Batch, collate
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.attention import attention_maps
 from transformer.model.build import build_transformer

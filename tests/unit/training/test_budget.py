@@ -9,7 +9,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
-from transformer.data.batch_module import BatchModule
+from transformer.data.modules.base import BatchModule
 from transformer.training import run
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import BUDGET_STEP, RunConfig

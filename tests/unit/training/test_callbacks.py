@@ -11,8 +11,8 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from tests.unit.decoding.steps import search_config
-from transformer.data.batch import collate
-from transformer.data.loader import Update
+from transformer.data.batching.batch import collate
+from transformer.data.batching.loader import Update
 from transformer.decoding.length_limit import LengthLimit
 from transformer.decoding.search import Hypothesis
 from transformer.decoding.segments import Segment

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from transformer.data.tokenizer import BOS, EOS, PAD, UNK
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK
 from transformer.training.cutting import cutting, drawn_cut
 
 TOKENS = torch.tensor([[5, 6, 7, 3, 0], [8, 9, 3, 0, 0]]).repeat(2, 1)

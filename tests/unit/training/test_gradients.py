@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.batch import Batch, collate
-from transformer.data.loader import Update
+from transformer.data.batching.batch import Batch, collate
+from transformer.data.batching.loader import Update
 from transformer.training.gradients import Accumulator
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.corpora import first_epoch
 from tests.helpers.runs import composed
-from tests.unit.data.corpora import first_epoch
 from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import EOS
+from transformer.data.tokenization.tokenizer import EOS
 from transformer.training.language_modelling import (
     LanguageModelling,
     perplexities,

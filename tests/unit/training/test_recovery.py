@@ -7,9 +7,9 @@ import pytest
 
 from tests.helpers.updates import recovery_config
 from transformer.common.errors import InputError
-from transformer.data.batch import collate
-from transformer.data.loader import Update
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.batching.batch import collate
+from transformer.data.batching.loader import Update
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.training.recovery import Diverged, Judge, save_text, text_of
 
 NOTHING = Update.of([], [])
@@ -117,7 +117,7 @@ def test_where_it_cannot_be_written_the_log_says_so(
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    from tests.unit.data.corpora import SENTENCES, tokenizer_config
+    from tests.helpers.corpora import SENTENCES, tokenizer_config
 
     folder: Path = tmp_path_factory.mktemp("vocabulary")
     return Tokenizer.train(

@@ -8,12 +8,12 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from tests.helpers.corpora import data_module, first_epoch, write_corpus
 from tests.helpers.models import tiny_transformer
 from tests.helpers.updates import module_settings
-from tests.unit.data.corpora import data_module, first_epoch, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.batch import Batch
-from transformer.data.datamodule import DataModule
+from transformer.data.batching.batch import Batch
+from transformer.data.modules.translation import DataModule
 from transformer.training.module import TranslationModule
 from transformer.training.rehearsal import Rehearsal
 

@@ -11,7 +11,7 @@ from pytorch_lightning import Callback, Trainer
 
 from tests.helpers.runs import composed
 from transformer.common.errors import InputError
-from transformer.data.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.training import run
 from transformer.training.checkpoint import Criterion

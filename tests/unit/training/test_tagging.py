@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import composed
-from tests.unit.data.test_tagged import SENTENCES, write
+from tests.unit.data.modules.test_tagging import SENTENCES, write
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
-from transformer.data.conllu import TaggedSentence, read_conllu
+from transformer.data.text.conllu import TaggedSentence, read_conllu
 from transformer.decoding.tagger import Tagger
 from transformer.training.tagging import Tagging
 
@@ -58,7 +58,7 @@ def test_words_that_training_leaves_out_are_unknown(
         read.append(path)
         return read_conllu(path, max_line)
 
-    monkeypatch.setattr("transformer.data.tagged.read_conllu", read_once)
+    monkeypatch.setattr("transformer.data.modules.tagging.read_conllu", read_once)
     scores = {score.name: score for score in evaluate("validation").scores}
     assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
     assert read == [tmp_path / "validation"]

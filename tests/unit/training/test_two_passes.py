@@ -13,7 +13,7 @@ from tests.helpers.runs import composed
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
 from transformer.common.errors import InputError
-from transformer.data.batch import collate
+from transformer.data.batching.batch import collate
 from transformer.training.consistency_loss import consistency_loss
 from transformer.training.cutting import cutting, drawn_cut
 from transformer.training.module import TranslationModule

@@ -60,7 +60,7 @@ MODEL_6 = {"source_token_dropout": 0.0, "target_token_dropout": 0.0}
 LOSS_6 = {"consistency": "none", "consistency_weight": 0.0, "cut": 0.0}
 METRICS_6 = {"tokenize": "13a", "lowercase": False}
 
-# Of pairs that were held out: data/splits.py refuses to find them.
+# Of pairs that were held out: data/corpora/resolve.py refuses to find them.
 DATA_7 = {"held_out_by": "seed"}
 
 DATA_8 = {"max_line": 1_000_000, "max_left_out": 1.0}

@@ -1,0 +1,92 @@
+"""A tiny corpus and a DataModule over it, for the tests of this folder."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.modules.base import BatchModule
+from transformer.data.modules.translation import DataModule
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+
+SENTENCES = ["a b c", "b c d e", "c a", "d d d a b", "e", "a e c b", "b a", "c c d", "d e a b c"]
+
+
+def write_corpus(folder: Path) -> Path:
+    """Write 81 pairs, the target each time the source read backwards, and return the TSV file."""
+    lines = [f"{first} {second}" for first in SENTENCES for second in SENTENCES]
+    path = folder / "text.tsv"
+    path.write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines))
+    return path
+
+
+def data_config(folder: Path, **changes: Any) -> DataConfig:
+    """Configure the corpus of `write_corpus`; ``changes`` replace fields."""
+    fields: dict[str, Any] = {
+        "corpus": "files",
+        "source": "x",
+        "target": "y",
+        "root": None,
+        "train": str(folder / "text.tsv"),
+        "validation": None,
+        "test": None,
+        "validation_size": 9,
+        "test_size": 0,
+        "held_out_by": "content",
+        "batch_tokens": 96,
+        "max_length": 50,
+        "max_ratio": None,
+        "max_line": 1_000_000,
+        "max_left_out": 1.0,
+        "deduplicate": True,
+        "streaming": False,
+        "buffer": 100,
+        "prepare_workers": 0,
+        "workers": 0,
+        "seed": 3,
+        "cache": str(folder / "cache"),
+        "alignment": None,
+        "corpora": None,
+        "temperature": None,
+        "target_tag": False,
+        "documents": None,
+        "document_key": None,
+    }
+    return DataConfig(**(fields | changes))
+
+
+def tokenizer_config(**changes: Any) -> TokenizerConfig:
+    """Configure a vocabulary of a few letters; ``changes`` replace fields."""
+    fields: dict[str, Any] = {
+        "algorithm": "unigram",
+        "vocab_size": 268,
+        "joint": True,
+        "sampling": 0.0,
+        "character_coverage": 1.0,
+        "max_sentences": 1000,
+    }
+    return TokenizerConfig(**(fields | changes))
+
+
+def data_module(
+    folder: Path, sampling: float = 0.0, initial_tokenizer: Tokenizer | None = None, **changes: Any
+) -> DataModule:
+    """Make a DataModule over `write_corpus`; ``changes`` replace fields of its DataConfig."""
+    return DataModule(
+        data_config(folder, **changes),
+        tokenizer_config(sampling=sampling),
+        initial_tokenizer=initial_tokenizer,
+    )
+
+
+def first_epoch(module: BatchModule) -> list[Any]:
+    """The batches of the first epoch, on one rank without accumulation."""
+    updates = islice(module.train_dataloader(), module.row.epoch_length)
+    return [batch for update in updates for batch in update.batches]
+
+
+def pairs_of(folder: Path, **changes: Any) -> dict[str, list[tuple[str, str]]]:
+    """Find the pairs of each split of the corpus of `write_corpus`."""
+    found = find_splits(data_config(folder, **changes))
+    return {name: list(split) for name, split in found.items()}

@@ -1,0 +1,44 @@
+"""Padding, the shift of the target, and the way of a batch to a device."""
+
+import numpy as np
+import pytest
+import torch
+from lightning_fabric.utilities import move_data_to_device
+
+from transformer.data.batching.batch import collate, pad_source
+
+BATCH = collate([[5, 6], [7]], [[8], [9, 10, 11]])
+
+
+def test_rows_are_padded_at_the_right_and_the_target_is_shifted() -> None:
+    assert BATCH.source.tolist() == [[5, 6, 3], [7, 3, 0]]
+    assert BATCH.target_input.tolist() == [[2, 8, 0, 0], [2, 9, 10, 11]]
+    assert BATCH.target_output.tolist() == [[8, 3, 0, 0], [9, 10, 11, 3]]
+
+
+def test_tokens_are_counted_without_padding() -> None:
+    assert (BATCH.size, BATCH.source_tokens, BATCH.target_tokens) == (2, 5, 6)
+
+
+def test_arrays_are_taken_as_lists_are() -> None:
+    batch = collate([np.array([5, 6], dtype=np.int32), [7]], [[8], np.array([9, 10, 11])])
+    assert torch.equal(batch.source, BATCH.source)
+    assert torch.equal(batch.target_output, BATCH.target_output)
+
+
+def test_an_empty_sentence_is_its_end() -> None:
+    assert pad_source([[], [4]]).tolist() == [[3, 0], [4, 3]]
+    assert pad_source([[]]).tolist() == [[3]]
+    assert pad_source([]).shape[0] == 0
+
+
+@pytest.mark.parametrize(("sources", "targets"), [([], []), ([[1]], []), ([[1]], [[1], [2]])])
+def test_unpaired_sentences_are_refused(sources: list[list[int]], targets: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="do not make a batch"):
+        collate(sources, targets)
+
+
+def test_lightning_moves_a_batch_to_a_device() -> None:
+    moved = move_data_to_device(BATCH, torch.device("meta"))
+    assert {moved.source.device.type, moved.target_input.device.type} == {"meta"}
+    assert moved.target_output.device.type == "meta"

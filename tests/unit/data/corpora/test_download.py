@@ -1,0 +1,177 @@
+"""A published corpus comes from a server once, checked, or from a folder; here from this host."""
+
+import errno
+import gzip
+import hashlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.corpora.catalog import (
+    MULTI30K,
+    MULTI30K_TOK,
+    PUBLISHED,
+    TANAKA_ENJA,
+    PublishedCorpus,
+)
+from transformer.data.corpora.download import fetch, find
+
+requested: list[str] = []
+
+
+class Handler(SimpleHTTPRequestHandler):
+    def do_GET(self) -> None:
+        requested.append(self.path)
+        super().do_GET()
+
+    def log_message(self, *message: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)  # between two attempts
+    folder = tmp_path / "served"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    requested.clear()
+    yield folder, f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def published(served: tuple[Path, str], like: PublishedCorpus, **files: bytes) -> PublishedCorpus:
+    """A corpus of the same names on the server, of other content; ``__`` stands for a dot."""
+    contents = {name.replace("__", "."): content for name, content in files.items()}
+    for name, content in contents.items():
+        (served[0] / name).write_bytes(content)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    return replace(like, url=served[1], sha256={**like.sha256, **digests})
+
+
+@pytest.fixture
+def corpus(served: tuple[Path, str]) -> PublishedCorpus:
+    return published(served, MULTI30K, train__en__gz=gzip.compress(b"A man sleeps.\n"))
+
+
+def test_a_file_is_fetched_once(corpus: PublishedCorpus, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    path = fetch(corpus, "en", "train", cache)
+    assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
+    assert fetch(corpus, "en", "train", cache) == path
+    assert requested == ["/train.en.gz"]
+
+
+def test_other_content_is_refused(corpus: PublishedCorpus, tmp_path: Path) -> None:
+    other = replace(corpus, sha256=MULTI30K.sha256)
+    with pytest.raises(InputError, match=r"cannot fetch .*train\.en\.gz.*hash"):
+        fetch(other, "en", "train", tmp_path / "cache")
+    assert not (tmp_path / "cache" / "train.en.gz").exists()
+
+
+def test_a_damaged_file_in_the_cache_is_fetched_again(
+    corpus: PublishedCorpus, tmp_path: Path
+) -> None:
+    path = fetch(corpus, "en", "train", tmp_path)
+    path.write_bytes(b"damaged")
+    fetch(corpus, "en", "train", tmp_path)
+    assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
+
+
+def test_parts_become_one_file_once_and_again_where_it_is_damaged(
+    served: tuple[Path, str], tmp_path: Path
+) -> None:
+    parts = {f"train__ja__00{number}": f"文 {number} 。\n".encode() for number in range(5)}
+    text = b"".join(parts.values())
+    tanaka = published(served, TANAKA_ENJA, **parts)
+    tanaka = replace(tanaka, sha256={**tanaka.sha256, "train.ja": hashlib.sha256(text).hexdigest()})
+    whole = fetch(tanaka, "ja", "train", tmp_path)
+    assert (whole.name, whole.read_bytes()) == ("train.ja", text)
+    fetch(tanaka, "ja", "train", tmp_path)
+    assert sorted(requested) == [f"/train.ja.00{number}" for number in range(5)]
+    whole.write_bytes(text[:-1])
+    assert fetch(tanaka, "ja", "train", tmp_path).read_bytes() == text
+    # A whole that is another is refused, and so is a place that it cannot be written to.
+    other = replace(tanaka, sha256={**tanaka.sha256, "train.ja": TANAKA_ENJA.sha256["train.ja"]})
+    whole.unlink()
+    with pytest.raises(InputError, match=r"train\.ja: its parts make another file than they sho"):
+        fetch(other, "ja", "train", tmp_path)
+    assert not list(tmp_path.glob("train.ja*part")) and not whole.exists()
+    whole.mkdir()
+    with pytest.raises(InputError, match=r"train\.ja cannot be written \(Is a directory\); set"):
+        fetch(tanaka, "ja", "train", tmp_path)
+    assert not list(tmp_path.glob("train.ja*part"))
+
+
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_takes_no_whole_is_an_input_error(
+    reason: int, served: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tanaka = published(served, TANAKA_ENJA, **{f"train__en__00{n}": b"a .\n" * n for n in range(5)})
+
+    def fail(handle: int) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr("os.fsync", fail)
+    joined = {"train.en": hashlib.sha256(b"a .\n" * 10).hexdigest()}
+    with pytest.raises(InputError, match=r"train\.en:? cannot be written \("):
+        fetch(replace(tanaka, sha256={**tanaka.sha256, **joined}), "en", "train", tmp_path)
+    assert not (tmp_path / "train.en").exists()
+
+
+def test_parts_in_a_folder_are_to_be_joined(tmp_path: Path) -> None:
+    for part in TANAKA_ENJA.parts["train.en"]:
+        with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
+            find(TANAKA_ENJA, "en", "train", tmp_path)
+        (tmp_path / part).touch()
+    with pytest.raises(InputError, match=r"only in parts; .* cat train\.en\.000 .* > train\.en$"):
+        find(TANAKA_ENJA, "en", "train", tmp_path)
+
+
+def test_no_such_file_and_no_server_are_input_errors(
+    served: tuple[Path, str], tmp_path: Path
+) -> None:
+    for url in (served[1], "http://127.0.0.1:9/"):
+        with pytest.raises(InputError, match=r"set data\.root=FOLDER") as raised:
+            fetch(replace(MULTI30K, url=url), "fr", "test", tmp_path)
+        assert "\n" not in str(raised.value)
+
+
+def test_an_unknown_language_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"multi30k has no language 'ja'.*en, de, fr"):
+        fetch(MULTI30K, "ja", "train", tmp_path)
+    with pytest.raises(InputError, match=r"multi30k_tok has no language 'fr'.*two of en, de$"):
+        find(MULTI30K_TOK, "fr", "train", tmp_path)
+
+
+def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
+    (tmp_path / "val.en.gz").touch()
+    (tmp_path / "val.de").touch()
+    assert find(MULTI30K, "en", "validation", tmp_path).name == "val.en.gz"
+    assert find(MULTI30K, "de", "validation", tmp_path).name == "val.de"
+    with pytest.raises(InputError, match=r"has no train\.en\.gz"):
+        find(MULTI30K, "en", "train", tmp_path)
+    with pytest.raises(InputError, match="is no folder"):
+        find(MULTI30K, "en", "train", tmp_path / "absent")
+    for name in ("val.lc.norm.tok.de", "train.lc.norm.tok.en.gz"):
+        (tmp_path / name).touch()
+    assert find(MULTI30K_TOK, "de", "validation", tmp_path).name == "val.lc.norm.tok.de"
+    assert find(MULTI30K_TOK, "en", "train", tmp_path).name == "train.lc.norm.tok.en.gz"
+
+
+@pytest.mark.parametrize("corpus", PUBLISHED.values(), ids=list(PUBLISHED))
+def test_every_file_of_every_split_has_a_checksum(corpus: PublishedCorpus) -> None:
+    parts = {part for parts in corpus.parts.values() for part in parts}
+    assert {*corpus.file_names, *parts} == set(corpus.sha256)
+    assert all(len(digest) == 64 for digest in corpus.sha256.values())
+    assert len(set(corpus.sha256.values())) == len(corpus.sha256)
+    assert set(corpus.splits) == {"train", "validation", "test"}
+    assert corpus.url.endswith("/")

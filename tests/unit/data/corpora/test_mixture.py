@@ -1,0 +1,268 @@
+"""Several corpora: what each inherits, its share, its tags, and what they have in common."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.corpora import data_config, tokenizer_config, write_corpus
+from transformer.common.errors import InputError
+from transformer.data.config import CorpusConfig, DataConfig
+from transformer.data.corpora import holdout
+from transformer.data.corpora.evaluation_text import Texts, read_texts
+from transformer.data.corpora.mixture import (
+    AnySplit,
+    BalancedText,
+    JoinedSplit,
+    configs_of,
+    shares_of,
+    tags_of_config,
+)
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.split import Split
+from transformer.data.modules.translation import DataModule
+from transformer.data.text import lines
+from transformer.data.tokenization.tags import SourceTags, tags_of
+
+
+def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:
+    """``big`` has 60 pairs, ``small`` 21: 81 pairs of `write_corpus` in two files."""
+    text = write_corpus(folder).read_text().splitlines(keepends=True)
+    for name, part in (("big", text[:60]), ("small", text[60:])):
+        (folder / f"{name}.tsv").write_text("".join(part))
+    given = {
+        name: CorpusConfig(**{"train": str(folder / f"{name}.tsv"), **entry})
+        for name, entry in (entries or {"big": {}, "small": {}}).items()
+    }
+    return data_config(folder, corpora=given, train=None, validation_size=3)
+
+
+def test_what_a_corpus_does_not_say_is_said_for_all(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={"test_size": 2}, small={"target": "z", "validation_size": 5})
+    splits = find_splits(config)
+    sizes = {name: sum(1 for _ in split) for name, split in splits.items()}
+    assert sizes == {
+        "train": 55 + 16,
+        "validation": 8,
+        "train_big": 55,
+        "train_small": 16,
+        "validation_big": 3,
+        "validation_small": 5,
+        "test_big": 2,
+    }
+    validation = splits["validation"]
+    assert isinstance(validation, JoinedSplit)
+    assert validation.ranges([3, 5]) == {"big": range(3), "small": range(3, 8)}
+
+
+def test_each_source_has_the_tags_of_its_corpus(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={"target": "z", "tag": "web"})
+    config = replace(config, target_tag=True)
+    tags = [tags_of(source) for source, _ in find_splits(config)["validation"]]
+    assert tags == [SourceTags("y")] * 3 + [SourceTags("z", "web")] * 3
+    known = tags_of_config(config)
+    assert (known.targets, known.corpora, known.optional) == (("y", "z"), ("web",), True)
+    every = {name: replace(one, tag="web") for name, one in (config.corpora or {}).items()}
+    assert not tags_of_config(replace(config, corpora=every)).optional
+
+
+@pytest.mark.parametrize(
+    ("temperature", "share"),
+    [(None, 0.9), (1.0, 0.9), (2.0, 0.75), (1e9, 0.5)],
+)
+def test_a_temperature_favours_the_small(
+    tmp_path: Path, temperature: float | None, share: float
+) -> None:
+    """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
+    config = replace(corpora(tmp_path), temperature=temperature)
+    assert shares_of(config, [90, 10])["big"] == pytest.approx(share)
+
+
+def test_weights_set_the_shares_whatever_the_sizes(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0})
+    assert shares_of(config, [90, 10]) == {"big": 0.25, "small": 0.75}
+
+
+def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
+    def read(config: DataConfig, *, all_of_it: bool) -> Counter[str]:
+        train = find_splits(config)["train"]
+        assert isinstance(train, JoinedSplit)
+        own = {pair: name for name, part in train.parts.items() for pair in part}
+        times = Counter(BalancedText(config, train.parts))
+        assert set(times) <= set(own)
+        assert (set(times) == set(own)) == all_of_it
+        return Counter({n: sum(c for p, c in times.items() if own[p] == n) for n in train.parts})
+
+    plain = corpora(tmp_path, big={"validation_size": 6}, small={"validation_size": 3})
+    assert read(plain, all_of_it=True) == {"big": 54, "small": 18}
+    weights = {"big": {"weight": 1.0}, "small": {"weight": 1.0}}
+    equal = corpora(
+        tmp_path,
+        **{n: {**w, "validation_size": 6 if n == "big" else 3} for n, w in weights.items()},
+    )
+    assert read(equal, all_of_it=False) == {"big": 36, "small": 36}
+
+
+def test_large_corpora_are_counted_once_and_their_held_out_pairs_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "_LARGE", 8)
+    monkeypatch.setattr(holdout, "_REMEMBERED", 8)
+    monkeypatch.setattr(lines, "_SETTLED_SECONDS", 0.0)
+    config = corpora(tmp_path, big={}, small={"tag": "web"})
+    cache = Path(config.cache)
+
+    def found() -> tuple[str, Texts]:
+        splits = find_splits(config)
+        train = splits["train"]
+        assert isinstance(train, JoinedSplit)
+        text = BalancedText(config, train.parts).fingerprint(cache)
+        return text, read_texts(of_documents(splits["validation"]), cache)
+
+    def of_documents(split: AnySplit) -> JoinedSplit:
+        assert isinstance(split, JoinedSplit)
+        return JoinedSplit({n: replace(part, sentences=2) for n, part in split.parts.items()})
+
+    parts = find_splits(config)
+    before, expected = found(), list(of_documents(parts["validation"]))
+    for name in ("train_big", "train_small", "validation_big", "validation_small"):
+        part = parts[name]
+        assert isinstance(part, Split) and part.count(cache) == len(list(part))
+    monkeypatch.setattr("transformer.data.text.parallel.tsv_pairs", None)
+    text, texts = found()
+    assert (text, texts) == before
+    assert list(zip(texts.sources, texts.references, strict=True)) == expected
+    assert list(map(tags_of, texts.sources)) == [tags_of(source) for source, _ in expected]
+    assert texts.ranges == {"big": range(3), "small": range(4, 7)}
+
+
+def module(config: DataConfig, **changes: Any) -> DataModule:
+    return DataModule(config, tokenizer_config(), **changes)
+
+
+def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={"tag": "a"})
+    one = module(config)
+    one.prepare_data()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
+    assert len(before) == 2
+    both = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
+    # Of the same subwords: those that the first run learnt.
+    known = one.tokenizer.with_tags(tags_of_config(both))
+    module(both, initial_tokenizer=known).prepare_data()
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
+    assert len(after) == 4 and before.items() <= after.items()
+
+
+def test_a_key_of_jsonl_with_a_space_is_no_tag_where_none_is_wanted(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={"target": "German text"})
+    assert configs_of(config)["big"].target == "German text"
+    assert tags_of_config(config).targets == ()
+
+
+def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
+    entries = {
+        "books": CorpusConfig(train="b.jsonl", documents=3),
+        "web": CorpusConfig(train="w.jsonl"),
+        "plain": CorpusConfig(train=["a", "b"], documents=2),
+    }
+    config = data_config(tmp_path, corpora=entries, document_key="id")
+    keys = {name: one.document_key for name, one in configs_of(config).items()}
+    assert keys == {"books": "id", "web": None, "plain": None}
+
+
+def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path) -> None:
+    known = module(corpora(tmp_path, big={"tag": "a"})).tokenizer
+    more = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
+    with pytest.raises(InputError, match="has the tags <tag a>, and not <tag b>"):
+        _ = module(more, initial_tokenizer=known).tokenizer
+
+
+@pytest.mark.parametrize(
+    ("changes", "entry", "says"),
+    [
+        ({"temperature": 2.0}, {"weight": 1.0}, "both set the shares; leave one out"),
+        ({}, {"weight": 0.0}, r"data.corpora.big.weight=0.0 must be above 0"),
+        ({"temperature": -1.0}, {}, "data.temperature=-1.0 must be at least 0.05"),
+        ({}, {"tag": "two words"}, "data.corpora.big.tag='two words' cannot be a tag"),
+        ({"target_tag": True}, {"target": "two words"}, "big.target='two words' cannot be a tag"),
+        ({"documents": 0}, {}, "data.documents=0 must be at least 1"),
+        ({"corpora": {}}, {}, "names none"),
+        ({"corpora": None, "temperature": 2.0}, {}, "is of several corpora"),
+        ({"corpora": None, "document_key": "id"}, {}, "does nothing alone"),
+        ({"corpora": None, "streaming": True, "target_tag": True}, {}, "puts no tags before"),
+    ],
+)
+def test_what_contradicts_itself_or_does_nothing_is_refused(
+    tmp_path: Path, changes: dict[str, Any], entry: dict[str, Any], says: str
+) -> None:
+    config = data_config(tmp_path, corpora={"big": CorpusConfig()})
+    fields = {"corpora": {"big": CorpusConfig(**entry)}} | changes
+    with pytest.raises(InputError, match=says):
+        replace(config, **fields)
+
+
+def test_a_weight_is_given_to_each_or_to_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"data.corpora.small.weight is missing"):
+        corpora(tmp_path, big={"weight": 1.0}, small={})
+
+
+def test_an_error_names_the_corpus(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={"train": str(tmp_path / "smal.tsv")})
+    with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file \(did"):
+        find_splits(config)
+
+
+def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
+    validation = str(tmp_path / "big.tsv")
+    for name in ("none", "nothing"):
+        (tmp_path / f"{name}.tsv").write_text("")
+    entries = {n: {"train": str(tmp_path / f"{n}.tsv")} for n in ("none", "nothing")}
+    config = replace(corpora(tmp_path, **entries), validation=validation)
+    with pytest.raises(InputError, match="none of none, nothing has a training pair"):
+        _ = module(config).tokenizer
+
+
+def test_a_text_that_no_corpus_reads_is_refused(tmp_path: Path) -> None:
+    config = corpora(tmp_path, big={}, small={})
+    with pytest.raises(InputError, match=r"^data\.train is read by no corpus of data\.corpora"):
+        find_splits(replace(config, train=str(tmp_path / "text.tsv")))
+    entry = CorpusConfig(corpus="pocket", source="en", target="de", train="a.tsv")
+    with pytest.raises(InputError, match=r"^data\.corpora\.own: data\.train is not read with data"):
+        find_splits(replace(config, corpora={"own": entry}))
+
+
+def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("fr", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
+    captions = {"corpus": "multi30k", "source": "fr", "target": "de"}
+    config = corpora(tmp_path, big={}, captions={"train": None, **captions})
+    found = find_splits(replace(config, root=str(tmp_path)))
+    assert list(found["train_captions"]) == [("train fr", "train de")]
+    assert len(list(found["train_big"])) == 57
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.1])
+def test_each_corpus_keeps_its_own_epochs(tmp_path: Path, sampling: float) -> None:
+    """No pair twice in an epoch of its corpus, none left out, and the shares are kept."""
+    config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0, "tag": "web"})
+    data = DataModule(config, tokenizer_config(sampling=sampling))
+    data.prepare_data()
+    seen: dict[tuple[int, int], list[int]] = {}
+    keys = [data.row[number] for number in range(1000)]
+    for key in keys:
+        seen.setdefault((key.corpus, key.epoch), []).extend(key.pairs.tolist())
+    complete = {place: pairs for place, pairs in seen.items() if (place[0], place[1] + 1) in seen}
+    assert {corpus for corpus, _ in complete} == {0, 1}
+    for (corpus, _), pairs in complete.items():
+        assert sorted(pairs) == list(range((57, 18)[corpus]))
+    assert sum(key.corpus for key in keys) / len(keys) == pytest.approx(0.75, abs=0.002)
+    # Every source of the second corpus has its tag, no other has.
+    tag = data.tokenizer.source_vocab_size - 1
+    for key in keys[:40]:
+        first = data._training[key].source[:, 0]
+        assert bool((first == tag).all()) is bool(key.corpus == 1)

@@ -1,0 +1,153 @@
+"""From what a user configures to the text of each split."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.corpora import data_config, pairs_of, write_corpus
+from transformer.common.errors import InputError
+from transformer.data.corpora import resolve as splits_module
+from transformer.data.corpora.resolve import find_splits, pocket_folder
+from transformer.data.grammar import Grammar
+from transformer.data.text.conllu import read_conllu
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path).parent
+
+
+def test_given_files_are_used_whole(folder: Path) -> None:
+    (folder / "test.tsv").write_text("a\tb\n")
+    found = pairs_of(folder, validation=str(folder / "text.tsv"), test=str(folder / "test.tsv"))
+    assert (len(found["train"]), len(found["validation"]), found["test"]) == (81, 81, [("a", "b")])
+
+
+def test_only_the_missing_split_is_held_out(folder: Path) -> None:
+    (folder / "test.tsv").write_text("a\tb\n")
+    found = pairs_of(folder, test=str(folder / "test.tsv"), validation_size=4, test_size=50)
+    assert [len(found[name]) for name in ("train", "validation", "test")] == [77, 4, 1]
+
+
+def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
+    assert set(pairs_of(folder, test_size=0)) == {"train", "validation"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"corpus": "pocket", "source": "en", "target": "de"},
+            r"data\.train is not read with data\.corpus=pocket; set data=files, or leave data\.tr",
+        ),
+        ({"root": "here"}, r"data\.root is not read with data\.corpus=files; set data=folder"),
+        (
+            {"corpus": "multi30k", "train": None, "test": "a.tsv"},
+            r"data\.test is not read with data\.corpus=multi30k",
+        ),
+        ({"train": "~nosuchuser/a.tsv"}, r"~nosuchuser/a\.tsv: there is no such home folder; wr"),
+        (
+            {"corpus": "wmt"},
+            r"data\.corpus=wmt is unknown; set pocket, multi30k, multi30k_tok, tan",
+        ),
+        ({"source": "y"}, "data.source and data.target are both 'y'"),
+        ({"train": None}, r"set data\.train=\[SOURCE,TARGET\]"),
+        ({"validation_size": 0}, r"needs a validation text; .*data\.validation_size=N"),
+        (
+            {"validation_size": 81},
+            r"has 81 different pairs, too few to hold out data\.validation_size=81;",
+        ),
+        ({"corpus": "pocket", "train": None}, "the pocket corpus is English and German"),
+        ({"corpus": "multi30k", "train": None}, "multi30k has no language 'x'"),
+        (
+            {
+                **{"corpus": "pocket", "train": None, "source": "en", "target": "de"},
+                "alignment": "links",
+            },
+            r"pocket corpus has links of its own; leave data\.alignment out",
+        ),
+    ],
+)
+def test_what_cannot_be_is_an_input_error(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        find_splits(data_config(folder, **changes))
+
+
+def test_other_links_have_another_fingerprint(folder: Path) -> None:
+    def fingerprints(text: str) -> tuple[str, str]:
+        (folder / "links").write_text(text)
+        split = find_splits(data_config(folder, alignment=str(folder / "links")))["train"]
+        return split.fingerprint(), split.links_fingerprint()
+
+    (first, links), (second, others) = fingerprints("0-0\n"), fingerprints("0-1\n")
+    assert first == second
+    assert links != others
+    # Lines count, not only what stands in them.
+    assert len({fingerprints(text)[1] for text in ("0-0\n1-1\n", "0-01-1\n", "0-0\n\n1-1\n")}) == 3
+
+
+def test_multi30k_from_a_folder(tmp_path: Path) -> None:
+    for name in ("train", "val", "test_2016_flickr"):
+        for language in ("fr", "de"):
+            (tmp_path / f"{name}.{language}").write_text(f"{name} {language}\n")
+    found = pairs_of(
+        tmp_path, corpus="multi30k", source="fr", target="de", root=str(tmp_path), train=None
+    )
+    assert found == {
+        "train": [("train fr", "train de")],
+        "validation": [("val fr", "val de")],
+        "test": [("test_2016_flickr fr", "test_2016_flickr de")],
+    }
+
+
+def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    small = {"train": 20, "validation": 2, "test": 3, "test_novel": 1}
+
+    def generate(grammar: Grammar, seed: int) -> dict[str, list[Any]]:
+        made.append(seed)
+        pairs = (derivation.pair for derivation in grammar.derivations(seed))
+        return {split: [next(pairs) for _ in range(size)] for split, size in small.items()}
+
+    monkeypatch.setattr("transformer.data.grammar.generate_splits", generate)
+    grammar = tmp_path / "pocket"
+    grammar.mkdir()
+    for path in splits_module._pocket_grammar().glob("*.yaml"):
+        (grammar / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(splits_module, "_pocket_grammar", lambda: grammar)
+
+    def found(source: str, target: str) -> dict[str, list[tuple[str, str]]]:
+        return pairs_of(tmp_path, corpus="pocket", source=source, target=target, train=None)
+
+    english = found("en", "de")
+    assert {name: len(pairs) for name, pairs in english.items()} == small
+    german = found("de", "en")
+    assert german["test"] == [(target, source) for source, target in english["test"]]
+    links, swapped = (
+        [
+            linked.sure
+            for linked in find_splits(
+                data_config(tmp_path, corpus="pocket", source=source, target=target, train=None)
+            )["test"].word_links()
+        ]
+        for source, target in (("en", "de"), ("de", "en"))
+    )
+    assert all(links)
+    assert swapped == [{(german, english) for english, german in those} for those in links]
+    for language, text in (("en", english), ("de", german)):
+        for split, size in small.items():
+            path = pocket_folder(tmp_path / "cache") / f"{split}.{language}.conllu"
+            tagged = list(read_conllu(path))
+            assert len(tagged) == size
+            written = [" ".join(sentence.words).replace(" ", "") for sentence in tagged]
+            assert written == [source.replace(" ", "") for source, _ in text[split]]
+    assert len(made) == 1
+    with (grammar / "rules.yaml").open("a") as file:
+        file.write("# changed\n")
+    found("en", "de")
+    assert len(made) == 2

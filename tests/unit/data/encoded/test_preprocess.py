@@ -1,0 +1,233 @@
+"""Preparation in several processes gives the same files, and goes on where it was killed."""
+
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.corpora import SENTENCES, data_module, tokenizer_config, write_corpus
+from transformer.common.errors import InputError
+from transformer.data.encoded import preprocess
+from transformer.data.encoded.arrow_writer import ShardWriter
+from transformer.data.encoded.dataset import EncodedCorpus
+from transformer.data.encoded.preprocess import encode_corpus
+from transformer.data.text.filters import Filters
+from transformer.data.text.parallel import Corpus
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+FILTERS = Filters(max_length=20, max_ratio=None, deduplicate=True)
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[str, str]]:
+    """Long and repeated ones among them."""
+    three = [f"{a} {b} {c}" for a in SENTENCES for b in SENTENCES for c in SENTENCES[:4]]
+    return [(text, text[::-1]) for text in [*three, *three[:40]]]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    corpus = Corpus.of(write_corpus(tmp_path_factory.mktemp("corpus")), "x", "y")
+    return Tokenizer.train(tokenizer_config(), lambda: corpus)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_any_number_of_processes_gives_the_same_bytes(
+    pairs: list[tuple[str, str]],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(preprocess, "_BLOCK", 50)
+    monkeypatch.setattr(preprocess, "_INTERVAL", 0.0)
+    caplog.set_level(logging.INFO)
+    for workers in (0, 1, 3):
+        folder = tmp_path / str(workers)
+        encode_corpus(
+            *("train", lambda: pairs, tokenizer, FILTERS, folder), texts=True, workers=workers
+        )
+    first = contents(tmp_path / "0")
+    assert list(first) == [f"{number:05d}.arrow" for number in range(8)]
+    assert first == contents(tmp_path / "1") == contents(tmp_path / "3")
+    # Every pair that is kept stands in its place: the text order, across the shards.
+    ids = [
+        tuple(map(len, sides))
+        for sides in zip(
+            *(
+                encode([pair[side] for pair in pairs])
+                for side, encode in enumerate((tokenizer.encode_source, tokenizer.encode_target))
+            ),
+            strict=True,
+        )
+    ]
+    short = [pair for pair, sides in zip(pairs, ids, strict=True) if max(sides) <= 20]
+    kept = list(dict.fromkeys(short))
+    corpus = EncodedCorpus(tmp_path / "0")
+    assert 100 < len(kept) < len(short) < len(pairs)
+    assert corpus.texts("source", np.arange(len(corpus))) == [source for source, _ in kept]
+    lines = [record.message for record in caplog.records if "pairs kept" in record.message]
+    assert len(lines) == 3 and len(set(lines)) == 1
+    assert lines[0].startswith(f"train: {len(kept)} of {len(pairs)} pairs kept")
+    assert "a second" in caplog.text
+
+
+def test_texts_are_written_only_where_they_are_wanted(
+    pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    encode_corpus(
+        *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=0
+    )
+    with pytest.raises(KeyError):
+        EncodedCorpus(tmp_path / "a").texts("source", np.arange(2))
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from tests.helpers import corpora
+from transformer.data.encoded import arrow_writer
+from transformer.data.encoded import preprocess
+preprocess._BLOCK = 8
+def slowly(self, block, write=arrow_writer.ShardWriter.write):
+    time.sleep(0.1)
+    write(self, block)
+if sys.argv[2] == "slow":
+    arrow_writer.ShardWriter.write = slowly
+module = corpora.data_module(Path(sys.argv[1]), prepare_workers=2)
+module.prepare_data()
+"""
+
+
+def run(folder: Path, how: str) -> subprocess.Popen[str]:
+    call = [sys.executable, "-c", KILLED, str(folder), how]
+    return subprocess.Popen(call, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_killed_preparation_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "whole").mkdir()
+    for folder in tmp_path.iterdir():
+        write_corpus(folder)
+    killed = run(tmp_path / "killed", "slow")
+    cache = tmp_path / "killed" / "cache"
+    deadline = time.monotonic() + 60
+    while len(list(cache.glob("train-*.parts/*.arrow"))) < 3:
+        assert time.monotonic() < deadline and killed.poll() is None, killed.stderr
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not [path for path in cache.glob("train-*") if path.suffix != ".parts"]
+    done = {path.name: path.stat().st_ino for path in cache.glob("train-*/*.arrow")}
+    assert 3 <= len(done) < 9
+    # It ends only if the processes of the killed one are gone, which hold its lock.
+    again = run(tmp_path / "killed", "fast")
+    assert again.wait(60) == 0, again.stderr and again.stderr.read()
+    monkeypatch.setattr(preprocess, "_BLOCK", 8)
+    data_module(tmp_path / "whole").prepare_data()
+    (finished,), (whole,) = (
+        list((tmp_path / f / "cache").glob("train-*")) for f in ("killed", "whole")
+    )
+    assert contents(finished) == contents(whole)
+    assert len(contents(whole)) == 9
+    kept = {path.name: path.stat().st_ino for path in finished.iterdir()}
+    assert done.items() <= kept.items()  # not written a second time
+
+
+def test_what_a_killed_process_left_is_neither_read_nor_kept(
+    pairs: list[tuple[str, str]],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(preprocess, "_BLOCK", 50)
+    caplog.set_level(logging.INFO)
+
+    def encode(name: str) -> Path:
+        encode_corpus(
+            *("train", lambda: pairs[:120], tokenizer, None, tmp_path / name),
+            texts=False,
+            workers=0,
+        )
+        return tmp_path / name
+
+    clean = encode("clean")
+    whole = (clean / "00001.arrow").read_bytes()
+    left = {"00001.arrow.1.part": whole, "00002.arrow.1.part": whole[:-20]}
+    (tmp_path / "again.parts").mkdir()
+    for name, content in left.items():
+        (tmp_path / "again.parts" / name).write_bytes(content)
+    assert contents(encode("again")) == contents(clean)
+    assert caplog.messages[-1] == "train: 120 pairs, every line kept"
+    # Nor is it read where an older version has left it.
+    for name, content in left.items():
+        (clean / name).write_bytes(content)
+    assert len(EncodedCorpus(clean)) == 120
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    full = (
+        "import resource; from pathlib import Path; from tests.helpers.corpora import *\n"
+        "from transformer.data.encoded import preprocess; preprocess._BLOCK = 40\n"
+        f"module = data_module(Path({str(tmp_path)!r}))\n"
+        "module.tokenizer; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+        "from transformer.common.errors import InputError\n"
+        "try: module.prepare_data()\n"
+        "except InputError as error: print(error)"
+    )
+    result = subprocess.run([sys.executable, "-c", full], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 1
+    assert "00000.arrow: cannot be written (File too large); free some space" in result.stdout
+    assert "data.cache=FOLDER" in result.stdout
+    assert [path.name for path in (tmp_path / "cache").glob("train-*/*")] == ["first.npy"]
+    module = data_module(tmp_path)
+    module.prepare_data()
+    assert len(list((tmp_path / "cache").glob("train-*/*"))) == 1
+
+
+def test_a_killed_worker_is_one_line(
+    pairs: list[tuple[str, str]],
+    tokenizer: Tokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preprocess, "_BLOCK", 50)
+    monkeypatch.setattr(ShardWriter, "write", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(InputError, match=r"process .* was killed.*data\.prepare_workers lower"):
+        encode_corpus(
+            *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=2
+        )
+
+
+def test_a_writer_travels_to_a_spawned_process(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    writer = pickle.loads(pickle.dumps(ShardWriter(tmp_path, tokenizer, FILTERS, False)))
+    single = writer.tokenizer.in_one_thread()
+    assert single.encode_source(SENTENCES) == tokenizer.encode_source(SENTENCES)
+    assert single.fingerprint == tokenizer.fingerprint
+
+
+def test_a_damaged_shard_is_named(
+    pairs: list[tuple[str, str]], tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    encode_corpus(
+        *("train", lambda: pairs, tokenizer, None, tmp_path / "a"), texts=False, workers=0
+    )
+    shard = tmp_path / "a" / "00000.arrow"
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(InputError, match=r"00000\.arrow: damaged .* delete .*/a, it will be made"):
+        EncodedCorpus(tmp_path / "a")

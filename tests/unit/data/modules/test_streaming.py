@@ -1,0 +1,133 @@
+"""A stream gives every pair once an epoch, and says what it cannot do."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.corpora import data_config, tokenizer_config
+from tests.helpers.streams import PAIRS, epoch_of, stream, texts, write, write_shards
+from transformer.common.errors import InputError
+from transformer.data.modules.streaming import StreamData
+from transformer.data.streaming.shards import Shard
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import PAD
+
+
+def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:
+    folder = write_shards(tmp_path)
+    plain = stream(folder)
+    known = plain.tokenizer.with_tags(Tags(sentences=3, pieces=40))
+    config = data_config(folder, train=plain._data.train, streaming=True, validation="v.tsv")
+    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
+        _ = StreamData(config, tokenizer_config(), initial_tokenizer=known).tokenizer
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_shards(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["part-*.tsv"],
+        ["part-*.tsv.gz"],
+        ["part-0.jsonl", "part-1.tsv", "part-2.parquet"],
+        ["part-*.parquet"],
+        ["part-*.x", "part-*.y"],
+    ],
+)
+def test_every_pair_comes_once_an_epoch(folder: Path, names: list[str]) -> None:
+    module = stream(folder, [str(folder / name) for name in names])
+    module.prepare_data()
+    for epoch in (0, 1):
+        numbers = epoch_of(module, epoch)
+        assert sorted(texts(module, numbers)) == sorted(target for _, target in PAIRS)
+    assert texts(module, epoch_of(module, 0)) != texts(module, epoch_of(module, 1))
+    batches = [module._training[module.row[number]] for number in epoch_of(module, 1)]
+    assert all(b.size * max(b.source.shape[1], b.target_output.shape[1]) <= 96 for b in batches)
+
+
+def test_drawn_segmentations_say_the_same_and_differ_by_epoch(folder: Path) -> None:
+    module = stream(folder, sampling=0.4, buffer=100)
+    first, second = epoch_of(module, 0), epoch_of(module, 1)
+    assert sorted(texts(module, first)) == sorted(texts(module, second))
+    drawn: list[dict[int, list[int]]] = []
+    for numbers in (first, second):
+        keys = [module.row[number] for number in numbers]
+        batches = [module._training[key] for key in keys]
+        drawn.append(
+            {
+                pair: [piece for piece in row if piece != PAD]
+                for key, batch in zip(keys, batches, strict=True)
+                for pair, row in zip(key.pairs.tolist(), batch.source.tolist(), strict=True)
+            }
+        )
+    assert drawn[0].keys() == drawn[1].keys()
+    assert sum(drawn[0][pair] != drawn[1][pair] for pair in drawn[0]) > 20
+
+
+def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
+    write(folder / "part-3.tsv", PAIRS[:10] * 2)
+    write(folder / "part-4.tsv", [("a " * 60, "b"), ("", "c"), *PAIRS[:2]])
+    train = [str(folder / "part-3.tsv"), str(folder / "part-4.tsv")]
+    module = stream(folder, train, buffer=1000)
+    assert len(texts(module, epoch_of(module, 0))) == 10
+    module = stream(folder, train, buffer=1000, deduplicate=False)
+    assert len(texts(module, epoch_of(module, 0))) == 22
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"corpus": "pocket"}, "reads files, not data.corpus=pocket"),
+        ({"alignment": "links"}, "a stream has no word alignment"),
+        ({"buffer": 0}, "data.buffer=0"),
+        ({"validation": None}, "training needs a validation text"),
+    ],
+)
+def test_what_a_stream_cannot_do_is_refused(
+    folder: Path, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        stream(folder, **changes).prepare_data()
+
+
+def test_links_and_other_tasks_are_refused(folder: Path) -> None:
+    from transformer.data.modules.language_modelling import MonolingualData
+    from transformer.data.modules.tagging import TaggingData
+
+    config = stream(folder)._data
+    with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
+        StreamData(config, tokenizer_config(), links=True)
+    for kind in (MonolingualData, TaggingData):
+        with pytest.raises(InputError, match=r"streaming=true is for task=translation"):
+            kind(config, tokenizer_config())
+
+
+def test_the_vocabulary_is_learnt_from_the_first_pairs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = stream(folder)
+    read = []
+    pairs = Shard.pairs
+    monkeypatch.setattr(
+        Shard, "pairs", lambda self, place: (read.append(self.urls), pairs(self, place))[1]
+    )
+    object.__setattr__(module._tokenizer_config, "max_sentences", 30)
+    first = module.tokenizer.fingerprint
+    assert read == [(str(folder / "part-0.tsv"),)]
+    again = stream(folder)
+    object.__setattr__(again._tokenizer_config, "max_sentences", 30)
+    assert again.tokenizer.fingerprint == first
+    assert len(read) == 1  # the second from the cache
+
+
+def test_training_targets_are_the_first_of_the_stream(folder: Path) -> None:
+    module = stream(folder)
+    rows = module.training_targets(5)
+    kept = module.tokenizer.decode_target(rows)
+    assert len(kept) == 5 and set(kept) <= {target for _, target in PAIRS}
+    assert np.asarray(rows[0]).ndim == 1

@@ -1,0 +1,179 @@
+"""Which tagged text is read and which left out, where a word carries its tag, what is refused."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
+from tests.unit.decoding.translators import tiny_tokenizer
+from transformer.common.errors import InputError
+from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
+from transformer.data.corpora.resolve import POCKET_SPLITS
+from transformer.data.modules import tagging as tagged_module
+from transformer.data.modules.tagging import TaggedDataset, TaggingData
+from transformer.data.text.conllu import UPOS, TaggedSentence, format_conllu
+from transformer.data.tokenization.tokenizer import EOS, PAD
+
+SENTENCES = [
+    TaggedSentence(("a", "xylophone", "."), ("DET", "NOUN", "PUNCT")),
+    TaggedSentence(("▁", "runs"), ("SYM", "VERB")),
+    TaggedSentence(("a", "dog"), ("DET", "NOUN")),
+]
+
+
+def write(path: Path, sentences: list[TaggedSentence]) -> str:
+    path.write_text("".join(format_conllu(*sentence) + "\n" for sentence in sentences))
+    return str(path)
+
+
+def files(
+    folder: Path,
+    sentences: list[TaggedSentence] = SENTENCES,
+    positions: int | None = None,
+    **changes: Any,
+) -> TaggingData:
+    given = {name: write(folder / name, sentences) for name in ("train", "validation")}
+    config = data_config(folder, **(given | changes))
+    return TaggingData(
+        config, tokenizer_config(), initial_tokenizer=tiny_tokenizer(), positions=positions
+    )
+
+
+def test_a_word_is_classified_at_its_first_subword() -> None:
+    tokenizer = tiny_tokenizer()
+    batch = TaggedDataset(SENTENCES, tokenizer)[BatchKey(0, torch.tensor([0, 1]).numpy())]
+    pieces = [tokenizer.encode_source([word])[0] for word in SENTENCES[0].words]
+    assert len(pieces[1]) > 2
+    assert batch.source[0].tolist() == [*pieces[0], *pieces[1], *pieces[2], EOS]
+    places = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
+    assert places == [0, len(pieces[0]), len(pieces[0]) + len(pieces[1])]
+    assert [UPOS[tag] for tag in batch.tags[0, places]] == ["DET", "NOUN", "PUNCT"]
+    # The tokenizer's own sign for a space is a word too.
+    assert tokenizer.source_pieces(batch.source[1, 1:4].tolist()) == ["<0xE2>", "<0x96>", "<0x81>"]
+    assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
+
+
+def words(batches: Iterable[TaggedBatch]) -> int:
+    return sum(int((batch.tags != UNTAGGED).sum()) for batch in batches)
+
+
+def test_a_batch_counts_pieces_and_positions() -> None:
+    batch = collate_tagged([[5, 6, 7], [8]], [[2, UNTAGGED, 3], [4]])
+    assert batch.source.tolist() == [[5, 6, 7, EOS], [8, EOS, PAD, PAD]]
+    assert batch.tags.tolist() == [[2, -1, 3, -1], [4, -1, -1, -1]]
+    assert (batch.tokens, batch.positions) == (6, 8)
+    assert batch.to("meta").source.is_meta
+    assert batch.to("meta").tags.is_meta
+
+
+def test_workers_make_the_same_batches() -> None:
+    dataset = TaggedDataset(SENTENCES, tiny_tokenizer())
+    keys = [BatchKey(0, torch.tensor([row]).numpy()) for row in range(3)]
+    loader = DataLoader(dataset, sampler=keys, batch_size=None, num_workers=1)  # type: ignore[arg-type]
+    for key, batch in zip(keys, loader, strict=True):
+        assert torch.equal(batch.tags, dataset[key].tags)
+
+
+def test_training_leaves_out_what_is_repeated_or_too_long(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    data = files(tmp_path, [*SENTENCES, long, *SENTENCES], max_length=20)
+    with caplog.at_level(logging.INFO):
+        data.setup("fit")
+    assert "train: 1 of 4 sentences, longer than 20 tokens, are left out\n" in caplog.text
+    assert "validation: 1 of 7 sentences, longer than 20 tokens, are left out of" in caplog.text
+    assert words(first_epoch(data)) == 3 + 2 + 2
+    assert data.training_sentences() == SENTENCES
+    # The validation keeps what is repeated; and the test keeps all.
+    assert words(data.val_dataloader()) == 14
+    assert len(data.sentences("validation")) == 7
+
+
+def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    text = [*SENTENCES, long, *SENTENCES]
+    files(tmp_path, text, max_length=20, max_left_out=0.25).prepare_data()
+    assert "train: 4 of 7 sentences (57.1%) are left out: 1 longer than 20 tokens" in caplog.text
+    with pytest.raises(InputError, match=r"train: 4 of 7 sentences .*max_left_out=1 \(now 0\.2\)"):
+        files(tmp_path, text, max_length=20, max_left_out=0.2).prepare_data()
+
+
+@pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
+def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
+    with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
+        files(tmp_path, max_length=1).setup(stage)
+
+
+def test_pocket_is_a_treebank_in_two_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in POCKET_SPLITS:
+        write(tmp_path / f"{split}.de.conllu", SENTENCES)
+    monkeypatch.setattr(tagged_module, "pocket_folder", lambda cache: tmp_path)
+    config = data_config(tmp_path, corpus="pocket", source="de", target="en", train=None)
+    data = TaggingData(config, tokenizer_config())
+    assert data.splits == ("validation", "test", "test_novel")
+    assert data.sentences("test_novel") == SENTENCES
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"corpus": "multi30k"}, "task=tagging reads pocket, or CoNLL-U: set data=files"),
+        ({}, "reads pocket, or CoNLL-U: set data=files .* data.validation=B"),
+        ({"train": "a.conllu"}, r"no sentences out \(data\.validation_size, .*validation=B"),
+        ({"train": ["a", "b"], "validation": "b"}, r"data\.train=\[a,b\] is not one path"),
+        ({"train": "a", "validation": ["b"]}, r"\[b\] is not .* set data\.validation=FILE"),
+        ({"train": "a", "validation": "b", "test": ["c", "d"]}, r"data\.test=\[c,d\] is not"),
+        ({"train": "gone", "validation": "gone"}, "gone: no such file"),
+        ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
+        ({"corpus": "pocket", "source": "de", "train": "a"}, r"data\.train is not read with data"),
+        ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
+    ],
+)
+def test_text_that_cannot_be_read_is_an_input_error(
+    tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        write(tmp_path / name, SENTENCES)
+    config = replace(data_config(tmp_path, train=None), **changes)
+    with pytest.raises(InputError, match=message):
+        TaggingData(config, tokenizer_config()).prepare_data()
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / "test", SENTENCES)
+    assert files(tmp_path, test="~/test").sentences("test") == SENTENCES
+
+
+def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"sampling=0\.1 does not go with task=tagging"):
+        TaggingData(data_config(tmp_path), tokenizer_config(sampling=0.1))
+
+
+def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="train holds no tagged sentence"):
+        files(tmp_path, []).setup("fit")
+
+
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
+    long = TaggedSentence(("dog",) * 30, ("NOUN",) * 30)
+    needed = 30 * len(tiny_tokenizer().encode_source(["dog"])[0]) + 1
+    (tmp_path / "test").write_text(
+        "# first\n1\tis\t_\tAUX" + "\t_" * 6 + "\n\n# second\n" + format_conllu(*long)
+    )
+    test = str(tmp_path / "test")
+    files(tmp_path, positions=needed, test=test).prepare_data()
+    says = rf"test:5: .* {needed} tokens .* model\.max_length={needed - 1} with .*={needed}$"
+    with pytest.raises(InputError, match=says):
+        files(tmp_path, positions=needed - 1, test=test).prepare_data()

@@ -1,0 +1,237 @@
+"""The wiring: caches, splits, and what validation keeps."""
+
+import logging
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.corpora import (
+    data_config,
+    data_module,
+    first_epoch,
+    tokenizer_config,
+    write_corpus,
+)
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import written_whole
+from transformer.data.batching.batch import Batch
+from transformer.data.modules.translation import DataModule
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path).parent
+
+
+def batches(module: DataModule) -> list[Batch]:
+    module.prepare_data()
+    module.setup("fit")
+    return first_epoch(module)
+
+
+def test_an_epoch_has_every_training_pair_once(folder: Path) -> None:
+    module = data_module(folder)
+    texts = [
+        text
+        for batch in batches(module)
+        for text in module.tokenizer.decode_target(batch.target_output.tolist())
+    ]
+    held_out = module.texts("validation")[1]
+    assert len(texts) == 72
+    whole = [line.split("\t")[1] for line in (folder / "text.tsv").read_text().splitlines()]
+    assert sorted(texts + held_out) == sorted(whole)
+
+
+def test_a_second_run_reads_only_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = batches(data_module(folder))
+    monkeypatch.setattr("transformer.data.tokenization.vocabulary_training.learn_vocabulary", None)
+    monkeypatch.setattr("transformer.data.modules.translation.encode_corpus", None)
+    second = batches(data_module(folder))
+    assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
+
+
+def test_text_left_out_is_judged_also_where_it_is_in_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_module(folder, max_length=6, max_left_out=0.9).prepare_data()
+    monkeypatch.setattr("transformer.data.modules.translation.encode_corpus", None)
+    caplog.clear()
+    module = data_module(folder, max_length=6, max_left_out=0.9)
+    module.prepare_data()
+    module.prepare_data()  # as Lightning does
+    line = caplog.messages[-1]
+    assert line.startswith("train: ") and "longer than 6 tokens (data.max_length)" in line
+    with pytest.raises(InputError, match=r"train: .* longer than 6 .*max_left_out=1 \(now 0\.5\)"):
+        data_module(folder, max_length=6, max_left_out=0.5).prepare_data()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "level", "line"),
+    [
+        ((9, 5), "INFO", "train: 14 of 81 pairs are held out (data.validation_size=9, "),
+        ((0, 0), None, ""),
+        ((41, 0), "WARNING", "train: 41 of 81 pairs are held out (data.validation_size=41)"),
+    ],
+)
+def test_the_log_counts_the_pairs_held_out(
+    folder: Path, caplog: pytest.LogCaptureFixture, sizes: tuple[int, int], level: str, line: str
+) -> None:
+    changes = {} if any(sizes) else {"validation": str(folder / "text.tsv")}
+    module = data_module(folder, validation_size=sizes[0], test_size=sizes[1], **changes)
+    with caplog.at_level(logging.INFO):
+        module.prepare_data()
+    held = [record for record in caplog.records if "held out" in record.getMessage()]
+    assert [record.levelname for record in held] == ([level] if level else [])
+    assert all(record.getMessage().startswith(line) for record in held)
+
+
+def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
+    def files() -> set[str]:
+        return {path.name for path in (folder / "cache").glob("train-*")}
+
+    batches(data_module(folder))
+    assert len(files()) == 1
+    batches(data_module(folder, max_length=12))
+    assert len(files()) == 2
+    with (folder / "text.tsv").open("a") as file:
+        file.write("a b\tb a\n")
+    batches(data_module(folder))
+    assert len(files()) == 3
+
+
+def test_links_are_encoded_beside_and_only_where_they_are_wanted(folder: Path) -> None:
+    (folder / "links").write_text("0-0\n" * 81)
+    plain = batches(data_module(folder, alignment=str(folder / "links")))
+    assert all(batch.alignment is None for batch in plain)
+    config = data_config(folder, alignment=str(folder / "links"))
+    linked = batches(DataModule(config, tokenizer_config(), links=True))
+    assert [batch.source.tolist() for batch in linked] == [b.source.tolist() for b in plain]
+    assert all(b.alignment is not None and b.alignment.any((1, 2)).all() for b in linked)
+    (folder / "links").write_text("0-0\n" * 80 + "\n")
+    batches(DataModule(config, tokenizer_config(), links=True))
+    assert len(list((folder / "cache").glob("train-*"))) == 3
+
+
+def test_links_that_are_not_there_are_missed_before_the_work(folder: Path) -> None:
+    module = DataModule(data_config(folder), tokenizer_config(), links=True)
+    with pytest.raises(
+        InputError, match=r"not known; set data\.alignment=FILE .*alignment_weight=0"
+    ):
+        module.prepare_data()
+    assert not (folder / "cache").exists()
+
+
+def test_a_test_that_is_not_there_is_missed_before_the_work(folder: Path) -> None:
+    config = replace(data_config(folder), test=["gone.en", "gone.de"])
+    with pytest.raises(InputError, match=r"gone\.en: no such file.*; gone\.de: no such file"):
+        DataModule(config, tokenizer_config()).prepare_data()
+    assert not (folder / "cache").exists()
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_an_empty_split_is_named_before_the_work(folder: Path, split: str) -> None:
+    (folder / "none.tsv").touch()
+    module = data_module(folder, **{split: str(folder / "none.tsv")})
+    with pytest.raises(InputError, match=rf"none\.tsv: the {split} text has no line; .*{split}$"):
+        module.prepare_data()
+    assert not (folder / "cache").exists()
+
+
+def test_a_validation_without_a_loss_is_refused(folder: Path) -> None:
+    (folder / "long.tsv").write_text("a " * 60 + "\tb\n\tb\n")
+    module = data_module(folder, validation=str(folder / "long.tsv"))
+    with pytest.raises(InputError, match=r"long\.tsv: every .* than 50 tokens; .*max_length"):
+        module.setup("validate")
+
+
+def test_validation_text_keeps_what_the_loss_leaves_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = folder / "val.tsv"
+    path.write_text("a b\tb a\n\tb\na\t\n" + "a " * 60 + "\tb\na b\tb a\n")
+    module = data_module(folder, validation=str(path))
+    module.prepare_data()
+    with caplog.at_level(logging.INFO):
+        module.setup("validate")
+    assert sum(batch.size for batch in module.val_dataloader()) == 2
+    assert "validation: 3 of 5 pairs" in caplog.text
+    assert module.texts("validation")[0] == ["a b", "", "a", "a " * 60, "a b"]
+
+
+def test_validation_is_the_same_in_every_epoch_and_is_not_sampled(folder: Path) -> None:
+    module = data_module(folder, sampling=0.3)
+    module.setup("validate")
+    loader = module.val_dataloader()
+    first, second = ([batch.source.tolist() for batch in loader] for _ in range(2))
+    assert first == second
+    best = data_module(folder)
+    best.setup("validate")
+    assert first == [batch.source.tolist() for batch in best.val_dataloader()]
+
+
+def test_splits_and_their_texts(folder: Path) -> None:
+    module = data_module(folder, test_size=4)
+    assert module.splits == ("validation", "test")
+    sources, references, _ = module.texts("test")
+    assert [source[::-1] for source in sources] == references
+    with pytest.raises(InputError, match="no split 'dev'; it has train, validation, test"):
+        module.texts("dev")
+
+
+def test_a_given_tokenizer_is_used(folder: Path) -> None:
+    given = data_module(folder).tokenizer
+    (folder / "text.tsv").write_text("x y z\tz y x\n" * 10 + "x z\tz x\n" * 10)
+    text = str(folder / "text.tsv")
+    module = data_module(folder, sampling=0.4, initial_tokenizer=given, validation=text)
+    assert module.tokenizer.fingerprint == given.fingerprint
+    assert module.tokenizer.config.sampling == 0.4
+    assert sum(batch.size for batch in batches(module)) == 2
+
+
+def test_processes_share_one_preparation(folder: Path) -> None:
+    code = (
+        "from pathlib import Path; from tests.helpers.corpora import data_module\n"
+        "import logging; logging.basicConfig(level='INFO')\n"
+        f"module = data_module(Path({str(folder)!r})); module.prepare_data()\n"
+        "print(module.tokenizer.fingerprint)"
+    )
+    runs = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
+        for _ in range(2)
+    ]
+    outputs = [run.communicate() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], outputs
+    assert outputs[0][0] == outputs[1][0]
+    assert sum("train: 72 of 72 pairs kept" in errors for _, errors in outputs) == 1
+
+
+def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from transformer.common.cache import locked\n"
+        "from transformer.common.files import written_whole\n"
+        "import os, time\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "with locked(folder), written_whole(folder / 'file') as part:\n"
+        "    part.write_text('half'); print(flush=True); time.sleep(600)"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    run.stdout.readline()
+    run.kill()
+    run.wait()
+    assert not (tmp_path / "file").exists()
+    with locked(tmp_path), written_whole(tmp_path / "file") as part:
+        part.write_text("whole")
+    assert (tmp_path / "file").read_text() == "whole"
+
+
+def test_a_cache_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"with data\.cache=FOLDER"), locked(tmp_path / "file"):
+        pass

@@ -1,0 +1,185 @@
+"""The batches of a stream are the same after a restart, and on any number of ranks."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.streams import epoch_of, stream, write, write_shards
+from transformer.common.errors import InputError
+from transformer.data.batching.loader import UpdateLoader
+from transformer.data.batching.rank_assignment import Shares
+from transformer.data.modules.streaming import StreamData
+from transformer.data.streaming import shuffle_buffer as buffers
+from transformer.data.streaming.shuffle_buffer import Position
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write_shards(tmp_path)
+
+
+def same(first: Any, second: Any) -> bool:
+    return all(
+        torch.equal(a, b)
+        for a, b in zip(
+            (first.source, first.target_output), (second.source, second.target_output), strict=True
+        )
+    )
+
+
+def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
+    return UpdateLoader(
+        module._training,
+        module.row,
+        shares=Shares(**shares),
+        rank=0,
+        done=lambda: done,
+        workers=module._data.workers,
+        pin_memory=False,
+    )
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.3])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_resumed_stream_is_the_uninterrupted_one(
+    folder: Path, sampling: float, workers: int
+) -> None:
+    module = stream(folder, sampling=sampling)
+    module.prepare_data()
+    total = 2 * len(epoch_of(module, 0))
+    whole = [module._training[module.row[number]] for number in range(total)]
+    for done in (1, 5, total // 2 + 3):
+        before = stream(folder, sampling=sampling, workers=workers)
+        loader = updates(before, 0)
+        stopped = iter(loader)
+        # What the workers have read ahead of training must not count.
+        assert all(same(next(stopped).batches[0], whole[number]) for number in range(done))
+        loader._done = lambda done=done: done
+        state = loader.state_dict()
+        stopped.close()
+        before.teardown("fit")
+        after = stream(folder, sampling=sampling, workers=workers)
+        resumed = updates(after, done)
+        resumed.load_state_dict(state)
+        for number, update in zip(range(done, total), resumed, strict=False):
+            assert update.numbers == [number]
+            assert same(update.batches[0], whole[number])
+        resumed.close()
+        after.teardown("fit")
+
+
+def test_to_resume_reads_one_buffer_and_none_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    state = module.row.state_dict(last)
+    expected = module.row[last].pairs.tolist()
+    filled = []
+    fill = buffers.BufferReader.fill
+    monkeypatch.setattr(
+        buffers.BufferReader,
+        "fill",
+        lambda self, position: (filled.append(position), fill(self, position))[1],
+    )
+    again = stream(folder)
+    again.row.load_state_dict(json.loads(json.dumps(state)))
+    assert again.row[last].pairs.tolist() == expected
+    assert len(filled) == 1
+
+
+def test_what_comes_before_the_place_is_found_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder)
+    keys = [module.row[number].pairs.tolist() for number in range(12)]
+    again = stream(folder)
+    again.row.load_state_dict(module.row.state_dict(11))
+    with caplog.at_level(logging.INFO):
+        assert [again.row[number].pairs.tolist() for number in (11, 0, 5, 11)] == [
+            keys[number] for number in (11, 0, 5, 11)
+        ]
+    assert "from its beginning" in caplog.text
+
+
+def test_the_row_does_not_know_of_ranks(folder: Path) -> None:
+    module = stream(folder)
+    alone = [module.row[number].pairs.tolist() for number in range(12)]
+    for rank in range(3):
+        other = stream(folder)
+        mine = [other.row[number].pairs.tolist() for number in range(rank, 12, 3)]
+        assert mine == alone[rank::3]
+
+
+def test_other_shards_begin_the_epoch_again_and_other_buffers_do_not(folder: Path) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    state = module.row.state_dict(last)
+    other = stream(folder, str(folder / "part-*.jsonl"))
+    other.row.load_state_dict(state)
+    assert other.row._starts[0][1].shard == 0
+    assert other.row[last].epoch == 1
+    longer = stream(folder, buffer=30)
+    longer.row.load_state_dict(state)
+    assert longer.row._starts[0] == module.row._starts[module.row._known(last)]
+    assert longer.row.identity() != module.row.identity()
+
+
+def test_another_seed_orders_the_shards_anew_and_begins_the_epoch_again(folder: Path) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    other = stream(folder, seed=2)
+    other.row.load_state_dict(module.row.state_dict(last))
+    assert other.row._starts == [(module.row.state_dict(last)["first"], Position(1))]
+
+
+def test_the_largest_batch_is_of_the_buffer_that_is_there(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder)
+    last = epoch_of(module, 1)[-1]
+    again = stream(folder)
+    again.row.load_state_dict(module.row.state_dict(last))
+    again.row[last]
+    with caplog.at_level(logging.INFO):
+        _, key = again.row.largest()
+    assert key.epoch == 1
+    assert "from its beginning" not in caplog.text
+
+
+def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
+    module = stream(folder)
+    numbers = range(epoch_of(module, 1)[-1])
+    epochs = [module.row.epochs(number) for number in numbers]
+    assert epochs == sorted(epochs) and epochs[0] == 0 and 1 in epochs
+    assert {round(3 * epoch) for epoch in epochs} <= set(range(6))
+    for number in numbers:
+        again = stream(folder)
+        again.go_on_from(
+            {"row": module.row.state_dict(number), "first": number, "since": 4}
+            | {"ranks": 1, "accumulation": 1, "epoch_length": None, "identity": {}}
+        )
+        # Nobody knows how long the first shard is: what is read of it is no number.
+        assert again.epochs(4) == (epochs[number] or None)
+
+
+def test_a_stream_warns_once_of_what_it_leaves_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    module = stream(folder, max_length=8)
+    epoch_of(module, 1)
+    lines = [line for line in caplog.messages if "are left out" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("train, so far: ") and "(data.max_length)" in lines[0]
+
+
+def test_a_stream_of_nothing_usable_ends(folder: Path) -> None:
+    write(folder / "part-3.tsv", [("a " * 60, "b")] * 50)
+    module = stream(folder, str(folder / "part-3.tsv"))
+    module._initial_tokenizer = stream(folder).tokenizer
+    with pytest.raises(InputError, match="no pair of the 1 shards is kept"):
+        module.row[0]

@@ -1,0 +1,91 @@
+"""CoNLL-U as treebanks write it, and what is wrong with a line that is not."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.text.conllu import UPOS, TaggedSentence, format_conllu, read_conllu
+
+# A range of two words written as one, a word that is only understood, comments, CRLF.
+TREEBANK = """\
+# sent_id = 1
+# text = Geht's im Haus?
+1-2\tGeht's\t_\t_\t_\t_\t_\t_\t_\t_
+1\tGeht\tgehen\tVERB\tVVFIN\tMood=Ind\t0\troot\t_\t_
+2\t's\tes\tPRON\t_\t_\t1\tnsubj\t_\t_
+2.1\tdenn\tdenn\tADV\t_\t_\t_\t_\t1:advmod\t_
+3-4\tim\t_\t_\t_\t_\t_\t_\t_\t_
+3\tin\tin\tADP\t_\t_\t5\tcase\t_\t_
+4\tdem\tder\tDET\t_\t_\t5\tdet\t_\t_
+5\tHaus\tHaus\tNOUN\t_\t_\t1\tobl\t_\tSpaceAfter=No
+6\t?\t?\tPUNCT\t_\t_\t1\tpunct\t_\t_
+
+# sent_id = 2
+1\t10 000\t10 000\tNUM\t_\t_\t0\troot\t_\t_
+"""
+SENTENCES = [
+    TaggedSentence(
+        ("Geht", "'s", "in", "dem", "Haus", "?"), ("VERB", "PRON", "ADP", "DET", "NOUN", "PUNCT")
+    ),
+    TaggedSentence(("10 000",), ("NUM",)),
+]
+
+
+def row(place: str = "1", word: str = "Haus", tag: str = "NOUN", columns: int = 10) -> str:
+    return "\t".join([place, word, "_", tag, *["_"] * (columns - 4)]) + "\n"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
+def test_words_and_tags_of_a_treebank(tmp_path: Path, name: str, line_end: str) -> None:
+    content = TREEBANK.replace("\n", line_end).encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert list(read_conllu(tmp_path / name)) == SENTENCES
+
+
+def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("".join(format_conllu(*sentence) + "\n" for sentence in SENTENCES))
+    assert list(read_conllu(path)) == SENTENCES
+    lines = path.read_text().split("\n")
+    assert lines[0] == "1\tGeht\t_\tVERB\t_\t_\t_\t_\t_\t_"
+    assert lines[6:8] == ["", "1\t10 000\t_\tNUM\t_\t_\t_\t_\t_\t_"]
+    assert lines[-2:] == ["", ""]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n\n", "# a comment alone\n\n"])
+def test_a_file_without_words_has_no_sentences(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.conllu").write_text(content)
+    assert list(read_conllu(tmp_path / "a.conllu")) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (row() + "2 Haus\n", ":2: 1 columns where CoNLL-U has 10"),
+        (row(columns=9), ":1: 9 columns"),
+        (row(columns=11), ":1: 11 columns"),
+        (row() + row("2", tag="_"), ":2: UPOS '_' of 'Haus' is not one of ADJ ADP"),
+        (row(tag="NN"), ":1: UPOS 'NN' of 'Haus'"),
+        (row(word=" "), ":1: word 1 is blank"),
+        ("# x\n" + row("one"), ":2: ID 'one' is no word number"),
+        (row("1-x"), ":1: ID '1-x' is no word number"),
+        (row("1-2-3"), ":1: ID '1-2-3' is no word number"),
+        (row("²"), ":1: ID '²' is no word number"),
+        (row() + row("3"), ":2: ID 3 where 2 comes next"),
+        (row() + row("1"), ":2: ID 1 where 2 comes next"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(lines)
+    with pytest.raises(InputError) as caught:
+        list(read_conllu(path))
+    assert str(caught.value).startswith(f"{path}{message}")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_universal_tags_are_seventeen() -> None:
+    assert len(set(UPOS)) == 17

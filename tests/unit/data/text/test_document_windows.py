@@ -1,0 +1,143 @@
+"""Sentences of a document are read together: within the bounds, and never over its end."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.corpora import data_config, tokenizer_config
+from transformer.common.errors import InputError
+from transformer.data.corpora.split import Split
+from transformer.data.encoded.dataset import EncodedCorpus
+from transformer.data.modules.translation import DataModule
+from transformer.data.text.document_windows import begins_window, joined_pairs
+from transformer.data.text.parallel import Corpus
+from transformer.doctor.pair import numbered
+
+LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 30))
+def test_a_window_keeps_to_its_bounds_and_is_as_long_as_may_be(
+    lengths: list[tuple[int, int] | None], sentences: int, pieces: int
+) -> None:
+    begins = list(begins_window(lengths, sentences, pieces))
+    assert begins[:1] == [True] * len(begins[:1])
+    starts = [place for place, first in enumerate(begins) if first]
+    windows = [range(*pair) for pair in pairwise([*starts, len(lengths)])]
+
+    def size(window: range) -> int:
+        return sum(lengths[place][0] for place in window) + len(window) - 1  # type: ignore[index]
+
+    for window, following in zip(windows, [*windows[1:], None], strict=False):
+        if any(lengths[place] is None for place in window):
+            assert len(window) == 1
+            continue
+        assert len(window) == 1 or (len(window) <= sentences and size(window) <= pieces)
+        if following is not None and lengths[following.start] is not None:
+            longer = range(window.start, following.start + 1)
+            assert len(longer) > sentences or size(longer) > pieces
+
+
+@given(LENGTHS, st.integers(1, 5), st.integers(1, 30), st.data())
+def test_what_comes_later_changes_no_window_before(
+    lengths: list[tuple[int, int] | None], sentences: int, pieces: int, data: Any
+) -> None:
+    cut = data.draw(st.integers(0, len(lengths)))
+    whole = list(begins_window(lengths, sentences, pieces))
+    assert list(begins_window(lengths[:cut], sentences, pieces)) == whole[:cut]
+
+
+def write(folder: Path, name: str, documents: list[list[str]]) -> str:
+    """Each target is its source read backwards."""
+    lines = "\t\n".join("".join(f"{s}\t{s[::-1]}\n" for s in d) for d in documents)
+    (folder / name).write_text(lines)
+    return str(folder / name)
+
+
+def documents_module(folder: Path, **changes: Any) -> DataModule:
+    texts = [["a b", "c", "d e", "b"], ["a"], ["e e", "c a"]]
+    train = write(folder, "train.tsv", texts * 3)
+    fields = {"train": train, "validation": train, "validation_size": 0, "deduplicate": False}
+    config = data_config(folder, **(fields | {"documents": 3} | changes))
+    return DataModule(config, tokenizer_config(vocab_size=267))
+
+
+def texts_of(module: DataModule, split: str) -> list[tuple[str, ...]]:
+    """What the pieces of each pair spell, a line a sentence."""
+    corpus, tokenizer = EncodedCorpus(module._encoded_path(split)), module.tokenizer
+    sides = []
+    for side, subwords in (("source", tokenizer._source), ("target", tokenizer._target)):
+        rows = corpus.ids(side, np.arange(len(corpus)))
+        decode = subwords.processor.decode
+        sides.append(["\n".join(map(decode, subwords.sentences(row.tolist()))) for row in rows])
+    return list(zip(*sides, strict=True))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_a_pair_is_a_window_of_a_document(tmp_path: Path, split: str) -> None:
+    module = documents_module(tmp_path)
+    expected = [
+        ("a b\nc\nd e", "b a\nc\ne d"),
+        ("b", "b"),
+        ("a", "a"),
+        ("e e\nc a", "e e\na c"),
+    ]
+    assert texts_of(module, split) == expected * 3
+    tokenizer = module.tokenizer
+    corpus = EncodedCorpus(module._encoded_path(split))
+    separator = tokenizer.source_vocab_size - 1
+    (first,) = corpus.ids("source", np.array([0]))
+    assert (first == separator).sum() == 2
+
+
+def test_a_pair_of_blanks_other_than_spaces_parts_documents(tmp_path: Path) -> None:
+    blank = "\u3000\t\u00a0"
+    path = tmp_path / "text.tsv"
+    path.write_text(f"a\tb\n{blank}\nc\td\n\u00a0\te\nb\ta\n", encoding="utf-8")
+    module = documents_module(tmp_path, validation=str(path))
+    windows = [
+        source for source, _ in joined_pairs(Split(Corpus((path,), "x", "y")), module.tokenizer, 3)
+    ]
+    assert windows == ["a", "c", "\u00a0", "b"]
+
+
+def test_a_window_has_no_more_tokens_than_a_pair_may_have(tmp_path: Path) -> None:
+    module = documents_module(tmp_path, max_length=4)
+    corpus = EncodedCorpus(module._encoded_path("train"))
+    assert corpus.lengths("source").max() <= 4
+    assert len(corpus) > 4 * 3
+
+
+def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
+    rows = [("1", "a"), ("1", "b"), ("2", "c"), ("1", "d")]
+    lines = [json.dumps({"id": id_, "x": text, "y": text}) + "\n" for id_, text in rows]
+    path = tmp_path / "text.jsonl"
+    path.write_text("".join(lines))
+    pairs = list(Corpus.of(str(path), "x", "y", "id"))
+    assert [source for source, _ in pairs] == ["a", "b", "", "c", "", "d"]
+    # Blank pairs that were put between documents are no lines of the file.
+    assert [line for line, _ in numbered(Split(Corpus.of(str(path), "x", "y", "id")))] == [
+        *(1, 2, 3, 4)
+    ]
+    with pytest.raises(InputError, match=r"text.jsonl:1: no key 'part'"):
+        list(Corpus.of(str(path), "x", "y", "part"))
+    with pytest.raises(InputError, match=r"a.tsv: data.document_key=id is of JSONL"):
+        Corpus.of(str(tmp_path / "a.tsv"), "x", "y", "id")
+
+
+def test_links_are_of_single_sentences(tmp_path: Path) -> None:
+    module = documents_module(tmp_path)
+    linked = DataModule(module._data, tokenizer_config(vocab_size=267), links=True)
+    with pytest.raises(InputError, match="guided alignment learns from single sentences"):
+        linked._encoded_path("train")
+
+
+def test_pairs_held_out_would_tear_documents_apart(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="would tear documents apart"):
+        documents_module(tmp_path, validation=None, validation_size=2).prepare_data()

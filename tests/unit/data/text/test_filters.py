@@ -1,0 +1,93 @@
+"""What is left out of the training text is counted by its reason."""
+
+from collections import Counter
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.text.filters import Filters, Selection, first_occurrences
+
+FILTERS = Filters(max_length=10, max_ratio=2.0, deduplicate=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "reason"),
+    [
+        (0, 5, "empty"),
+        (5, 0, "empty"),
+        (11, 9, "length"),
+        (9, 11, "length"),
+        (5, 11, "length"),
+        (10, 10, None),
+        (5, 10, None),
+        (10, 4, "ratio"),
+        (4, 10, "ratio"),
+        (1, 1, None),
+    ],
+)
+def test_the_reason(source: int, target: int, reason: str | None) -> None:
+    assert FILTERS.reason(source, target) == reason
+
+
+def test_no_ratio_sets_no_bound() -> None:
+    assert Filters(max_length=100, max_ratio=None, deduplicate=False).reason(1, 100) is None
+
+
+def test_the_first_of_equal_pairs_is_marked() -> None:
+    pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("ab", ""), ("a", "b"), ("", "ab")]
+    assert first_occurrences(pairs).tolist() == [True, True, False, True, False, True]
+
+
+def test_a_selection_judges_each_pair_in_its_place() -> None:
+    pairs = [("a", "b"), ("a", ""), ("a", "b"), ("c", "d"), ("a", "c")]
+    selection = Selection(FILTERS, first_occurrences(pairs))
+    lengths = [(1, 1), (1, 0), (1, 1), (20, 20), (1, 1)]
+    assert [selection.keeps(*sides) for sides in lengths] == [True, False, False, False, True]
+    assert selection.read == 5
+    assert selection.dropped == Counter(empty=1, length=1, duplicate=1)
+    every = Selection(None)
+    assert all(every.keeps(*sides) for sides in lengths)
+    assert (every.read, every.dropped) == (5, Counter())
+
+
+@pytest.mark.parametrize(
+    ("dropped", "most", "level"),
+    [
+        (Counter(length=100), 0.1, None),  # a tenth is not worth a word
+        (Counter(length=100), 0.05, "refused"),
+        (Counter(length=101), 0.5, "WARNING"),
+        (Counter(length=300, ratio=200, empty=1), 0.5, "refused"),
+        (Counter(length=300, ratio=200, empty=1), 0.6, "WARNING"),
+        # What is said again is not lost, and what is left must suffice without it.
+        (Counter(duplicate=900), 0.5, "WARNING"),
+        (Counter(duplicate=800, length=101), 0.5, "refused"),
+        (Counter(length=1000), 1.0, "WARNING"),
+    ],
+)
+def test_much_that_is_left_out_is_a_warning_or_refused(
+    dropped: Counter[str], most: float, level: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if level == "refused":
+        with pytest.raises(InputError, match=r"train: \d{3} of 1,000 pairs .*max_left_out=1 "):
+            FILTERS.judge("train", dropped, 1000, most)
+        return
+    FILTERS.judge("train", dropped, 1000, most)
+    assert [record.levelname for record in caplog.records] == [level] * (level is not None)
+
+
+def test_the_warning_names_counts_and_keys(caplog: pytest.LogCaptureFixture) -> None:
+    dropped = Counter(empty=1, length=300, ratio=20, duplicate=3)
+    FILTERS.judge("train", dropped, 2000, 0.5, "sentences")
+    assert caplog.messages == [
+        "train: 324 of 2,000 sentences (16.2%) are left out: 1 with an empty side, 300 longer than "
+        "10 tokens (data.max_length), 20 of a length ratio over 2.0 (data.max_ratio), 3 exact "
+        "duplicates (data.deduplicate); set these keys so that more stays, if it is good"
+    ]
+
+
+def test_the_line_of_the_log_accounts_for_every_pair() -> None:
+    dropped = Counter({"empty": 1, "length": 2, "duplicate": 3})
+    assert FILTERS.describe("train", dropped, 2006) == (
+        "train: 2,000 of 2,006 pairs kept; left out: 1 with an empty side, 2 longer than 10 "
+        "tokens, 0 of a length ratio over 2.0, 3 exact duplicates"
+    )

@@ -1,0 +1,156 @@
+"""Files are read line for line as they are, and what is wrong with them is said in one line."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.text.parallel import Corpus, read_lines
+
+LINES = ["Two dogs.", "", "a\u2028b\x0b\x85c", "d\re", "größer 日本", " spaced  out "]
+TARGETS = [line.upper() for line in LINES]
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    data = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["LF", "CRLF"])
+def test_a_line_ends_at_a_line_feed_and_nowhere_else(
+    tmp_path: Path, suffix: str, mark: bytes, end: str
+) -> None:
+    path = write(tmp_path / f"a.en{suffix}", mark + end.join([*LINES, ""]).encode())
+    assert list(read_lines(path)) == LINES
+
+
+def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a", "one\ntwo"))) == ["one", "two"]
+
+
+def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a.gz", ""))) == []
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_three_formats_hold_the_same_pairs(tmp_path: Path, suffix: str) -> None:
+    pairs = list(zip(LINES, TARGETS, strict=True))
+    source = write(tmp_path / f"a.en{suffix}", "".join(f"{line}\n" for line in LINES))
+    target = write(tmp_path / f"a.de{suffix}", "".join(f"{line}\n" for line in TARGETS))
+    tsv = write(tmp_path / f"a.tsv{suffix}", "".join(f"{s}\t{t}\n" for s, t in pairs))
+    rows = [json.dumps({"de": t, "id": 1, "en": s}) for s, t in pairs]
+    jsonl = write(tmp_path / f"a.jsonl{suffix}", "\n".join(rows))
+    for paths in ([source, target], tsv, [tsv], str(jsonl)):
+        assert list(Corpus.of(paths, "en", "de")) == pairs
+
+
+def test_relative_paths_start_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.tsv", "x\ty\n")
+    monkeypatch.chdir(tmp_path)
+    assert list(Corpus.of("a.tsv", "en", "de")) == [("x", "y")]
+
+
+WRONG_FILES = [
+    ("utf8.tsv", b"a\tb\nc\xff\td\n", r"utf8\.tsv:2: byte 2 of the line is not UTF-8"),
+    ("notab.tsv", "a\tb\nc d\n", r"notab\.tsv:2: 0 tabs where SOURCE<TAB>TARGET has one"),
+    ("tabs.tsv", "a\tb\tc\n", r"tabs\.tsv:1: 2 tabs where"),
+    ("bad.jsonl", '{"en": "a", "de": "b"}\n{"en"\n', r"bad\.jsonl:2: not a JSON object"),
+    ("list.jsonl", '["a", "b"]\n', r"list\.jsonl:1: not a JSON object"),
+    ("deep.jsonl", "[" * 100_000, r"deep\.jsonl:1: not a JSON object"),
+    ("key.jsonl", '{"en": "a", "ger": "b"}\n', r"key\.jsonl:1: no key 'de' \(keys: 'en', 'ger'\)"),
+    ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' is not a string"),
+    ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: 'en' holds a line break"),
+    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: 'de' ends in a carriage return"),
+    ("half.jsonl", '{"en": "\\ud83d", "de": "c"}\n', r"half\.jsonl:1: 'en' holds half a surrogate"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "message"), WRONG_FILES, ids=[w[0] for w in WRONG_FILES])
+def test_a_malformed_line_is_named(
+    tmp_path: Path, name: str, data: str | bytes, message: str
+) -> None:
+    corpus = Corpus.of(write(tmp_path / name, data), "en", "de")
+    with pytest.raises(InputError, match=message) as raised:
+        list(corpus)
+    assert "\n" not in str(raised.value)
+    assert ";" in str(raised.value)  # what to do
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(3, 5), (5, 3), (0, 2), (4, 3)])
+def test_unequal_line_counts_are_both_given(tmp_path: Path, sources: int, targets: int) -> None:
+    corpus = Corpus.of(
+        [write(tmp_path / "a.en", "x\n" * sources), write(tmp_path / "a.de", "y\n" * targets)],
+        "en",
+        "de",
+    )
+    with pytest.raises(InputError, match=rf"a\.en has {sources} lines and .*a\.de has {targets};"):
+        list(corpus)
+
+
+def test_a_truncated_gzip_file_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv.gz", "".join(f"{n * 7919}\t{n}\n" for n in range(5000)))
+    path.write_bytes(path.read_bytes()[:-2000])
+    with pytest.raises(InputError, match=r"a\.tsv\.gz: damaged gzip file after line \d+"):
+        list(Corpus.of(path, "en", "de"))
+
+
+def test_a_file_that_is_no_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv.gz"
+    path.write_text("a\tb\n")
+    with pytest.raises(InputError, match=r"a\.tsv\.gz: damaged gzip file after line 0"):
+        list(Corpus.of(path, "en", "de"))
+
+
+def test_a_missing_file_is_named_with_the_nearest(tmp_path: Path) -> None:
+    write(tmp_path / "train.tsv", "a\tb\n")
+    with pytest.raises(InputError, match=r"trian\.tsv: no such file \(did you mean train\.tsv\?\)"):
+        list(Corpus.of(tmp_path / "trian.tsv", "en", "de"))
+    with pytest.raises(InputError, match=r"there is no folder .*absent"):
+        list(Corpus.of(tmp_path / "absent" / "a.tsv", "en", "de"))
+
+
+def test_a_link_to_nothing_is_not_its_own_nearest(tmp_path: Path) -> None:
+    (tmp_path / "train.tsv").symlink_to("gone.tsv")
+    says = r"train\.tsv: no such file; it is a link to gone\.tsv, which is not there$"
+    with pytest.raises(InputError, match=says):
+        list(Corpus.of(tmp_path / "train.tsv", "en", "de"))
+
+
+def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").mkdir()
+    with pytest.raises(InputError, match=r"a\.tsv: is a folder"):
+        list(Corpus.of(tmp_path / "a.tsv", "en", "de"))
+
+
+def test_one_plain_file_or_three_are_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give two plain files"):
+        Corpus.of("a.en", "en", "de")
+    with pytest.raises(InputError, match=r"\[a, b, c\] is not a corpus"):
+        Corpus.of(["a", "b", "c"], "en", "de")
+    with pytest.raises(InputError, match=r"b.tsv.gz: a TSV file holds both sides; give it alone"):
+        Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
+
+
+def test_the_fingerprint_follows_content_and_keys(tmp_path: Path) -> None:
+    def fingerprint(text: str, source: str = "en") -> str:
+        return Corpus.of(write(tmp_path / "a.tsv", text), source, "de").fingerprint()
+
+    assert fingerprint("a\tb\n") == fingerprint("a\tb\n")
+    assert fingerprint("a\tb\n") != fingerprint("a\tc\n")
+    assert fingerprint("a\tb\n") != fingerprint("a\tb\n", source="fr")
+
+
+def test_reading_streams(tmp_path: Path) -> None:
+    """The fault in the last line is not met before the last line is asked for."""
+    pairs = iter(Corpus.of(write(tmp_path / "a.tsv", "a\tb\n" * 10_000 + "broken\n"), "en", "de"))
+    for _ in range(10_000):
+        next(pairs)
+    with pytest.raises(InputError, match=r"a\.tsv:10001"):
+        next(pairs)

@@ -1,0 +1,88 @@
+"""Pharaoh links: read, written, checked, and what they mean among pieces."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import (
+    format_links,
+    linked_pieces,
+    parse_links,
+    piece_words,
+    read_links,
+    word_count,
+)
+
+PAIRS = [("a  b c ", "x y"), ("", ""), ("a\u00a0b", "x")]
+
+
+def test_a_line_holds_sure_and_possible_links() -> None:
+    links = parse_links(" 10-2 0-0\t1p3 ", "here")
+    assert links.sure == {(10, 2), (0, 0)}
+    assert links.possible == {(10, 2), (0, 0), (1, 3)}
+    assert parse_links("", "here").possible == frozenset()
+    assert format_links(links.possible) == "0-0 1-3 10-2"
+
+
+@pytest.mark.parametrize("wrong", ["0-", "-1-0", "1:1", "1-2-3", "a-b", "0–0", "1.5-0", "²-0"])
+def test_what_is_no_link_is_named_with_its_place(wrong: str) -> None:
+    with pytest.raises(InputError, match=r"gold:7: '.*' is not a link; write SOURCE-TARGET"):
+        parse_links(f"0-0 {wrong}", "gold:7")
+
+
+def test_links_are_read_beside_their_text(tmp_path: Path) -> None:
+    (tmp_path / "links").write_text("2-1 0-0\n\n0p0\n")
+    read = list(read_links(tmp_path / "links", PAIRS))
+    assert [sorted(links.sure) for links in read] == [[(0, 0), (2, 1)], [], []]
+    assert read[2].possible == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0-0\n\n", r"2 lines of links for 3 sentence pairs"),
+        ("0-0\n\n\n\n\n", r"5 lines of links for 3 sentence pairs"),
+        ("3-0\n\n\n", r"links:1: link 3-0 leads out of the source sentence, which has 3 words"),
+        ("\n\n0p1\n", r"links:3: link 0-1 leads out of the target sentence, which has 1 words"),
+        ("\n0-0\n\n", r"links:2: link 0-0 leads out of the source sentence, which has 0 words"),
+        ("0-0 x\n\n\n", r"links:1: 'x' is not a link"),
+    ],
+)
+def test_links_that_do_not_fit_the_text_are_refused(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "links").write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_links(tmp_path / "links", PAIRS))
+
+
+def test_words_are_what_spaces_part() -> None:
+    assert [word_count(text) for text in ("", "  ", "a", " a  b ", "a\tb\u00a0c d")] == [
+        *(0, 0, 1, 2),
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "words"),
+    [
+        (["▁the", "▁do", "g", "."], [0, 1, 1, 1]),
+        (["▁", "dog", "▁", "cat"], [0, 0, 1, 1]),
+        # What only a search can put together: no start, spaces that spell nothing, byte spaces.
+        (["dog", "▁", "▁cat", "▁"], [0, 1, 1, 1]),
+        (["▁a", "<0x20>", "b", "<0xC3>"], [0, 1, 1, 1]),
+        (["▁", "▁"], [-1, -1]),
+        ([], []),
+    ],
+)
+def test_each_piece_has_its_word(pieces: list[str], words: list[int]) -> None:
+    assert piece_words(pieces) == words
+
+
+def test_every_piece_of_a_word_has_its_links() -> None:
+    links = np.array([[0, 1], [2, 0]], dtype=np.int32)
+    linked = linked_pieces(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
+    assert linked.astype(int).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
+    assert not linked_pieces(links[:0], [0], [0, 1]).any()

@@ -1,0 +1,133 @@
+"""Tags stand beside the text: no text spells one, and none becomes text."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.helpers.corpora import SENTENCES, tokenizer_config
+from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import NO_WORD, linked_pieces, piece_words
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+TAGS = Tags(targets=("de", "fr"), corpora=("web",), sentences=3, pieces=40)
+DE, FR_WEB = SourceTags("de"), SourceTags("fr", "web")
+
+
+@cache
+def plain(joint: bool = True, sampling: float = 0.0) -> Tokenizer:
+    config = tokenizer_config(joint=joint, sampling=sampling, vocab_size=268)
+    return Tokenizer.train(config, lambda: [(text, text[::-1]) for text in SENTENCES])
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
+    before, tagged = plain(joint), plain(joint).with_tags(TAGS)
+    assert tagged.source_vocab_size == before.source_vocab_size + 4
+    assert tagged.target_vocab_size == before.target_vocab_size + 4
+    for spelt, size in (
+        (tagged.source_pieces, before.source_vocab_size),
+        (tagged.pieces, before.target_vocab_size),
+    ):
+        pieces = spelt(range(size + 4))
+        assert [is_tag(piece) for piece in pieces] == [False] * size + [True] * 4
+        assert len(set(pieces)) == size + 4
+    # The separator alone is written.
+    size = before.target_vocab_size
+    assert list(tagged.never_written) == [size + 1, size + 2, size + 3]
+
+
+def test_a_source_begins_with_its_tags_and_a_blank_one_with_none() -> None:
+    tokenizer = plain().with_tags(TAGS)
+    size = plain().source_vocab_size
+    texts = [TaggedText("a b", DE), TaggedText("a b", FR_WEB), TaggedText(" ", DE)]
+    (pieces,) = plain().encode_source(["a b"])
+    assert tokenizer.encode_source(texts) == [
+        [size + 1, *pieces],
+        [size + 2, size + 3, *pieces],
+        [],
+    ]
+    # A text's own go before those of the tokenizer.
+    german = tokenizer.tagged(SourceTags("de", "web"))
+    assert german.encode_source(["a b", TaggedText("a b", SourceTags("fr"))]) == [
+        [size + 1, size + 3, *pieces],
+        [size + 2, size + 3, *pieces],
+    ]
+    assert tokenizer.encode_target(["a b"]) == [pieces]
+    assert [german.leading_tags(row) for row in german.encode_source(["a b", ""])] == [2, 0]
+
+
+def test_text_that_spells_a_tag_stays_text() -> None:
+    tokenizer = plain().with_tags(TAGS).tagged(DE)
+    size = plain().source_vocab_size
+    for text in (*TAGS.spelt, "<2de>", "<2 de> a <tag web>", "< >", "\u2581< >"):
+        (source,) = tokenizer.encode_source([text])
+        (target,) = tokenizer.encode_target([text])
+        assert source == [size + 1, *target]
+        assert max(target) < size
+        assert tokenizer.decode_target([target]) == [text]
+
+
+def test_sentences_of_a_document_are_parted_by_the_separator() -> None:
+    tokenizer = plain().with_tags(TAGS).tagged(DE)
+    size = plain().source_vocab_size
+    first, second = plain().encode_source(["a b", "c"])
+    document = SENTENCE_END.join(["a b", "c"])
+    assert tokenizer.encode_source([document]) == [[size + 1, *first, size, *second]]
+    assert tokenizer.decode_target([[*first, size, *second, size + 2]]) == ["a b c"]
+    # Without documents the same sign is text.
+    assert max(plain().encode_source([document])[0]) < size
+
+
+def test_drawn_segmentations_have_the_same_tags() -> None:
+    tokenizer = plain(sampling=0.1).with_tags(TAGS).tagged(FR_WEB)
+    size = plain().source_vocab_size
+    drawn = tokenizer.sample_source(["d e a b c\na b"] * 20, range(20))
+    assert all(row[:2] == [size + 2, size + 3] and row.count(size) == 1 for row in drawn)
+    assert len({tuple(row) for row in drawn}) > 1
+    assert tokenizer.decode_target(drawn) == ["d e a b c a b"] * 20
+
+
+def test_tags_are_kept_in_the_state_and_an_older_state_has_none() -> None:
+    state = plain().with_tags(TAGS).to_state()
+    assert Tokenizer.from_state(state).tags == TAGS
+    del state["tags"]
+    older = Tokenizer.from_state(state)
+    assert older.tags == Tags() and older.fingerprint == plain().fingerprint
+    assert plain().with_tags(TAGS).fingerprint != plain().fingerprint
+
+
+def test_a_tag_that_a_text_does_not_have_leaves_its_ids_as_they_are() -> None:
+    """What is encoded is used again when a run adds a corpus with a tag."""
+    one, two = Tags(targets=("de",)), Tags(targets=("de", "fr"))
+    fingerprints = {plain().with_tags(tags).tagged(DE).cut_fingerprint for tags in (one, two)}
+    assert len(fingerprints) == 1
+    assert plain().with_tags(two).tagged(SourceTags("fr")).cut_fingerprint not in fingerprints
+
+
+@pytest.mark.parametrize(
+    ("tags", "wanted", "says"),
+    [
+        (TAGS, SourceTags(), "translates to de or fr; say to which, with to=de"),
+        (TAGS, SourceTags("it"), "to=it is not a tag of the model; set to= to de or fr"),
+        (TAGS, SourceTags("de", "news"), "tag=news is not a tag of the model; set tag= to web"),
+        (Tags(), SourceTags("de"), "to=de is not a tag of the model; leave to= out"),
+        (Tags(corpora=("a", "b"), optional=False), SourceTags(), "one of the tags a, b; say which"),
+    ],
+)
+def test_an_unknown_or_missing_tag_is_one_line(tags: Tags, wanted: SourceTags, says: str) -> None:
+    with pytest.raises(InputError, match=says) as error:
+        plain().with_tags(tags).encode_source([TaggedText("a", wanted)])
+    assert "\n" not in str(error.value)
+
+
+def test_a_tag_is_of_no_word() -> None:
+    pieces = ["<2 de>", "\u2581a", "b", "< >", "c", "\u2581d"]
+    assert piece_words(pieces) == [NO_WORD, 0, 0, NO_WORD, 1, 2]
+    linked = linked_pieces(np.array([[0, 0], [2, 1]]), piece_words(pieces), [0, 1, NO_WORD])
+    assert linked.tolist() == [
+        [False, True, True, False, False, False],
+        [False, False, False, False, False, True],
+        [False] * 6,
+    ]

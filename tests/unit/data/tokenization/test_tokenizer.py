@@ -1,0 +1,207 @@
+"""Vocabularies: exact size, clear limits, their way through a checkpoint, and the cache."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.corpora import tokenizer_config
+from transformer.common.errors import InputError
+from transformer.data.tokenization.normalization import normalize
+from transformer.data.tokenization.tokenizer import PAD, UNK, Tokenizer
+
+ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
+GERMAN = ["der", "kleine", "Hund", "sieht", "eine", "große", "Katze"]
+WORDS = ENGLISH + GERMAN
+PAIRS = [(" ".join(WORDS[:n]), " ".join(WORDS[-n:])) for n in range(1, 13)]
+
+
+def pairs() -> list[tuple[str, str]]:
+    return PAIRS
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_the_vocabulary_has_exactly_the_size_asked_for(algorithm: str) -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(algorithm=algorithm, vocab_size=290), pairs)
+    assert (tokenizer.source_vocab_size, tokenizer.target_vocab_size) == (290, 290)
+    symbols = ["<pad>", "<unk>", "<s>", "</s>"]
+    assert tokenizer.pieces([0, 1, 2, 3]) == tokenizer.source_pieces([0, 1, 2, 3]) == symbols
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_too_large_a_vocabulary_names_the_largest_that_works(algorithm: str) -> None:
+    with pytest.raises(InputError, match="vocabulary size 8000 is too large") as raised:
+        Tokenizer.train(tokenizer_config(algorithm=algorithm, vocab_size=8000), pairs)
+    largest = int(str(raised.value).split("tokenizer.vocab_size=")[1].split()[0])
+    config = tokenizer_config(algorithm=algorithm, vocab_size=largest)
+    assert Tokenizer.train(config, pairs).source_vocab_size == largest
+
+
+def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
+    with pytest.raises(InputError, match="does not hold the alphabet") as raised:
+        Tokenizer.train(tokenizer_config(vocab_size=100), pairs)
+    for size in (1, 3):
+        with pytest.raises(InputError, match=f"size {size} does not hold the control symbols; set"):
+            Tokenizer.train(tokenizer_config(vocab_size=size), pairs)
+    smallest = int(str(raised.value).split("tokenizer.vocab_size=")[1].split()[0])
+    assert Tokenizer.train(tokenizer_config(vocab_size=smallest), pairs).joint
+
+
+def test_no_text_and_an_unknown_algorithm_are_input_errors() -> None:
+    with pytest.raises(InputError, match=r"^a\.en: no line has text to learn a vocabulary from"):
+        Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")], name="a.en")
+    with pytest.raises(InputError, match="algorithm=word is unknown"):
+        Tokenizer.train(tokenizer_config(algorithm="word"), pairs)
+
+
+def test_an_error_of_the_corpus_comes_through() -> None:
+    def broken() -> Iterator[tuple[str, str]]:
+        yield PAIRS[-1]
+        raise InputError("a.en:2: broken")
+
+    with pytest.raises(InputError, match=r"a\.en:2: broken"):
+        Tokenizer.train(tokenizer_config(vocab_size=284), broken)
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_state_survives_a_safe_load(joint: bool) -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(joint=joint, vocab_size=284), pairs)
+    file = io.BytesIO()
+    torch.save(tokenizer.to_state(), file)
+    file.seek(0)
+    loaded = Tokenizer.from_state(torch.load(file, weights_only=True))
+    assert (loaded.joint, loaded.config) == (joint, tokenizer.config)
+    texts = [source for source, _ in PAIRS]
+    assert loaded.encode_source(texts) == tokenizer.encode_source(texts)
+    assert loaded.encode_target(texts) == tokenizer.encode_target(texts)
+    assert loaded.fingerprint == tokenizer.fingerprint
+
+
+def test_separate_vocabularies_know_their_own_side() -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(joint=False, vocab_size=284), pairs)
+    source, target = (
+        set(spell(range(260, 284))) for spell in (tokenizer.source_pieces, tokenizer.pieces)
+    )
+    assert "h" in source | target
+    assert source != target
+
+
+@pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "<0x41>", "a <s> b </s>"])
+@pytest.mark.parametrize("seen", [False, True], ids=["unseen in training", "seen in training"])
+def test_text_that_spells_a_control_symbol_is_text(text: str, seen: bool) -> None:
+    tokenizer = Tokenizer.train(
+        tokenizer_config(vocab_size=292), lambda: PAIRS + [(text, text)] * 50 * seen
+    )
+    (ids,) = tokenizer.encode_source([text])
+    assert min(ids) > 3
+    assert tokenizer.decode_target([ids]) == [text]
+
+
+def test_unknown_characters_are_bytes_and_come_back() -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(vocab_size=284), pairs)
+    (ids,) = tokenizer.encode_target(["日本 \0"])
+    assert UNK not in ids
+    assert tokenizer.decode_target([ids]) == ["日本 \0"]
+
+
+@pytest.mark.parametrize("text", ["\u2581", "a\u2581\u2581 b", "\u2581\uffff"])
+def test_the_sign_for_the_space_is_a_character_of_a_text(text: str) -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(vocab_size=284), pairs)
+    kept = text.replace("\uffff", "\ufffd")
+    for ids in (*tokenizer.encode_target([text]), *tokenizer.sample_target([text], [1])):
+        assert tokenizer.decode_target([ids]) == [kept]
+        assert tokenizer._target.processor.decode(ids) == kept
+
+
+def test_the_sign_for_the_space_changes_no_vocabulary() -> None:
+    signed, config = [(f"\u2581{one}", two) for one, two in PAIRS], tokenizer_config(vocab_size=284)
+    learnt = Tokenizer.train(config, lambda: [*signed, ("\u2581", "")])
+    assert learnt.fingerprint == Tokenizer.train(config, pairs).fingerprint
+
+
+def test_padding_and_control_symbols_vanish_in_decoding() -> None:
+    tokenizer = Tokenizer.train(tokenizer_config(vocab_size=284), pairs)
+    (ids,) = tokenizer.encode_target(["the dog"])
+    assert tokenizer.decode_target([[2, *ids, 3, PAD, PAD], []]) == ["the dog", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("  a   b ", "a b"),
+        ("e\u0301", "é"),
+        ("a\u2581b", "a\u2581b"),
+        ("a\uffff", "a\ufffd"),
+        ("\ud83d", "?"),
+        ("\u3000ﬁ\t\u00a0Ａ", "\u3000ﬁ\t\u00a0Ａ"),
+        (" ", ""),
+    ],
+)
+def test_normalisation(text: str, kept: str) -> None:
+    assert normalize(text) == kept
+
+
+@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
+def test_learning_is_repeatable_even_from_a_sample(algorithm: str) -> None:
+    config = tokenizer_config(algorithm=algorithm, vocab_size=284, max_sentences=20)
+    code = (
+        "from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig\n"
+        f"print(Tokenizer.train({config!r}, lambda: {PAIRS!r}).fingerprint)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == Tokenizer.train(config, pairs).fingerprint
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_the_cache_keeps_a_vocabulary_by_content(tmp_path: Path, joint: bool) -> None:
+    config, passes = tokenizer_config(joint=joint, vocab_size=284), []
+
+    def counted() -> list[tuple[str, str]]:
+        passes.append(1)
+        return PAIRS
+
+    first = Tokenizer.train(config, counted, tmp_path, "content")
+    learnt = len(passes)
+    again = Tokenizer.train(config, counted, tmp_path, "content")
+    assert (len(passes), again.fingerprint) == (learnt, first.fingerprint)
+    Tokenizer.train(tokenizer_config(joint=joint, vocab_size=285), counted, tmp_path, "content")
+    assert len(passes) > learnt
+
+
+def test_without_a_fingerprint_the_text_itself_is_the_key(tmp_path: Path) -> None:
+    config = tokenizer_config(vocab_size=284)
+    first = Tokenizer.train(config, pairs, tmp_path)
+    other = Tokenizer.train(config, lambda: [*PAIRS[::-1], ("x y z", "z")], tmp_path)
+    assert first.fingerprint != other.fingerprint
+    assert Tokenizer.train(config, pairs, tmp_path).fingerprint == first.fingerprint
+
+
+def test_translating_does_not_import_what_only_training_needs() -> None:
+    code = (
+        "import sys, transformer.data.tokenization.tokenizer, transformer.data.batching.batch\n"
+        "print({'datasets', 'pandas', 'pytorch_lightning', 'sacrebleu'} & set(sys.modules))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda state: state.pop("source"),
+        lambda state: state.update(source=torch.zeros(40, dtype=torch.uint8)),
+        lambda state: state.update(config={"algorithm": "bpe"}),
+        lambda state: state.update(tags={"targets": None}),
+        lambda state: state.update(target="none"),
+    ],
+)
+def test_a_damaged_state_is_an_input_error(damage: Callable[[dict[str, Any]], object]) -> None:
+    state = Tokenizer.train(tokenizer_config(vocab_size=290), pairs).to_state()
+    damage(state)
+    with pytest.raises(InputError, match="the tokenizer of the checkpoint is damaged"):
+        Tokenizer.from_state(state)

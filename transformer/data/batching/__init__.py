@@ -1,0 +1,1 @@
+"""Encoded pairs to batches, in an order that can be resumed."""

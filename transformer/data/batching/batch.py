@@ -1,0 +1,145 @@
+"""Batches: rows of piece ids padded at the right, and the shift of the target.
+
+Knows nothing of text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+
+Row = Sequence[int] | np.ndarray
+"""Piece ids of a sentence, without bos or eos."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Sentence pairs of one training or validation step.
+
+    Shapes: all int64; rows are padded with PAD at the right. ``target_input`` and
+    ``target_output`` are the same pieces, one shifted against the other by a position.
+    """
+
+    source: Int[Tensor, "batch source"]
+    """Source pieces and EOS."""
+    target_input: Int[Tensor, "batch target"]
+    """BOS and the target pieces: what the decoder sees."""
+    target_output: Int[Tensor, "batch target"]
+    """Target pieces and EOS: what the decoder has to say."""
+    alignment: Bool[Tensor, "batch target source"] | None = None
+    """Where links are used: which source pieces each piece of ``target_output`` is linked to.
+    EOS and padding have no links."""
+
+    @property
+    def size(self) -> int:
+        """Number of sentence pairs."""
+        return self.source.shape[0]
+
+    @property
+    def source_tokens(self) -> int:
+        """Source tokens without padding, EOS included."""
+        return int((self.source != PAD).sum())
+
+    @property
+    def target_tokens(self) -> int:
+        """Target tokens without padding, EOS included: the tokens the loss counts."""
+        return int((self.target_output != PAD).sum())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of both sides without padding."""
+        return self.source_tokens + self.target_tokens
+
+    @property
+    def positions(self) -> int:
+        """Tokens of both sides with padding."""
+        return self.source.numel() + self.target_output.numel()
+
+    def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
+        """Return the rows of pieces that stand for text, with eos and padding."""
+        return self.source, self.target_output
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """The first and the second half of the pairs, without padding that neither needs."""
+        middle = (self.size + 1) // 2
+        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
+
+    def to(self, device: torch.device | str, **kwargs: Any) -> "Batch":
+        """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
+        return self._each(lambda tensor: tensor.to(device, **kwargs))
+
+    def pin_memory(self) -> "Batch":
+        """Return the batch in page-locked memory; the DataLoader calls this."""
+        return self._each(Tensor.pin_memory)
+
+    def _rows(self, rows: slice) -> "Batch":
+        source = int((self.source[rows] != PAD).any(0).sum())
+        target = int((self.target_output[rows] != PAD).any(0).sum())
+        links = self.alignment
+        return Batch(
+            source=self.source[rows, :source],
+            target_input=self.target_input[rows, :target],
+            target_output=self.target_output[rows, :target],
+            alignment=None if links is None else links[rows, :target, :source],
+        )
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        return Batch(
+            source=change(self.source),
+            target_input=change(self.target_input),
+            target_output=change(self.target_output),
+            alignment=None if self.alignment is None else change(self.alignment),
+        )
+
+
+def collate(
+    sources: Sequence[Row],
+    targets: Sequence[Row],
+    links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
+) -> Batch:
+    """Pad pairs of piece ids (without bos or eos), and their links if given, into a Batch.
+
+    Raises:
+        ValueError: the numbers of sources and targets differ, or are zero.
+    """
+    if len(sources) != len(targets) or not sources:
+        raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")
+    shifted = _pad(targets, before=(BOS,), after=(EOS,))
+    # batch (bos pieces eos) -> batch (bos pieces), batch (pieces eos). In a shorter row the input
+    # still ends in EOS: the decoder need not see it, so it becomes padding.
+    target_input = shifted[:, :-1].masked_fill(shifted[:, :-1] == EOS, PAD)
+    source, target_output = pad_source(sources), shifted[:, 1:].contiguous()
+    alignment = None
+    if links is not None:
+        alignment = torch.zeros(*target_output.shape, source.shape[1], dtype=torch.bool)
+        for row, linked in zip(alignment, links, strict=True):
+            row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
+    return Batch(source, target_input, target_output, alignment)
+
+
+def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:
+    """Append EOS to each source and pad at the right, for training and inference alike."""
+    return _pad(sources, before=(), after=(EOS,))
+
+
+def _pad(
+    rows: Sequence[Row], before: tuple[int, ...], after: tuple[int, ...]
+) -> Int[Tensor, "batch length"]:
+    if not rows:
+        return torch.empty(0, len(after), dtype=torch.int64)
+    start, extra = len(before), len(before) + len(after)
+    lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
+    padded = np.full((len(rows), int(lengths.max()) + extra), PAD, dtype=np.int64)
+    padded[:, :start] = before
+    position = np.arange(padded.shape[1])[None, :] - start
+    pieces = (position >= 0) & (position < lengths[:, None])
+    padded[pieces] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    for offset, symbol in enumerate(after):
+        padded[np.arange(len(rows)), start + lengths + offset] = symbol
+    return torch.from_numpy(padded)

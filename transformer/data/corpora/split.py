@@ -1,0 +1,91 @@
+"""The part of a corpus that is trained on, or evaluated on.
+
+Knows which lines are its own; does not know where corpora come from, nor pieces.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from transformer.common.errors import InputError
+from transformer.data.text.parallel import Corpus, Pair, read_lines
+from transformer.data.text.word_alignment import WordLinks, read_links
+from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Split:
+    """The pairs of a corpus that belong to one split, in the order of the corpus."""
+
+    corpus: Corpus
+    lines: frozenset[int] = frozenset()
+    """0-based line numbers, all of which the corpus has."""
+    inverted: bool = True
+    """True: all lines but those; False: those alone."""
+    links: Path | None = None
+    """Word alignment of the whole corpus, a line of Pharaoh links a pair; None: not known."""
+    tags: SourceTags = UNTAGGED
+    """What stands before each source."""
+    sentences: int = 1
+    """The most sentences of a document that make one pair; 1: each line is a pair."""
+
+    @property
+    def place(self) -> Path:
+        """Where the text lies: its first file."""
+        return self.corpus.paths[0]
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield (source, target), the source with its tags; raises InputError as `Corpus` does."""
+        pairs = self._chosen(self.corpus)
+        if self.tags == UNTAGGED:
+            return pairs
+        return ((TaggedText(source, self.tags), target) for source, target in pairs)
+
+    def count(self, cache: Path) -> int:
+        """Return the number of pairs; raises InputError, and remembers, as `Corpus.count` does."""
+        if not self.inverted:
+            return len(self.lines)
+        return self.corpus.count(cache) - len(self.lines)
+
+    def word_links(self) -> Iterator[WordLinks]:
+        """Yield the links of each pair, in the order of the pairs.
+
+        Raises:
+            InputError: they are not known, cannot be read, or do not fit the text.
+        """
+        return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
+
+    def links_fingerprint(self) -> str:
+        """Return a hash of what the file of links holds; raises InputError as `word_links`."""
+        digest = hashlib.sha256()
+        for line in read_lines(self._known_links(), self.corpus.max_line):
+            digest.update(f"{line}\n".encode())
+        return digest.hexdigest()
+
+    def fingerprint(self, cache: Path | None = None) -> str:
+        """Return a hash of all that decides what the split yields, links and tags apart.
+
+        A cache remembers the digests of large files (`lines.file_digest`).
+        """
+        chosen = f"{self.corpus.fingerprint(cache)} {self.inverted} {sorted(self.lines)}"
+        return hashlib.sha256(chosen.encode()).hexdigest()
+
+    def _known_links(self) -> Path:
+        if self.links is None:
+            raise InputError(
+                f"the word alignment of {self.corpus.paths[0]} is not known; set "
+                "data.alignment=FILE (a line of links such as 0-0 1-2 for each training pair), "
+                "or do without: loss.alignment_weight=0"
+            )
+        return self.links
+
+    def _chosen(self, lines: Iterable[T]) -> Iterator[T]:
+        if self.inverted and not self.lines:
+            return iter(lines)
+        return (
+            line for number, line in enumerate(lines) if (number in self.lines) is not self.inverted
+        )

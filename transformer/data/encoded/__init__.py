@@ -1,0 +1,1 @@
+"""Tokenized text on disk, mapped into memory."""

@@ -1,0 +1,136 @@
+"""Cuts a block of a corpus into pieces and writes it to an Arrow file, a shard of `EncodedCorpus`.
+
+Knows texts, ids and links; does not know where the text came from, who writes which block, nor
+batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Bool, Int
+
+from transformer.common.files import written_whole
+from transformer.data.text.filters import Filters, Selection
+from transformer.data.text.parallel import Pair
+from transformer.data.text.word_alignment import WordLinks
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+# Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
+_CHUNK = 16_384
+
+_COUNTS = b"counts"
+
+
+class Block(NamedTuple):
+    """Consecutive pairs of a corpus."""
+
+    number: int
+    """Which block it is, from 0."""
+    pairs: list[Pair]
+    """Source and target texts."""
+    links: list[WordLinks] | None
+    """Those of each pair, where they are wanted."""
+    first: Bool[np.ndarray, " pair"] | None
+    """Whether each pair is the first of its like, where duplicates are left out."""
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Writes blocks to a folder, each as a file that is there whole or not at all."""
+
+    folder: Path
+    """Where the shards go."""
+    tokenizer: Tokenizer
+    """Cuts both sides."""
+    filters: Filters | None
+    """Which pairs to leave out; None keeps every line."""
+    texts: bool
+    """Whether the raw text is written too, which only subword sampling reads."""
+
+    def path(self, number: int) -> Path:
+        """Return the file of a block."""
+        return self.folder / f"{number:05d}.arrow"
+
+    def write(self, block: Block) -> None:
+        """Cut a block and write what is kept of it; the same block gives the same bytes.
+
+        Raises:
+            NoSpaceLeft: the disk is full.
+        """
+        selection = Selection(self.filters, block.first)
+        tables = [
+            self._table(block, start, selection)
+            for start in range(0, max(len(block.pairs), 1), _CHUNK)
+        ]
+        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
+        schema = tables[0].schema.with_metadata({_COUNTS: counts})
+        with (
+            written_whole(self.path(block.number)) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, schema) as writer,
+        ):
+            for table in tables:
+                writer.write_batch(table)
+
+    def _table(self, block: Block, start: int, selection: Selection) -> pa.RecordBatch:
+        pairs = block.pairs[start : start + _CHUNK]
+        kept = list(encoded(pairs, self.tokenizer, selection))
+        columns: dict[str, Any] = {
+            "source": _lists([source for _, source, _ in kept]),
+            "target": _lists([target for *_, target in kept]),
+        }
+        if self.texts:
+            for side, name in enumerate(("source_text", "target_text")):
+                columns[name] = pa.array([pairs[place][side] for place, *_ in kept], pa.string())
+        if block.links is not None:
+            columns["links"] = _lists([_flat(block.links[start + place]) for place, *_ in kept])
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def encoded(
+    pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection
+) -> Iterator[tuple[int, list[int], list[int]]]:
+    """Cut pairs, and yield the place and the pieces of both sides of each that is kept."""
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if selection.keeps(len(source), len(target)):
+            yield place, source, target
+
+
+def counts_of(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
+    """Return how many pairs were read for some shards, and why how many were left out."""
+    read, dropped = 0, Counter[str]()
+    for shard in shards:
+        with pa.memory_map(str(shard)) as file:
+            counts = json.loads(pa.ipc.open_file(file).schema.metadata[_COUNTS])
+        read += counts["read"]
+        dropped.update(counts["dropped"])
+    return read, dropped
+
+
+def joined(
+    rows: Sequence[Sequence[int]],
+) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " bound"]]:
+    """Return the pieces of all rows, and where each row begins; the last bound is the end."""
+    bounds = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum([len(row) for row in rows], out=bounds[1:])
+    pieces = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
+    return pieces, bounds
+
+
+def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
+    pieces, bounds = joined(rows)
+    return pa.ListArray.from_arrays(bounds, pieces)
+
+
+def _flat(links: WordLinks) -> list[int]:
+    """Return source and target words by turns."""
+    return [word for link in sorted(links.sure) for word in link]

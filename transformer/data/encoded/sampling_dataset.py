@@ -1,0 +1,120 @@
+"""Batches of segmentations drawn anew in each epoch (Kudo 2018, section 3).
+
+Knows the encoded corpus and the tokenizer; does not know the order of batches.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from transformer.data.batching.batch import Batch, Row
+from transformer.data.batching.sampler import BatchKey
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+
+class SamplingDataset(BatchDataset):
+    """Draws the segmentation of each sentence anew in each epoch (Kudo 2018, section 3).
+
+    A drawn segmentation is a function of (seed, epoch, pair), whichever worker or rank asks. One
+    so long that its batch would exceed the budget gives way to the sentence's best segmentation.
+    """
+
+    def __init__(
+        self,
+        corpus: EncodedCorpus,
+        tokenizer: Tokenizer,
+        *,
+        seed: int,
+        batch_tokens: int,
+        max_length: int,
+        linked: bool = False,
+    ) -> None:
+        """Serve a whole corpus; ``batch_tokens`` and ``max_length`` bound what is drawn.
+
+        ``linked`` batches carry the word links of the corpus.
+        """
+        pairs = np.arange(len(corpus), dtype=np.int32)
+        super().__init__(corpus, pairs, tokenizer if linked else None)
+        self._state, self._tags = tokenizer.to_state(), tokenizer.source_tags
+        self._tokenizer: Tokenizer | None = tokenizer
+        self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to a spawned worker without the SentencePiece processors."""
+        return self.__dict__ | {"_tokenizer": None}
+
+    def __getitem__(self, key: BatchKey) -> Batch:
+        sides: list[list[Row]] = []
+        for side in ("source", "target"):
+            best = self._corpus.ids(side, key.pairs)
+            drawn = self._drawn(side, key.pairs, key.epoch)
+            sides.append(fitting(drawn, best, self._batch_tokens, self._max_length))
+        return self._batch(key.pairs, *sides)
+
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return lengths that 95% of the drawn segmentations keep to.
+
+        How much longer they are than the best ones is measured on the first pairs.
+        """
+        probe = np.arange(min(len(self._corpus), 1_000))
+        planned = []
+        for side in ("source", "target"):
+            drawn = self._drawn(side, probe, epoch=0)
+            planned.append(planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens))
+        source, target = planned
+        return source, target
+
+    def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
+        if self._tokenizer is None:
+            self._tokenizer = Tokenizer.from_state(self._state).tagged(self._tags)
+        texts = self._corpus.texts(side, pairs)
+        return draw(self._tokenizer, side, texts, (self._seed, epoch, pairs))
+
+
+def draw(
+    tokenizer: Tokenizer, side: str, texts: Sequence[str], drawn_for: tuple[int, int, np.ndarray]
+) -> list[list[int]]:
+    """Draw a segmentation of each text of a side, for a (seed, epoch, number of each pair)."""
+    seeds = _seeds(*drawn_for, side == "target")
+    drawn: list[list[int]] = getattr(tokenizer, f"sample_{side}")(texts, seeds)
+    return drawn
+
+
+def fitting(
+    drawn: Sequence[Row], best: Sequence[Row], batch_tokens: int, max_length: int
+) -> list[Row]:
+    """Return what is drawn for the rows of a batch, or the best where that is too long."""
+    room = min(batch_tokens // len(best) - 1, max_length)
+    return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
+
+
+def planned_lengths(
+    best: Int[np.ndarray, " pair"], drawn: Sequence[Row], batch_tokens: int
+) -> Int[np.ndarray, " pair"]:
+    """Return lengths that 95% of drawn segmentations keep to.
+
+    Args:
+        best: lengths of the best segmentations.
+        drawn: segmentations of the first pairs, to measure how much longer they are.
+        batch_tokens: the budget, which no single pair may exceed.
+    """
+    if not len(best):
+        return best
+    longer = np.array([len(ids) for ids in drawn]) / best[: len(drawn)]
+    planned = np.ceil(best * float(np.quantile(longer, 0.95)))
+    return np.maximum(best, np.minimum(planned, batch_tokens - 1)).astype(np.int32)
+
+
+def _seeds(seed: int, epoch: int, pairs: Int[np.ndarray, " batch"], target: bool) -> list[int]:
+    """Mix the four numbers into 32 bits a pair, with the finaliser of SplitMix64."""
+    mixed = np.full(len(pairs), seed, dtype=np.uint64)
+    for number in (np.uint64(epoch), pairs.astype(np.uint64), np.uint64(target)):
+        mixed = (mixed ^ number) + np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        mixed = mixed ^ (mixed >> np.uint64(31))
+    seeds: list[int] = (mixed >> np.uint64(32)).tolist()
+    return seeds

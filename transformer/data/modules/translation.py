@@ -1,0 +1,256 @@
+"""Wires text, tokenizer and encoded corpora together; batch_module.py plans and loads from them.
+
+Does not know models, losses or scores.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
+from transformer.data.batching.batch import Batch
+from transformer.data.batching.keyed_dataset import KeyedDataset, MixedDataset
+from transformer.data.config import DataConfig
+from transformer.data.corpora.evaluation_text import Texts, read_texts
+from transformer.data.corpora.holdout import log_held_out
+from transformer.data.corpora.mixture import AnySplit, BalancedText, tags_of_config
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.corpora.split import Split
+from transformer.data.encoded.arrow_writer import counts_of
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoded.preprocess import encode_corpus
+from transformer.data.encoded.sampling_dataset import SamplingDataset
+from transformer.data.modules.base import BatchModule
+from transformer.data.text.document_windows import joined_pairs
+from transformer.data.text.filters import Filters, level_of
+from transformer.data.text.lines import refuse_missing
+from transformer.data.text.parallel import Pair
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+
+__all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
+
+logger = logging.getLogger(__name__)
+
+# Of the encoded files; to be raised when their columns change.
+_LAYOUT = 2
+
+
+class DataModule(BatchModule):
+    """Batches for training and validation, and the raw text of every evaluation split."""
+
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+        links: bool = False,
+    ) -> None:
+        """Set out what to load; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own);
+                only the sampling strength is taken from ``tokenizer`` then.
+            links: let training batches carry word alignment, which the corpus must know.
+        """
+        super().__init__(data)
+        self._tokenizer_config = tokenizer
+        self._initial_tokenizer = initial_tokenizer
+        self._links = links
+        self._cache = given_path(data.cache)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer: given, from the cache, or learnt from the training text.
+
+        Raises:
+            InputError: the text cannot be read, or does not suit the vocabulary size.
+        """
+        tags = tags_of_config(self._data)
+        if self._initial_tokenizer is not None:
+            tags.refuse_unlike(self._initial_tokenizer.tags)
+            return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
+        split = self._split("train")
+        with locked(self._cache):
+            text: Split | BalancedText = (
+                split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+            )
+            learnt = Tokenizer.train(
+                self._tokenizer_config,
+                text.__iter__,
+                self._cache,
+                text.fingerprint(self._cache),
+                split.place,
+            )
+        return learnt.with_tags(tags)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The evaluation splits there are: "validation", "test", and what the corpus adds.
+
+        Of several corpora: the validation text of all together, the test text of each alone.
+        """
+        parts = ("train", "validation_") if self._data.corpora else ("train",)
+        return tuple(name for name in self._splits if not name.startswith(parts))
+
+    def texts(self, split: str) -> Texts:
+        """Return all sources and all references of an evaluation split, line for line.
+
+        Raises:
+            InputError: there is no such split, or its text cannot be read or has no line.
+        """
+        corpus = self._split(split)
+        texts = read_texts(corpus, self._cache)
+        if not texts.sources:
+            raise InputError(
+                f"{corpus.place}: the {split} text has no line; fill the file, or give "
+                f"another as data.{split}"
+            )
+        return texts
+
+    def training_targets(self, most: int) -> list[list[int]]:
+        """Return the target pieces of the first pairs that training uses, in one segmentation.
+
+        Args:
+            most: as many pairs, if there are, of the first corpus.
+
+        Raises:
+            InputError: the text cannot be read.
+        """
+        corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
+        rows = corpus.ids("target", np.arange(min(most, len(corpus))))
+        return [row.tolist() for row in rows]
+
+    def prepare_data(self) -> None:
+        """Learn the vocabulary and encode training and validation text, unless in the cache.
+
+        Raises:
+            InputError: texts or links are unreadable or unfit, or too much of them is left out.
+        """
+        # What is missing or malformed is known before the hard work, not when it is over.
+        training = self._parts("train")
+        read = [*training, *(part for name in self.splits for part in self._parts(name))]
+        refuse_missing(path for name in read for path in self._part(name).corpus.paths)
+        if self._links:
+            for name in training:
+                self._part(name).links_fingerprint()
+        for split in self.splits:
+            self.texts(split)
+        for name in () if self._judged else training:
+            pairs, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            log_held_out(name, pairs, self._splits)
+            self._filters.judge(name, dropped, pairs, self._data.max_left_out)
+        self._judged = True
+        for name in self._parts("validation"):
+            self._encoded_path(name)
+
+    @cached_property
+    def _splits(self) -> dict[str, AnySplit]:
+        return find_splits(self._data)
+
+    def _parts(self, name: str) -> list[str]:
+        """Return the splits that a split is made of: of one corpus itself."""
+        split = self._split(name)
+        return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
+
+    def _part(self, name: str) -> Split:
+        split = self._split(name)
+        assert isinstance(split, Split)
+        return split
+
+    def _split(self, name: str) -> AnySplit:
+        if name not in self._splits:
+            raise InputError(f"the corpus has no split {name!r}; it has {', '.join(self._splits)}")
+        return self._splits[name]
+
+    def _encoded_path(self, name: str) -> Path:
+        """Return the encoded shards of a split of one corpus, made if they are not in the cache."""
+        split, training = self._part(name), name == "train" or name.startswith("train_")
+        tokenizer = self.tokenizer.tagged(split.tags)
+        texts = training and tokenizer.config.sampling > 0
+        filters = links = None
+        pairs: Callable[[], Iterable[Pair]] = split.__iter__
+        decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
+        if split.sentences > 1:
+            if self._links:
+                raise InputError(
+                    "guided alignment learns from single sentences; set data.documents=null or "
+                    "loss.alignment_weight=0"
+                )
+            pairs = partial(joined_pairs, split, tokenizer, split.sentences)
+            decides += f" {split.sentences} {tokenizer.tags.pieces}"
+        if training:
+            filters = self._filters
+            if self._links:
+                links = split.word_links
+                decides += f" {split.links_fingerprint()}"
+        decides += f" {filters} {_LAYOUT}"
+        key = hashlib.sha256(decides.encode()).hexdigest()[:24]
+        folder = self._cache / f"{name}-{key}"
+        with locked(self._cache):
+            if not folder.exists():
+                encode_corpus(
+                    *(name, pairs, tokenizer, filters, folder),
+                    links=links,
+                    texts=texts,
+                    workers=self._data.prepare_workers,
+                )
+        return folder
+
+    @property
+    def _filters(self) -> Filters:
+        return Filters(self._data.max_length, self._data.max_ratio, self._data.deduplicate)
+
+    @cached_property
+    def _training(self) -> KeyedDataset[Batch]:
+        if self._data.corpora is None:
+            return self._training_of("train")
+        return MixedDataset([self._training_of(name) for name in self._parts("train")])
+
+    def _training_of(self, name: str) -> BatchDataset:
+        """Return the pairs of one corpus."""
+        data = self._data
+        corpus = EncodedCorpus(self._encoded_path(name))
+        if self.tokenizer.config.sampling > 0:
+            return SamplingDataset(
+                corpus,
+                self.tokenizer.tagged(self._part(name).tags),
+                seed=data.seed,
+                batch_tokens=data.batch_tokens,
+                max_length=data.max_length,
+                linked=self._links,
+            )
+        linked_by = self.tokenizer if self._links else None
+        return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
+
+    @cached_property
+    def _validation(self) -> BatchDataset:
+        """Return the validation pairs that a loss can be computed on; says how many are not.
+
+        Raises:
+            InputError: it can be computed on none.
+        """
+        corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
+        source, target = corpus.lengths("source"), corpus.lengths("target")
+        limit = min(self._data.max_length, self._data.batch_tokens - 1)
+        usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
+        if not usable.any():
+            raise InputError(
+                f"{self._split('validation').place}: every validation pair is empty or longer than "
+                f"{limit} tokens; give other text, or raise data.max_length and data.batch_tokens"
+            )
+        if left := int((~usable).sum()):
+            logger.log(
+                level_of(left, len(usable)),
+                f"validation: {left:,} of {len(usable):,} pairs are empty or longer than {limit} "
+                "tokens, and left out of the loss, not BLEU (data.max_length, data.batch_tokens)",
+            )
+        return BatchDataset(corpus, np.flatnonzero(usable))

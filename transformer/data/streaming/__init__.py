@@ -1,0 +1,1 @@
+"""Training text that is read again in each epoch, without a copy on disk."""

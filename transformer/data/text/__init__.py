@@ -1,0 +1,1 @@
+"""Files of text to sentence pairs."""

@@ -1,0 +1,83 @@
+"""Which consecutive sentences of a document are read, and translated, together.
+
+Knows lengths and texts; does not know batches or models. Windows do not overlap; each is as long
+as may be (Tiedemann and Scherrer 2017, https://aclanthology.org/W17-4811, join two sentences).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, tee
+
+from transformer.data.text.parallel import Pair
+from transformer.data.tokenization.tags import SENTENCE_END, tags_of, with_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+
+# Pairs cut into pieces at once.
+_CHUNK = 4_096
+
+
+def begins_window(
+    lengths: Iterable[Sequence[int] | None], sentences: int, pieces: int
+) -> Iterator[bool]:
+    """Tell of each sentence whether it is the first of a window, as soon as it is read.
+
+    Args:
+        lengths: pieces of each, on every side that counts; None for one that stands alone, such as
+            the blank line between two documents.
+        sentences: the most of a window.
+        pieces: the most of a window on each side, a separator between two sentences included; a
+            single sentence may have more.
+    """
+    count, filled = 0, list[int]()
+    for sides in lengths:
+        if sides is None:
+            count = 0
+            yield True
+            continue
+        grown = [one + 1 + more for one, more in zip(filled, sides, strict=True)] if count else []
+        begins = not count or count >= sentences or max(grown) > pieces
+        count, filled = (1, list(sides)) if begins else (count + 1, grown)
+        yield begins
+
+
+def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) -> Iterator[Pair]:
+    """Yield a pair of texts for each window of a corpus, the sentences parted by SENTENCE_END.
+
+    A pair that is blank on both sides parts two documents, and is left out; one that is blank on
+    one side stays as it is, alone.
+
+    Args:
+        pairs: of one corpus, all with the same tags.
+        tokenizer: of the run; its ``tags.pieces`` bound a window.
+        sentences: the most of a window.
+    """
+    measured, again = tee(_measured(pairs, tokenizer))
+    room = tokenizer.tags.pieces - len(tokenizer.tags.places(tokenizer.source_tags))
+    begins = begins_window((lengths for _, lengths in again), sentences, room)
+    window: list[Pair] = []
+    for (pair, _), first in zip(measured, begins, strict=True):
+        if first and window:
+            yield _join(window)
+            window = []
+        if any(text.strip() for text in pair):
+            window.append(pair)
+    if window:
+        yield _join(window)
+
+
+def _measured(
+    pairs: Iterable[Pair], tokenizer: Tokenizer
+) -> Iterator[tuple[Pair, tuple[int, int] | None]]:
+    """Yield each pair with its lengths, tags not counted; None where a side is blank."""
+    stream = iter(pairs)
+    while chunk := list(islice(stream, _CHUNK)):
+        sources = tokenizer.encode_source([source for source, _ in chunk])
+        targets = tokenizer.encode_target([target for _, target in chunk])
+        for pair, source, target in zip(chunk, sources, targets, strict=True):
+            text = len(source) - tokenizer.leading_tags(source)
+            whole = source and target and all(text.strip() for text in pair)
+            yield pair, (text, len(target)) if whole else None
+
+
+def _join(window: Sequence[Pair]) -> Pair:
+    sources, targets = zip(*window, strict=True)
+    return with_tags(SENTENCE_END.join(sources), tags_of(sources[0])), SENTENCE_END.join(targets)

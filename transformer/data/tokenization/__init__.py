@@ -1,0 +1,1 @@
+"""Sentences to subword ids and back."""

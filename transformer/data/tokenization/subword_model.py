@@ -1,0 +1,134 @@
+"""One vocabulary: the subwords that SentencePiece learnt, and after them the tags.
+
+Knows texts, pieces and ids; does not know which side it is of, nor what stands before a text.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import sentencepiece
+
+from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.normalization import STAND_IN, normalize
+from transformer.data.tokenization.subword_regularization import WORD_START, SegmentationSampler
+from transformer.data.tokenization.tags import SENTENCE_END, Tags
+
+
+class Subwords:
+    """Cuts texts into pieces, in the best way or in one that is drawn, and joins them again.
+
+    Where the vocabulary has a separator, a text may be several sentences of a document with
+    SENTENCE_END between them; each is cut alone, and the separator stands between them.
+    """
+
+    def __init__(
+        self, model: bytes, config: TokenizerConfig, tags: Tags, *, threads: int = -1
+    ) -> None:
+        """Wrap a trained SentencePiece model, which encodes in so many threads; -1: in many."""
+        self.processor = sentencepiece.SentencePieceProcessor(
+            model_proto=model, num_threads=threads
+        )
+        self._config = config
+        self._tags = tags
+        self.first_tag = int(self.processor.get_piece_size())
+        """Id of the first tag: the number of subwords."""
+        is_control = self.processor.is_control
+        self._control = frozenset(piece for piece in range(self.first_tag) if is_control(piece))
+        self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
+
+    def __len__(self) -> int:
+        return self.first_tag + len(self._tags.spelt)
+
+    @property
+    def separator(self) -> int | None:
+        """Id of what stands between sentences, if there is one."""
+        return self.first_tag if self._tags.sentences else None
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Cut texts into piece ids; a blank text has none."""
+        return self._by_sentence(texts, lambda sentences, _: self._cut(sentences))
+
+    def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
+        """Draw one segmentation of each text; a function of text and seed alone."""
+
+        def draw(sentences: Sequence[str], owners: Sequence[int]) -> list[list[int]]:
+            # Equal sentences of a document are cut alike.
+            return self._spelling_out(
+                sentences,
+                lambda texts: [
+                    self._sampler.draw(text, seeds[owner])
+                    for text, owner in zip(texts, owners, strict=True)
+                ],
+            )
+
+        return self._by_sentence(texts, draw)
+
+    def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
+        """Join pieces into texts, a space for a separator; other tags and controls vanish."""
+        texts: list[str] = []
+        for row in rows:
+            parts = [part for part in self.sentences(row) if part] or [[]]
+            texts.append(" ".join(self.processor.decode(parts)))
+        return texts
+
+    def sentences(self, row: Sequence[int]) -> list[list[int]]:
+        """The pieces of each sentence, between separators, without any tag or control symbol."""
+        parts: list[list[int]] = [[]]
+        for piece in row:
+            if piece in self._control:
+                continue
+            if piece < self.first_tag:
+                parts[-1].append(int(piece))
+            elif piece == self.separator:
+                parts.append([])
+        return parts
+
+    def spelt(self, ids: Iterable[int]) -> list[str]:
+        """Return pieces as they are spelt in the vocabulary, control symbols and tags too."""
+        return [
+            self.processor.id_to_piece(int(piece))
+            if piece < self.first_tag
+            else self._tags.spelt[int(piece) - self.first_tag]
+            for piece in ids
+        ]
+
+    def _cut(self, sentences: Sequence[str]) -> list[list[int]]:
+        return self._spelling_out(sentences, self.processor.encode)
+
+    def _spelling_out(
+        self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
+    ) -> list[list[int]]:
+        """Cut normalised sentences, with U+2581 in bytes: to SentencePiece it is the space."""
+        texts = [normalize(sentence) for sentence in sentences]
+        rows = cut([text.replace(WORD_START, STAND_IN) for text in texts])
+        for text, row in zip(texts, rows, strict=True):
+            for place in range(len(row) - 2 if WORD_START in text else 0):
+                if row[place : place + 3] == self._stand_in:
+                    row[place : place + 3] = self._word_start
+        return rows
+
+    def _bytes(self, character: str) -> list[int]:
+        return [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode()]
+
+    @cached_property
+    def _sampler(self) -> SegmentationSampler:
+        config = self._config
+        return SegmentationSampler(self.processor, config.algorithm, config.sampling)
+
+    def _by_sentence(
+        self,
+        texts: Sequence[str],
+        cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]],
+    ) -> list[list[int]]:
+        """Cut the sentences, given with the places of their texts, and put each text together."""
+        if self.separator is None:
+            return cut(texts, range(len(texts)))
+        parts = [text.split(SENTENCE_END) for text in texts]
+        owners = [owner for owner, part in enumerate(parts) for _ in part]
+        rows: list[Any] = [None] * len(texts)
+        cuts = cut([sentence for part in parts for sentence in part], owners)
+        for owner, pieces in zip(owners, cuts, strict=True):
+            row = rows[owner]
+            rows[owner] = pieces if row is None else [*row, self.separator, *pieces]
+        return rows
