@@ -23,10 +23,10 @@ from benchmarks.doctor_faults import Kind, Pair, Planted, kinds, plant
 from benchmarks.page import write_between
 from transformer.cli.compose import compose_config
 from transformer.data.corpora.resolve import Split
+from transformer.data.quality.cleaning.cleaning import clean
+from transformer.data.quality.config import ExaminationConfig
+from transformer.data.quality.factory import Checks
 from transformer.data.text.parallel import Corpus, read_lines
-from transformer.doctor.checks import Checks
-from transformer.doctor.cleaning import clean
-from transformer.doctor.config import ExaminationConfig
 
 PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 

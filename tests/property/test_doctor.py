@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.doctor.texts import examination_config, written
+from tests.unit.data.quality.texts import examination_config, written
 from transformer.common.errors import InputError
+from transformer.data.quality.cleaning.cleaning import clean
+from transformer.data.quality.config import CHECKS
+from transformer.data.quality.factory import Checks
+from transformer.data.quality.report import example_lines, to_json
+from transformer.data.quality.scan import examine
 from transformer.data.text.parallel import Corpus, read_lines
-from transformer.doctor.checks import Checks
-from transformer.doctor.cleaning import clean
-from transformer.doctor.config import CHECKS
-from transformer.doctor.examination import examine
-from transformer.doctor.report import example_lines, to_json
 
 # U+0345, a mark whose case and composition change its place; and what the checks look for.
 ODD = ["a", "B", " ", "\t", "ß", "é", "e\u0301", "\u0345", "İ", "日本", "Д", "\u200b", "\ufffd"]

@@ -16,7 +16,7 @@ from rich.console import Console
 from tests.helpers.views import attention_view
 from tests.unit.evaluation.test_comparison import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json, escaped_markdown
-from transformer.doctor.pair import quoted
+from transformer.data.quality.pair import quoted
 from transformer.evaluation import comparison_report
 from transformer.evaluation.attention_page import attention_page
 from transformer.evaluation.comparison import Comparison, compare

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.common.schema import typed
-from transformer.doctor.config import CHECKS, Thresholds
+from transformer.data.quality.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig
 from transformer.recipes.catalogue import RECIPES
 from transformer.training.config import PRECISIONS, run_config

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import verb
-from tests.unit.doctor.texts import call_of, planted_texts, written
+from tests.unit.data.quality.texts import call_of, planted_texts, written
 from transformer.cli.doctor import main
 
 

@@ -12,7 +12,7 @@ import torch
 from tests.helpers.fuzzing import as_file, mutated, other_text, saved, watched
 from tests.helpers.outcomes import said
 from tests.helpers.processes import TINY, call, overrides_in, tiny_overrides
-from transformer.doctor.config import CHECKS
+from transformer.data.quality.config import CHECKS
 
 SHORT, LONG = 40, 10_000
 TEXTS, MANY_TEXTS = 24, 2_000

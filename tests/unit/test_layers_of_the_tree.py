@@ -14,15 +14,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "common": set(),
     "data": set(),
     "model": set(),
-    "doctor": {"data"},
     "evaluation": set(),
     "decoding": {"data", "model"},
-    "training": {"data", "model", "decoding", "evaluation", "doctor"},
+    "training": {"data", "model", "decoding", "evaluation"},
     "export": {"data", "model", "decoding", "evaluation"},
     "tuning": {"data", "model", "decoding", "evaluation", "training"},
     "recipes": {"data", "model", "evaluation", "training"},
     "cli": {
-        *("data", "doctor", "model", "decoding", "evaluation", "training", "export", "tuning"),
+        *("data", "model", "decoding", "evaluation", "training", "export", "tuning"),
         "recipes",
     },
 }

@@ -13,7 +13,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.doctor.cleaning import Cleaned
+    from transformer.data.quality.cleaning.cleaning import Cleaned
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str]) -> int:
 def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.common.schema import typed_value
-    from transformer.doctor.checks import Checks
-    from transformer.doctor.cleaning import clean, given_texts
-    from transformer.doctor.config import ExaminationConfig
-    from transformer.doctor.pair import refuse_empty
+    from transformer.data.quality.cleaning.cleaning import clean, given_texts
+    from transformer.data.quality.config import ExaminationConfig
+    from transformer.data.quality.factory import Checks
+    from transformer.data.quality.pair import refuse_empty
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")

@@ -17,7 +17,7 @@ from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.data.corpora.resolve import Split
-    from transformer.doctor.examination import Examination
+    from transformer.data.quality.scan import Examination
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,11 +28,11 @@ def main(arguments: Sequence[str]) -> int:
 def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.examined import data_config, tokenizer_of
     from transformer.common.schema import typed_value
-    from transformer.doctor.cleaning import given_texts
-    from transformer.doctor.config import ExaminationConfig, Thresholds
-    from transformer.doctor.examination import examine
-    from transformer.doctor.pair import refuse_empty
-    from transformer.doctor.report import to_json, too_many
+    from transformer.data.quality.cleaning.cleaning import given_texts
+    from transformer.data.quality.config import ExaminationConfig, Thresholds
+    from transformer.data.quality.pair import refuse_empty
+    from transformer.data.quality.report import to_json, too_many
+    from transformer.data.quality.scan import examine
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
@@ -72,7 +72,7 @@ def _show(
     speed: int,
 ) -> None:
     """Tables and examples, on stderr."""
-    from transformer.doctor import report
+    from transformer.data.quality import report
     from transformer.evaluation.report import table_console, table_of
 
     console, title = table_console(), f"lengths ({examination.unit})"

@@ -17,7 +17,11 @@ _OF_THE_START = (
         "transformer.data.modules.translation",
         "transformer.data.text.filters",
     ),
-    *("transformer.data.corpora.holdout", "transformer.data.modules.tagging", "transformer.doctor"),
+    *(
+        "transformer.data.corpora.holdout",
+        "transformer.data.modules.tagging",
+        "transformer.data.quality",
+    ),
     *("transformer.training.advice", "py.warnings", "pytorch_lightning", "lightning_fabric"),
 )
 """Loggers of what a run says of text and settings at its start, and of warnings of libraries."""

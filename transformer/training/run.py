@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
-from transformer.doctor.at_start import log_faults
+from transformer.data.quality.preflight import log_faults
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_of_warmup
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget

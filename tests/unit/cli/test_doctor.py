@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.cli.test_load import RUN
 from tests.unit.cli.test_load import written as write_checkpoint
-from tests.unit.doctor.texts import call_of, clean_texts, written
+from tests.unit.data.quality.texts import call_of, clean_texts, written
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload

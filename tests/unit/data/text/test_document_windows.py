@@ -15,9 +15,9 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.dataset import EncodedCorpus
 from transformer.data.modules.translation import DataModule
+from transformer.data.quality.pair import numbered
 from transformer.data.text.document_windows import begins_window, joined_pairs
 from transformer.data.text.parallel import Corpus
-from transformer.doctor.pair import numbered
 
 LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, length // 2)))
 

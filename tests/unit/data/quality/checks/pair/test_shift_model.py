@@ -1,0 +1,97 @@
+"""Stretches that are not aligned show in lengths alone; chance does not look like one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import Int
+
+from transformer.data.quality.checks.pair.shift_model import find_stretches
+
+
+def text(
+    lines: int, seed: int, noise: float = 0.3
+) -> tuple[Int[np.ndarray, " line"], Int[np.ndarray, " line"]]:
+    """Lengths of sources, log-normal, and of targets that follow them."""
+    random = np.random.default_rng(seed)
+    logs = random.normal(4, 0.5, lines)
+    return np.exp(logs).astype(int), np.exp(logs + random.normal(0.1, noise, lines)).astype(int)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 2000), st.floats(0.05, 0.4))
+def test_aligned_text_has_none(seed: int, lines: int, noise: float) -> None:
+    assert find_stretches(*text(lines, seed, noise)) == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([-5, -3, -2, -1, 1, 2, 4, 5]), st.integers(100, 600))
+def test_a_shifted_stretch_is_found_with_its_edges(seed: int, shift: int, length: int) -> None:
+    source, target = text(2000, seed, 0.2)
+    start = 300 + seed % 800
+    target[start : start + length] = np.roll(target[start : start + length], shift)
+    (found,) = find_stretches(source, target)
+    assert found.shift == shift
+    assert abs(found.start - start) <= 25
+    assert abs(found.stop - start - length) <= 25
+    assert found.shifted is not None and found.shifted > 0.7 > found.aligned + 0.3
+
+
+def test_one_line_too_few_shifts_all_that_follow() -> None:
+    source, target = text(3000, 1)
+    (found,) = find_stretches(source[:-1], np.delete(target, 1000))
+    assert (found.shift, found.stop) == (-1, 2999)
+    assert abs(found.start - 1000) <= 25
+
+
+@pytest.mark.parametrize("tenths", range(1, 10))
+def test_what_stands_before_a_large_shift_is_left_alone(tenths: int) -> None:
+    source, target = text(6000, tenths)
+    start = 600 * tenths
+    target[start:] = np.roll(target[start:], 20)
+    (found,) = find_stretches(source, target)
+    assert (found.shift, found.stop) == (None, 6000)
+    assert abs(found.start - start) <= 25
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("noise", [0.4, 0.6, 0.9])
+def test_a_part_that_is_translated_more_freely_is_no_fault(share: float, noise: float) -> None:
+    literal, free = text(round(6000 * share), 1, 0.1), text(round(6000 * (1 - share)), 2, noise)
+    source, target = (np.concatenate(sides) for sides in zip(literal, free, strict=True))
+    assert find_stretches(source, target) == []
+
+
+def test_a_stretch_of_other_sentences_fits_nowhere() -> None:
+    source, target = text(3000, 1, 0.2)
+    target[1000:1300] = np.random.default_rng(5).permutation(target[1000:1300])
+    (found,) = find_stretches(source, target)
+    assert found.shift is None and found.shifted is None
+    assert abs(found.start - 1000) <= 25 and abs(found.stop - 1300) <= 25
+
+
+def test_a_change_of_style_is_no_fault() -> None:
+    short, long = text(1500, 1), text(1500, 2)
+    source = np.concatenate([short[0] // 4 + 1, long[0]])
+    target = np.concatenate([short[1] // 3 + 1, 2 * long[1]])
+    assert find_stretches(source, target) == []
+
+
+@pytest.mark.parametrize("length", [0, 1, 17, 40])
+def test_lines_all_of_one_length_tell_nothing(length: int) -> None:
+    same = np.full(2000, length)
+    assert find_stretches(same, same) == []
+    assert find_stretches(same, text(2000, 1)[1]) == []
+
+
+@pytest.mark.parametrize("lines", [4, 9, 30, 600])
+@pytest.mark.filterwarnings("error")
+def test_one_line_of_another_length_is_no_crash(lines: int) -> None:
+    lengths = np.full(lines, 5)
+    lengths[-1] = 9
+    assert find_stretches(lengths, lengths) == []
+
+
+def test_few_lines_that_do_not_go_together_are_chance() -> None:
+    source, target = text(400, 1)
+    assert find_stretches(source, np.random.default_rng(2).permutation(target)) == []

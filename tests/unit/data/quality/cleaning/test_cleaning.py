@@ -1,0 +1,299 @@
+"""Every line is either kept or rejected, and what is kept has nothing wrong with it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.corpora import data_config
+from tests.unit.data.quality.texts import (
+    Pairs,
+    clean_texts,
+    examination_config,
+    planted_texts,
+    written,
+)
+from transformer.common.errors import InputError
+from transformer.data.corpora.resolve import Split
+from transformer.data.quality.cleaning.cleaning import Cleaned, clean, given_texts
+from transformer.data.quality.config import CHECKS
+from transformer.data.quality.factory import Checks
+from transformer.data.quality.scan import examine
+from transformer.data.text.parallel import Corpus, read_lines
+
+WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
+
+
+def cleaned(
+    texts: dict[str, Split],
+    folder: Path,
+    wanted: frozenset[str] = WANTED,
+    names: str = "train",
+    *,
+    repair: bool = False,
+) -> dict[str, Cleaned]:
+    checks = Checks(texts, examination_config(tuple(wanted)))
+    return clean(texts, names.split(), checks, wanted, folder, repair=repair)
+
+
+def rejected(folder: Path, name: str = "train") -> dict[int, dict[str, object]]:
+    rows = map(json.loads, read_lines(folder / f"{name}.rejected.jsonl"))
+    return {row["line"]: row for row in rows}
+
+
+def put_together(kept: Pairs, refused: dict[int, dict[str, object]]) -> Pairs:
+    """The input, from what was kept and what was rejected."""
+    left = iter(kept)
+    return [
+        (str(row["source"]), str(row["target"])) if (row := refused.get(line)) else next(left)
+        for line in range(1, len(kept) + len(refused) + 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Cleaned]]:
+    """A folder of planted faults, "in", cleaned of all that are wanted, to "out"."""
+    folder = tmp_path_factory.mktemp("planted")
+    splits = written(planted_texts()[0], folder / "in")
+    return folder, cleaned(splits, folder / "out", names="train test")
+
+
+def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, Cleaned]]) -> None:
+    texts, where = planted_texts()
+    folder, done_of = planted
+    done = done_of["train"]
+    kept = list(Corpus((folder / "out/train.en", folder / "out/train.de"), "en", "de"))
+    refused = rejected(folder / "out")
+    assert (done.kept, done.rejected) == (len(kept), len(refused))
+    assert put_together(kept, refused) == texts["train"]
+    for check in ("empty", "copy", "duplicate", "markup", "mojibake", "too_long", "language"):
+        assert check in refused[where[check][1]]["faults"], check  # type: ignore[operator]
+    # Both are said of the pair that is in the test text.
+    assert "leak" in refused[60]["faults"]  # type: ignore[operator]
+
+
+def test_what_was_cleaned_is_quiet(planted: tuple[Path, dict[str, Cleaned]]) -> None:
+    parent, _ = planted
+    again = {
+        name: Split(Corpus((folder / f"{name}.en", folder / f"{name}.de"), "en", "de"))
+        for name, folder in (
+            ("train", parent / "out"),
+            ("validation", parent / "in"),
+            ("test", parent / "out"),
+        )
+    }
+    found = examine(again, examination_config(tuple(WANTED))).findings
+    natural = ("leak_source", "leak_target", "unknown_characters")
+    assert [one for one in found if one.count and one.check not in natural] == []
+
+
+def test_clean_text_stays_as_it_is(tmp_path: Path) -> None:
+    splits = written({name: pairs[:300] for name, pairs in clean_texts().items()}, tmp_path / "in")
+    assert cleaned(splits, tmp_path / "out")["train"].rejected == 0
+    for name in ("train.en", "train.de"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "in" / name).read_bytes()
+    assert (tmp_path / "out/train.rejected.jsonl").read_bytes() == b""
+    assert not (tmp_path / "out/test.en").exists()
+
+
+def test_only_the_wanted_faults_are_left_out(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    splits = written(texts, tmp_path / "in")
+    cleaned(splits, tmp_path / "out", frozenset({"copy"}))
+    assert list(rejected(tmp_path / "out")) == [where["copy"][1]]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl", ".tsv.gz", ".jsonl.gz"])
+def test_the_format_of_the_input_is_kept(suffix: str, tmp_path: Path) -> None:
+    lines = [f"a {n} dog\tein {n} Hund" for n in range(20)] + ["empty\t"]
+    if suffix.startswith(".jsonl"):
+        rows = (dict(zip("xy", line.split("\t"), strict=True)) | {"id": "k"} for line in lines)
+        lines = [json.dumps(row) for row in rows]
+    path = tmp_path / f"text{suffix}"
+    opened = gzip.open if suffix.endswith(".gz") else open
+    with opened(path, "wt", encoding="utf-8", newline="\n") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+    splits = {"train": Split(Corpus((path,), "x", "y"))}
+    done = cleaned(splits, tmp_path / "out", frozenset({"empty"}))["train"]
+    # Line for line, other keys of JSONL included.
+    assert list(read_lines(tmp_path / "out" / path.name)) == lines[:-1]
+    assert done.files == (path.name, "train.rejected.jsonl")
+    assert rejected(tmp_path / "out")[21]["source"] == "empty"
+
+
+# What is wrong with the characters of a target, its repair, and the text as it should be.
+MENDED = [
+    ("der\u200b klei\u00adne \ufeffHund", ["invisible"], "der kleine Hund"),
+    ("der schÃ¶ne Hund", ["encoding"], "der schöne Hund"),
+    ("der\u2003kleine  Hund ", ["blanks"], "der kleine Hund"),
+    ("Hund &amp; Katze", ["entities"], "Hund & Katze"),
+    ("a&amp;b &copy=2 &notit; &notit", ["entities"], "a&b &copy=2 &notit; &notit"),
+    ("Hund&#9;&amp;&shy; Katze", ["entities", "invisible", "blanks"], "Hund & Katze"),
+]
+
+
+@pytest.mark.parametrize("name", ["text.tsv", "text.jsonl.gz", "text.de"])
+def test_what_can_be_repaired_is_kept_and_told(name: str, tmp_path: Path) -> None:
+    texts = [(f"a dog {n}", text) for n, (text, _, _) in enumerate(MENDED)] + [("a b", "c «d»")]
+    paths = [tmp_path / name]
+    if name == "text.de":
+        paths.insert(0, tmp_path / "text.en")
+        columns = ["\n".join(column) for column in zip(*texts, strict=True)]
+    elif name == "text.tsv":
+        columns = ["\n".join(map("\t".join, texts))]
+    else:
+        columns = ["\n".join(json.dumps({"x": x, "y": y, "id": 1}) for x, y in texts)]
+    for path, column in zip(paths, columns, strict=True):
+        data = f"{column}\n".encode()
+        path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    splits = {"train": Split(Corpus(tuple(paths), "x", "y"))}
+    done = cleaned(splits, tmp_path / "out", frozenset({"control", "mojibake"}), repair=True)
+    assert (done["train"].rejected, done["train"].repaired) == (0, len(MENDED))
+    assert done["train"].repairs["invisible"] == 2
+    kept = Corpus(tuple(tmp_path / "out" / path.name for path in paths), "x", "y")
+    assert [target for _, target in kept] == [text for _, _, text in MENDED] + ["c «d»"]
+    rows = list(map(json.loads, read_lines(tmp_path / "out/train.repaired.jsonl")))
+    assert [(row["line"], row["repairs"], row["target"]) for row in rows] == [
+        (line, repairs, text) for line, (text, repairs, _) in enumerate(MENDED, start=1)
+    ]
+    assert rows[1]["after"] == {"source": "a dog 1", "target": "der schöne Hund"}
+    # Without, every kept line is as it was, and what could be repaired is counted.
+    done = cleaned(splits, tmp_path / "same", frozenset({"empty"}))
+    assert done["train"].repaired == len(MENDED)
+    for path in paths:
+        assert list(read_lines(tmp_path / "same" / path.name)) == list(read_lines(path))
+    assert not (tmp_path / "same/train.repaired.jsonl").exists()
+
+
+def test_only_the_texts_of_a_mended_row_change(tmp_path: Path) -> None:
+    row = '{"meta": "\\ud800", "x":%s , "n":1e400, "k": {"y": "a\u200bb"}, "k":[1.50], "y":%s}'
+    given = row % ('"a dog"', '"ein\u200b Hund {}"')
+    (tmp_path / "text.jsonl").write_text(f"{given}\n", encoding="utf-8")
+    splits = {"train": Split(Corpus((tmp_path / "text.jsonl",), "x", "y"))}
+    cleaned(splits, tmp_path / "out", frozenset({"empty"}), repair=True)
+    (line,) = read_lines(tmp_path / "out/text.jsonl")
+    assert line == row % ('"a dog"', '"ein Hund {}"')
+
+
+def test_where_nothing_is_kept_nothing_is_written(tmp_path: Path) -> None:
+    splits = written({"train": [("a", ""), ("", "")], "test": [("a", "b")]}, tmp_path / "in")
+    wanted = frozenset({"empty"})
+    said = r"nothing is written: train: 0 of 2 pairs kept \(empty 2\); .* set filters.empty=false"
+    with pytest.raises(InputError, match=said):
+        cleaned(splits, tmp_path / "out", wanted)
+    assert not (tmp_path / "out").exists()
+    assert cleaned(splits, tmp_path / "out", wanted, "train test")["train"].kept == 0
+
+
+def test_a_pair_is_judged_after_its_repair(tmp_path: Path) -> None:
+    texts = {"train": [("a dog", "ein\u200b Hund"), ("a dog", "ein Hund"), ("a cat", "\u200b")]}
+    splits = written(texts, tmp_path / "in")
+    wanted = frozenset({"empty", "duplicate"})
+    assert cleaned(splits, tmp_path / "out", wanted, repair=True)["train"].kept == 1
+    # As it was read: both files are the input.
+    assert put_together([("a dog", "ein\u200b Hund")], rejected(tmp_path / "out")) == texts["train"]
+
+
+def test_word_alignment_stays_in_step(tmp_path: Path) -> None:
+    texts = {"train": [("a b", "c d"), ("lost", "\ufffd"), ("e", "f g")]}
+    (split,) = written(texts, tmp_path / "in").values()
+    links = tmp_path / "in/train.links"
+    links.write_text("0-0 1-1\n0-0\n0-1\n")
+    with_links = {"train": Split(split.corpus, links=links)}
+    cleaned(with_links, tmp_path / "out", frozenset({"replacement"}))
+    assert (tmp_path / "out/train.links").read_text() == "0-0 1-1\n0-1\n"
+    links.write_text("0-0 1-1\n0-0\n")
+    with pytest.raises(InputError, match=r"2 lines of links for 3 sentence pairs"):
+        cleaned(with_links, tmp_path / "other", frozenset({"replacement"}))
+    # Whole or not at all.
+    assert not (tmp_path / "other").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out"]
+
+
+def test_a_repair_that_moves_words_of_links_is_not_made(tmp_path: Path) -> None:
+    texts = {"train": [("a \u200b b", "c d"), ("a\u200b b", "c d"), ("a\u2003b", "c d")]}
+    (split,) = written(texts, tmp_path / "in").values()
+    (tmp_path / "in/links").write_text("0-0\n" * 3)
+    with_links = {"train": Split(split.corpus, links=tmp_path / "in/links")}
+    cleaned(with_links, tmp_path / "out", frozenset({"empty"}), repair=True)
+    assert list(read_lines(tmp_path / "out/train.en")) == ["a \u200b b", "a b", "a\u2003b"]
+
+
+def test_a_duplicate_is_one_of_a_pair_that_was_kept(tmp_path: Path) -> None:
+    texts, where = planted_texts()
+    train = texts["train"]
+    # A pair within the stretch that is shifted, and again behind it.
+    shifted = train[749]
+    train[900] = train[901] = train[902] = shifted
+    cleaned(
+        written(texts, tmp_path / "in"), tmp_path / "out", frozenset({"misaligned", "duplicate"})
+    )
+    refused = rejected(tmp_path / "out")
+    assert refused[750]["faults"] == ["misaligned"]
+    assert 901 not in refused
+    assert refused[902]["faults"] == refused[903]["faults"] == ["duplicate"]
+    assert where["duplicate"][1] in refused
+
+
+@pytest.mark.parametrize("suffix", ["tsv", "jsonl"])
+def test_what_parts_documents_is_kept(tmp_path: Path, suffix: str) -> None:
+    pairs = [("a", "b"), ("", ""), ("empty", ""), (" ", ""), ("", "c"), ("d", "e"), ("", "")]
+    if suffix == "tsv":
+        lines = ["\t".join(pair) for pair in pairs]
+    else:
+        lines = [json.dumps({"x": x, "y": y, "id": number}) for number, (x, y) in enumerate(pairs)]
+    path = tmp_path / f"text.{suffix}"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    texts = given_texts(data_config(tmp_path, train=str(path), documents=3))
+    done = cleaned(texts, tmp_path / "out", frozenset({"empty"}))["train"]
+    assert (done.kept, done.rejected) == (2, 2)
+    assert list(read_lines(tmp_path / "out" / path.name)) == [lines[n] for n in (0, 1, 3, 5, 6)]
+    assert {line: row["faults"] for line, row in rejected(tmp_path / "out").items()} == {
+        3: ["empty"],
+        5: ["empty"],
+    }
+
+
+def test_ends_of_lines_become_line_feeds(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_bytes(b"\xef\xbb\xbfa\tb\r\nc\t\r\nd\te\r\n")
+    splits = {"train": Split(Corpus((tmp_path / "text.tsv",), "x", "y"))}
+    cleaned(splits, tmp_path / "out", frozenset({"empty"}))
+    assert (tmp_path / "out/text.tsv").read_bytes() == b"a\tb\nd\te\n"
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    splits = written(clean_texts(), tmp_path / "in")
+    before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+    with pytest.raises(InputError, match=r"output=.*/in is there already; name a new folder"):
+        cleaned(splits, tmp_path / "in")
+    assert {path: path.read_bytes() for path in (tmp_path / "in").iterdir()} == before
+
+
+def test_an_unknown_split_is_named(tmp_path: Path) -> None:
+    splits = written(clean_texts(), tmp_path / "in")
+    with pytest.raises(InputError, match="splits=tset is not there; choose of train, validation"):
+        cleaned(splits, tmp_path / "out", names="tset")
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "text").write_text("word\n")
+    splits = {"train": Split(Corpus((tmp_path / "a/text", tmp_path / "b/text"), "x", "y"))}
+    with pytest.raises(InputError, match="text is the name of two files"):
+        cleaned(splits, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_are_taken_whole_with_nothing_held_out(tmp_path: Path) -> None:
+    (tmp_path / "text.tsv").write_text("a\tb\n")
+    splits = given_texts(data_config(tmp_path, validation_size=500, alignment="links"))
+    assert list(splits) == ["train"]
+    assert list(splits["train"]) == [("a", "b")]
+    assert splits["train"].links == Path("links")
+    with pytest.raises(InputError, match=r"data=files needs a text; set data\.train="):
+        given_texts(data_config(tmp_path, train=None))
+    for changes in ({"corpus": "pocket"}, {"root": "here"}):
+        with pytest.raises(InputError, match="is not read with data"):
+            given_texts(data_config(tmp_path, **changes))

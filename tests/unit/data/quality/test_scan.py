@@ -1,0 +1,175 @@
+"""Faults of every kind are found, and named with their lines; clean text is quiet."""
+
+import builtins
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.data.quality.texts import (
+    clean_texts,
+    examination_config,
+    planted_texts,
+    written,
+)
+from transformer.cli.compose import compose_config
+from transformer.data.quality.base import Finding
+from transformer.data.quality.checks.pair.languages import _identifier
+from transformer.data.quality.config import CHECKS
+from transformer.data.quality.report import too_many
+from transformer.data.quality.scan import Examination, Lengths, examine
+
+SHARES = dict(compose_config("doctor", []).thresholds.items())
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Examination:
+    texts, _ = planted_texts()
+    splits = written(texts, tmp_path_factory.mktemp("planted"))
+    return examine(splits, examination_config())
+
+
+def finding(examination: Examination, split: str, check: str) -> Finding:
+    (found,) = [f for f in examination.findings if (f.split, f.check) == (split, check)]
+    return found
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_planted_fault_is_found_and_its_line_named(planted: Examination, check: str) -> None:
+    split, line = planted_texts()[1][check]
+    found = finding(planted, split, check)
+    assert found.count > 0
+    lines = [example.line for example in found.examples]
+    # The edge of a stretch shows in lengths only, which are much alike from line to line.
+    near = 5 if check == "misaligned" else 0
+    assert min(abs(line - one) for one in lines) <= near, found
+    assert all(example.said and example.said.isprintable() for example in found.examples)
+
+
+@pytest.mark.parametrize(
+    ("check", "count"),
+    [
+        *((name, 1) for name in ("empty", "ratio", "copy", "duplicate", "script", "control")),
+        *((name, 1) for name in ("markup", "replacement", "mojibake", "not_nfc", "too_long")),
+        *((name, 1) for name in ("markup_both", "numbers", "urls", "language")),
+    ],
+)
+def test_nothing_else_is_found_for_it(planted: Examination, check: str, count: int) -> None:
+    assert finding(planted, "train", check).count == count
+    assert finding(planted, "validation", check).count == 0
+
+
+def test_a_leak_is_told_by_what_leaked(planted: Examination) -> None:
+    counts = {
+        name: finding(planted, "test", name).count for name in CHECKS if name.startswith("leak")
+    }
+    assert counts == {"leak": 1, "leak_source": 2, "leak_target": 2}
+    (example,) = finding(planted, "test", "leak").examples
+    assert (example.line, example.said) == (5, "stands in the training text, line 60")
+
+
+def test_a_stretch_is_told_with_its_shift_and_its_end(planted: Examination) -> None:
+    found = finding(planted, "train", "misaligned")
+    (example,) = found.examples
+    assert "the source fits the target 1 line below" in example.said
+    last = int(example.said.removeprefix("to line ").split(":")[0])
+    assert abs(last - 850) <= 5
+    assert found.count == last - example.line + 1
+
+
+def test_clean_text_is_quiet(tmp_path: Path) -> None:
+    examination = examine(written(clean_texts(), tmp_path), examination_config())
+    assert too_many(examination, SHARES) == []
+    assert examination.pairs == {"train": 1000, "validation": 80, "test": 80}
+    assert examination.skipped == {}
+
+
+def test_planted_text_is_not(planted: Examination) -> None:
+    assert "train: misaligned" in too_many(planted, SHARES)
+    assert "test: leak" in too_many(planted, SHARES)
+    assert "train: several_targets" not in too_many(planted, SHARES)
+
+
+def test_a_shuffled_text_is_misaligned_as_a_whole(tmp_path: Path) -> None:
+    texts = clean_texts()
+    targets = [target for _, target in texts["train"]]
+    random.Random(1).shuffle(targets)
+    texts["train"] = [
+        (pair[0], target) for pair, target in zip(texts["train"], targets, strict=True)
+    ]
+    found = finding(
+        examine(written(texts, tmp_path), examination_config(("misaligned",))),
+        "train",
+        "misaligned",
+    )
+    assert found.share == 1
+
+
+def test_only_what_is_asked_for_is_looked_for(tmp_path: Path) -> None:
+    texts, _ = planted_texts()
+    examination = examine(written(texts, tmp_path), examination_config(("empty", "leak")))
+    assert {found.check for found in examination.findings} == {"empty", "leak"}
+
+
+def test_more_examples_are_not_kept_than_asked_for(tmp_path: Path) -> None:
+    texts = clean_texts()
+    texts["train"] += [("", "")] * 50
+    config = examination_config(("empty", "duplicate"), examples=2)
+    examination = examine(written(texts, tmp_path), config)
+    assert [(f.count, len(f.examples)) for f in examination.findings if f.count] == [
+        (50, 2),
+        (49, 2),
+    ]
+
+
+def test_sides_of_unknown_names_tell_their_language_themselves(tmp_path: Path) -> None:
+    texts, _ = planted_texts()
+    config = examination_config(("language",), languages=("source", "target"))
+    found = finding(examine(written(texts, tmp_path), config), "train", "language")
+    assert [example.line for example in found.examples] == [19]
+    assert found.examples[0].said.startswith("fr for de: ")
+
+
+def test_swapped_sides_are_of_the_wrong_language(tmp_path: Path) -> None:
+    texts = {name: [(b, a) for a, b in pairs[:300]] for name, pairs in clean_texts().items()}
+    config = examination_config(("language",))
+    assert finding(examine(written(texts, tmp_path), config), "train", "language").share > 0.8
+
+
+@pytest.mark.parametrize(("package", "check"), [("ftfy", "mojibake"), ("py3langid", "language")])
+def test_what_needs_a_package_is_skipped_without_it(
+    package: str, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **more: Any) -> Any:
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return real(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    _identifier.cache_clear()
+    examination = examine(written(clean_texts(), tmp_path), examination_config((check, "empty")))
+    assert dict(examination.skipped) == {
+        check: f"needs {package}: pip install -e '.[doctor]' in the checkout"
+    }
+    assert {found.check for found in examination.findings} == {"empty"}
+
+
+@pytest.mark.parametrize("pairs", [[], [("", "")], [("a", "b")], [("日本", "…")] * 3])
+def test_a_text_too_small_to_be_usual_is_no_crash(
+    pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    texts = {"train": pairs, "validation": pairs[:1], "test": []}
+    examination = examine(written(texts, tmp_path), examination_config())
+    assert examination.pairs == {name: len(pairs) for name, pairs in texts.items()}
+    assert all(0 <= found.share <= 1 for found in examination.findings)
+
+
+def test_percentiles_are_lengths_that_occur() -> None:
+    lengths = Lengths(Counter([1, 2, 2, 3, 3, 3, 4, 4, 4, 100]))
+    assert [lengths.percentile(p) for p in (1, 10, 50, 90, 99, 100)] == [1, 1, 3, 4, 100, 100]
+    assert lengths.mean() == pytest.approx(12.6)
+    assert Lengths(Counter()).percentile(50) == 0

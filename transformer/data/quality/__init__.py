@@ -1,0 +1,1 @@
+"""What is wrong with a corpus, and how it is cleaned."""

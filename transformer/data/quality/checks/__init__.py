@@ -1,0 +1,1 @@
+"""One check of the text a file."""

@@ -1,0 +1,69 @@
+"""Markup in text: HTML and XML tags, comments and entities.
+
+A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>. Does not
+know what a tag means.
+"""
+
+import re
+from html.entities import html5
+
+from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.pair import SIDES, NumberedPair, quoted
+
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)((?:\s[^<>]*)?)(/?)>")
+_ATTRIBUTE = re.compile(r"\s[\w:-]+=[\"'\w#]")
+# Tags of HTML that are no words, which a placeholder would be named with.
+_HTML = re.compile(
+    "b|big|blockquote|br|center|dd|del|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|iframe|kbd|li|nobr|ol|"
+    "p|pre|span|strike|strong|su[bp]|tbody|t[dhrt]|thead|ul?"
+)
+ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+"""Looks like an entity; of names, only those that HTML has are."""
+_COMMENT = re.compile(r"<!--|<!\[CDATA\[")
+
+
+def markup_of(text: str) -> re.Match[str] | None:
+    """Return the first piece of markup of a text."""
+    if "<" in text:
+        tags = list(_TAG.finditer(text))
+        closed = {tag[2] for tag in tags if tag[1]} & {tag[2] for tag in tags if not tag[1]}
+        for tag in tags:
+            name = tag[2].lower()
+            if _HTML.fullmatch(name) or tag[4] or tag[2] in closed or _ATTRIBUTE.match(tag[3]):
+                return tag
+        if found := _COMMENT.search(text):
+            return found
+    for found in ENTITY.finditer(text) if "&" in text else ():
+        if is_entity(found):
+            return found
+    return None
+
+
+def is_entity(found: re.Match[str]) -> bool:
+    """Whether what looks like an entity is one."""
+    return found[0][1] == "#" or found[0][1:] in html5
+
+
+class Markup(PairCheck):
+    """Pairs with markup on one side, which a model would learn to write or to leave out."""
+
+    name = "markup"
+    _sides = 1
+
+    def fault(self, pair: NumberedPair) -> Fault | None:
+        """Show the first piece of it."""
+        texts = pair.source, pair.target
+        found = [markup_of(text) for text in texts]
+        if sum(one is not None for one in found) != self._sides:
+            return None
+        for side, text, one in zip(SIDES, texts, found, strict=True):
+            if one is not None:
+                return Fault(side, f"{quoted(one[0])} in {quoted(text, one.start())}")
+        return None
+
+
+class MarkupOfBoth(Markup):
+    """Pairs with markup on both sides: it may be wanted."""
+
+    name = "markup_both"
+    _sides = 2

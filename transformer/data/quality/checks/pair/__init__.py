@@ -1,0 +1,1 @@
+"""Checks of a sentence and its translation."""

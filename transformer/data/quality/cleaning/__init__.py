@@ -1,0 +1,1 @@
+"""Pairs that are repaired, kept or left out."""

@@ -1,1 +1,0 @@
-"""Faults of parallel text: found, reported and left out, before any training."""
