@@ -17,9 +17,9 @@ from benchmarks.decoding_subjects import Subject
 from benchmarks.marian_twin import marian
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.batch_search import search_batch
-from transformer.decoding.config import SearchConfig
-from transformer.decoding.length_batches import batches_of
+from transformer.decoding.batched_search import search_batch
+from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.search.config import SearchConfig
 from transformer.export.ctranslate2 import write_ctranslate2
 from transformer.model.layers.quantization import Precision, in_precision
 

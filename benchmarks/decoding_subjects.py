@@ -17,7 +17,7 @@ from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.config import SearchConfig
+from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import load_checkpoint

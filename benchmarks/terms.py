@@ -22,8 +22,8 @@ from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.phrases import occurs
-from transformer.decoding.constraints import Constraints
-from transformer.decoding.translator import Translator
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.evaluation.terms import term_accuracy
 from transformer.model.checkpoint.checkpoint import load_checkpoint

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.decoding.step import padded_memory
+from transformer.decoding.search.model_step import padded_memory
 from transformer.model.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
 

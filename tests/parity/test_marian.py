@@ -22,11 +22,11 @@ from torch.nn import functional as F
 from benchmarks.marian_twin import marian
 from tests.helpers.huggingface_twins import spread
 from tests.helpers.models import tiny_transformer
-from tests.unit.decoding.steps import search_config
+from tests.helpers.steps import search_config
 from transformer.data.batching.batch import collate, pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.batch_search import search_batch
-from transformer.decoding.search import Hypothesis
+from transformer.decoding.batched_search import search_batch
+from transformer.decoding.search.interface import Hypothesis
 from transformer.model.transformer import Transformer
 
 VOCAB, LONGEST, SENTENCES = 40, 60, 200

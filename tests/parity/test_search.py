@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import RecurrentStep, search_config
 from tests.helpers.tolerance import assert_close
-from tests.unit.decoding.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.beam import beam_search
-from transformer.decoding.greedy import greedy_search
-from transformer.decoding.scoring import length_penalty, score_targets
-from transformer.decoding.step import ModelStep
+from transformer.decoding.search.beam import beam_search
+from transformer.decoding.search.greedy import greedy_search
+from transformer.decoding.search.length_penalty import length_penalty, score_targets
+from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
 
 PIECES = (1, 4, 5, 6)

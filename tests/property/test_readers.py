@@ -19,7 +19,7 @@ from transformer.data.text.conllu import UPOS, format_conllu, read_conllu
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import read_links
-from transformer.decoding.constraints import Request
+from transformer.decoding.constraints.request import Request
 
 # What a line may be made of: text, what a format means something by, and what trips readers up.
 _DIGITS = b"1" * 5000

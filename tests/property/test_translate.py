@@ -13,8 +13,8 @@ import pytest
 
 from tests.helpers.models import portable
 from tests.helpers.runs import PROJECT
-from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import tiny_tokenizer, tiny_translator
+from tests.helpers.steps import search_config
+from tests.helpers.translators import tiny_tokenizer, tiny_translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 
 SEARCH = {"algorithm": "greedy", "beam_size": 1, "max_length_ratio": 1.0, "max_length_offset": 2}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, read_payload
 from transformer.model.checkpoint.migrations import FORMAT
 from transformer.model.config import ModelConfig

@@ -10,7 +10,7 @@ from benchmarks.decoding_subjects import Subject, random_base
 from benchmarks.page import write_between
 from tests.helpers.metrics import RAW
 from tests.helpers.runs import PROJECT, SMALL, corpus_overrides, run
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.translators import PAIRS, tiny_translator
 
 PROMISED = [
     *("ours_beam5_float32", "hf_beam5_float32", "ct2_beam5_float32", "ct2_beam5_int8"),

@@ -12,8 +12,8 @@ from transformer.cli import translate
 from transformer.cli.compose import compose_config
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.shares import Parts, Share
-from transformer.decoding.documents import DocumentTranslator, in_documents
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.translator import Translator
 from transformer.training.run import train
 
 SIZES = {"train": 2000, "validation": 40, "test": 40}

@@ -55,7 +55,7 @@ def test_imports_go_one_way(folder: str) -> None:
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        # The translator itself: tests/unit/decoding/test_translator.py.
+        # The translator itself: tests/unit/decoding/translation/test_translator.py.
         ("transformer.cli.load", "pytorch_lightning datasets pandas sacrebleu tensorboard"),
         ("transformer.cli.compose", "torch sentencepiece"),
         ("transformer.__main__", "torch hydra"),

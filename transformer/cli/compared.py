@@ -30,7 +30,7 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Pair
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
 
 _Systems = dict[Path, System]

@@ -11,7 +11,7 @@ from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.models import device_of
 from transformer.cli.resume import run_folder_of
 from transformer.common.errors import InputError, how_to_install
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.export.ctranslate2 import is_ctranslate2
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from transformer.data.corpora.mixture import AnySplit
     from transformer.data.text.parallel import Pair
     from transformer.data.text.word_alignment import WordLinks
-    from transformer.decoding.constraints import Constraints
-    from transformer.decoding.translator import Translator
+    from transformer.decoding.constraints.request import Constraints
+    from transformer.decoding.translation.translator import Translator
     from transformer.evaluation.metrics import Score
 
 
@@ -99,8 +99,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.cli.load import load_translator, refuse_unseen_nbest
     from transformer.cli.scoring import name_of_text, pairs_to_score, scoring_of
     from transformer.data.text.phrases import occurs
-    from transformer.decoding.documents import in_documents
-    from transformer.decoding.length_limit import warn_of_cuts
+    from transformer.decoding.search.length_limit import warn_of_cuts
+    from transformer.decoding.translation.document_translator import in_documents
     from transformer.evaluation.metrics import score
     from transformer.evaluation.report import format_json, print_table, save_report
     from transformer.evaluation.terms import term_accuracy
@@ -177,7 +177,7 @@ def _terms(
     """The terms of each pair, if they are counted; and as constraints, if the search shall obey."""
     from transformer.common.schema import typed_value
     from transformer.data.text.phrases import read_phrases
-    from transformer.decoding.constraints import Constraints
+    from transformer.decoding.constraints.request import Constraints
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
@@ -214,7 +214,7 @@ def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | Non
 def _alignment_scores(
     translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
 ) -> "list[Score]":
-    from transformer.decoding.forced_alignment import align
+    from transformer.decoding.forced.alignment import align
     from transformer.evaluation.alignment import count_links
 
     links = align(

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.decoding.translator import Translator
+    from transformer.decoding.translation.translator import Translator
 
 Run = dict[str, Any]
 Write = Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
@@ -52,10 +52,10 @@ def _write_ctranslate2(
     from transformer.common.schema import typed, typed_value
     from transformer.data.config import DataConfig
     from transformer.data.corpora.evaluation_text import validation_pairs
-    from transformer.decoding.batch_search import most_pieces
+    from transformer.decoding.batched_search import most_pieces
+    from transformer.decoding.translation.fingerprint import write_fingerprint
     from transformer.evaluation.metrics import MetricsConfig
     from transformer.export.ctranslate2 import SETTINGS, refuse_inexpressible, write_ctranslate2
-    from transformer.export.fingerprint import write_fingerprint
     from transformer.export.readme import readme
     from transformer.export.safetensors import write_settings
     from transformer.export.verification import verify_ctranslate2

@@ -11,9 +11,9 @@ from typing import Any
 from transformer.cli.survey import corpus_pairs, known_split
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.decoding.documents import in_documents
 from transformer.decoding.head_ranking import Better, ForcedLoss, Measure
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.heads import HeadName, switched_off
 

@@ -13,7 +13,7 @@ from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.cli.head_scorer import Scorer
-    from transformer.decoding.translator import Translator
+    from transformer.decoding.translation.translator import Translator
 
 
 def main(arguments: Sequence[str]) -> int:

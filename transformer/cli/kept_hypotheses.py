@@ -19,10 +19,10 @@ from transformer.cli.compose import PACKAGE
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.tokenization.tags import tags_of
-from transformer.decoding.documents import in_documents
-from transformer.decoding.length_limit import warn_of_cuts
-from transformer.decoding.translator import Translator
-from transformer.export.fingerprint import fingerprint_of
+from transformer.decoding.search.length_limit import warn_of_cuts
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.fingerprint import fingerprint_of
+from transformer.decoding.translation.translator import Translator
 
 FOLDER = "hypotheses"
 """In the run directory."""

@@ -12,9 +12,9 @@ from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.config import SearchConfig
-from transformer.decoding.trained import trained_with
-from transformer.decoding.translator import Translator
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName, head_name
 
 

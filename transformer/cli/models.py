@@ -13,7 +13,7 @@ from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.ensemble import Averaging, Ensemble, Model
+from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.export.ctranslate2 import is_ctranslate2, read_ctranslate2
 from transformer.export.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint

@@ -14,7 +14,7 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 
 if TYPE_CHECKING:
-    from transformer.decoding.predictor import Predictor
+    from transformer.decoding.prediction.predictor import Predictor
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,8 +50,8 @@ def _predictor(config: DictConfig) -> "Predictor":
     """
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
-    from transformer.decoding.language_model import LanguageModel
-    from transformer.decoding.tagger import Tagger
+    from transformer.decoding.prediction.language_model import LanguageModel
+    from transformer.decoding.prediction.tagger import Tagger
     from transformer.model.checkpoint.checkpoint import read_payload, task_of
     from transformer.model.checkpoint.locate import find_checkpoint
 

@@ -12,7 +12,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.decoding.scorer import TargetScore
+    from transformer.decoding.forced.scorer import TargetScore
 
 WINDOW = 4096
 """Pairs that are read before the first is answered."""
@@ -37,8 +37,8 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     from transformer.cli.load import batch_tokens_of, tagged_tokenizer
     from transformer.cli.models import load_checkpoints, model_of
     from transformer.data.text.parallel import Corpus
-    from transformer.decoding.scorer import score_pairs
-    from transformer.decoding.trained import trained_with
+    from transformer.decoding.forced.scorer import score_pairs
+    from transformer.decoding.translation.trained import trained_with
 
     batch_tokens = batch_tokens_of(config)
     checkpoints = load_checkpoints(config.checkpoint)

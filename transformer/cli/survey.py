@@ -15,10 +15,10 @@ from transformer.cli.scoring import found_in_run, splits_of_run
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import WordLinks, piece_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.evaluation_mode import evaluating
-from transformer.decoding.forced_attention import Attended, ForcedAttention, forced_attention
-from transformer.decoding.length_batches import batches_of
-from transformer.decoding.translator import Translator
+from transformer.decoding.forced.forced_attention import Attended, ForcedAttention, forced_attention
+from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment import Links, count_links
 from transformer.evaluation.heads import HeadCharacter, HeadTotals, head_totals
 

@@ -26,9 +26,9 @@ from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.tokenization.tokenizer import Tokenizer
-    from transformer.decoding.constraints import Request
-    from transformer.decoding.documents import DocumentTranslator
-    from transformer.decoding.translator import Translator
+    from transformer.decoding.constraints.request import Request
+    from transformer.decoding.translation.document_translator import DocumentTranslator
+    from transformer.decoding.translation.translator import Translator
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,7 +68,7 @@ def _translator(
 ) -> "Translator | DocumentTranslator":
     """What translates documents as such, if it is asked to."""
     from transformer.common.schema import typed_value
-    from transformer.decoding.documents import in_documents
+    from transformer.decoding.translation.document_translator import in_documents
 
     asked = typed_value(config.documents, bool | None, "documents")
     if asked and not translator.tokenizer.tags.sentences:
@@ -126,8 +126,8 @@ def _stream(
     done: int = 0,
 ) -> None:
     """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
-    from transformer.decoding.documents import DocumentTranslator
-    from transformer.decoding.length_limit import warn_of_cuts
+    from transformer.decoding.search.length_limit import warn_of_cuts
+    from transformer.decoding.translation.document_translator import DocumentTranslator
 
     name = config.input or "stdin"
 
@@ -164,7 +164,7 @@ def _requests(
     lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
 ) -> "Iterator[Request]":
     from transformer.data.tokenization.tags import tags_of
-    from transformer.decoding.constraints import Request
+    from transformer.decoding.constraints.request import Request
 
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
@@ -199,8 +199,8 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     where the files lie, or by which of their names they are called.
     """
     from transformer.data.text.lines import file_digest
+    from transformer.decoding.translation.fingerprint import fingerprint_of
     from transformer.export.ctranslate2 import WEIGHTS, is_ctranslate2
-    from transformer.export.fingerprint import fingerprint_of
 
     if is_ctranslate2(export := path_of(config, "checkpoint")):
         models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]

@@ -21,7 +21,7 @@ from transformer.cli.survey import (
 )
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention_view import AttentionKind, AttentionView
 from transformer.model.transformer import Transformer
 

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError
-from transformer.decoding.batch_search import most_pieces
-from transformer.decoding.config import SearchConfig
-from transformer.decoding.search import Hypothesis
-from transformer.decoding.segments import Segment
-from transformer.decoding.translator import Translator
+from transformer.decoding.batched_search import most_pieces
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.translation.fingerprint import refuse_stranger
+from transformer.decoding.translation.translator import Translator
 from transformer.export.ctranslate2 import load_ctranslate2
-from transformer.export.fingerprint import refuse_stranger
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.config import SearchConfig
+from transformer.decoding.search.config import SearchConfig
 
 _PROGRAM = """\
 # A translation model for CTranslate2

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import InputError
-from transformer.decoding.batch_search import most_pieces
-from transformer.decoding.config import NEUTRAL, SearchConfig
-from transformer.decoding.translator import Translator
+from transformer.decoding.batched_search import most_pieces
+from transformer.decoding.search.config import NEUTRAL, SearchConfig
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.export.ctranslate2 import load_ctranslate2
 

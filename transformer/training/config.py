@@ -13,7 +13,7 @@ from transformer.common.errors import InputError, did_you_mean
 from transformer.common.schema import typed, typed_value
 from transformer.data.modules.translation import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
-from transformer.decoding.config import SearchConfig
+from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig

@@ -18,7 +18,7 @@ from transformer.common.errors import refuse
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer.decoding.language_model import LanguageModel, perplexity
+from transformer.decoding.prediction.language_model import LanguageModel, perplexity
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack

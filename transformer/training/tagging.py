@@ -18,7 +18,7 @@ from transformer.data.config import DataConfig
 from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.tagger import Tagger
+from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion

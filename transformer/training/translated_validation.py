@@ -10,9 +10,13 @@ import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.escaping import escaped
-from transformer.decoding.documents import DocumentTranslator, translate_units, units_of
-from transformer.decoding.length_limit import warn_of_cuts
-from transformer.decoding.translator import Translator
+from transformer.decoding.search.length_limit import warn_of_cuts
+from transformer.decoding.translation.document_translator import (
+    DocumentTranslator,
+    translate_units,
+    units_of,
+)
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.progress import shown_update
 

@@ -16,9 +16,9 @@ from transformer.data.modules.streaming import StreamData
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.documents import in_documents
-from transformer.decoding.length_limit import warn_of_cuts
-from transformer.decoding.translator import Translator
+from transformer.decoding.search.length_limit import warn_of_cuts
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig

@@ -19,10 +19,10 @@ from transformer.common.schema import typed
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.text.parallel import Pair
-from transformer.decoding.config import SearchConfig
-from transformer.decoding.documents import in_documents
-from transformer.decoding.trained import trained_with
-from transformer.decoding.translator import Translator
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, Checkpoint, load_weights

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from transformer.decoding.config import NEUTRAL, SearchConfig
+from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.evaluation.metrics import DECIMALS, Score
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
-from transformer.decoding.config import SearchConfig
+from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.training.averaging import average_checkpoints, newest_checkpoints

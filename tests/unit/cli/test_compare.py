@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.decoding.translators import PAIRS
+from tests.helpers.translators import PAIRS
 from transformer.cli.compare import main
 
 SOURCES = [source for source, _ in PAIRS]

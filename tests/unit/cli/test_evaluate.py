@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.metrics import RAW
+from tests.helpers.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
-from tests.unit.decoding.translators import PAIRS
 from transformer.cli import evaluate, score
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation import report
 
 CALL = ["checkpoint=2013", "source=2014", "reference=2015", "decoding=greedy"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.cli import kept_hypotheses
 from transformer.cli.compose import PACKAGE
 from transformer.cli.kept_hypotheses import _made_from, code_digest, hypotheses_of

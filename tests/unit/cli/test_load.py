@@ -9,14 +9,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import portable, tiny_transformer
-from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner
-from transformer.decoding.translation import Translation
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.translator import Translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import HeadName, heads_off
 

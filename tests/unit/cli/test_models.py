@@ -8,15 +8,15 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from tests.helpers.models import portable, tiny_transformer
+from tests.helpers.translators import PAIRS, tiny_tokenizer
 from tests.unit.cli.test_load import RUN, written
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.cli.engine import translator_by_engine
 from transformer.cli.models import device_of, load_checkpoints, model_of
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.ensemble import Ensemble
-from transformer.export.fingerprint import fingerprint_of
+from transformer.decoding.search.ensemble import Ensemble
+from transformer.decoding.translation.fingerprint import fingerprint_of
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import heads_off
 from transformer.model.layers.linear import Linear

@@ -12,8 +12,8 @@ from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, piece_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
-from transformer.decoding.attention import attention_maps
-from transformer.decoding.forced_alignment import align
+from transformer.decoding.forced.alignment import align
+from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.model.heads import HeadName
 
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
@@ -89,7 +89,7 @@ def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
         calls.append(1)
         return aligning_attention(*arguments)
 
-    monkeypatch.setattr("transformer.decoding.nbest.aligning_attention", counted)
+    monkeypatch.setattr("transformer.decoding.translation.nbest.aligning_attention", counted)
     translator = tiny_translator(
         batch_tokens=1000, max_length_ratio=1.0, decoder_layers=3, aligner=Aligner(head, 0.7)
     )

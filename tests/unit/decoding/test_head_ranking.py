@@ -9,7 +9,7 @@ from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.decoding.head_ranking import Ablations, ForcedLoss
-from transformer.decoding.scoring import score_targets
+from transformer.decoding.search.length_penalty import score_targets
 from transformer.model.heads import HeadName, heads_of, heads_off, parse_heads, switch_off
 
 SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]

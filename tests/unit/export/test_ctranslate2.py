@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer, tiny_translator
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.export.ctranslate2 import refuse_inexpressible, write_ctranslate2
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "the dog " * 6]

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
-from transformer.decoding.constraints import Constraints
-from transformer.decoding.translator import Translator
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.translation.fingerprint import write_fingerprint
+from transformer.decoding.translation.translator import Translator
 from transformer.export.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.export.engine import CTranslate2Searcher
-from transformer.export.fingerprint import write_fingerprint
 from transformer.export.safetensors import write_settings
 from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.heads import HeadName, switch_off

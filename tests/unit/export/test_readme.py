@@ -9,11 +9,11 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.outside import called_outside, translated_outside
-from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.data.tokenization.tags import SourceTags, Tags
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.export.ctranslate2 import write_ctranslate2
 from transformer.export.readme import readme
 from transformer.export.safetensors import write_settings

@@ -7,7 +7,7 @@ import ctranslate2
 import pytest
 
 from tests.helpers.metrics import RAW
-from tests.unit.decoding.translators import PAIRS, tiny_translator
+from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.export.ctranslate2 import QUANTIZATIONS, write_ctranslate2
 from transformer.export.verification import agreement, verify_ctranslate2

@@ -10,14 +10,14 @@ import torch
 from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
-from tests.unit.decoding.steps import search_config
+from tests.helpers.steps import search_config
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
-from transformer.decoding.length_limit import LengthLimit
-from transformer.decoding.search import Hypothesis
-from transformer.decoding.segments import Segment
-from transformer.decoding.translation import BLANK, Translation
-from transformer.decoding.translator import Translator
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.length_limit import LengthLimit
+from transformer.decoding.translation.result import BLANK, Translation
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.callbacks import Measure, MovingAverage
 from transformer.training.translated_validation import TranslateValidation

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.corpora import first_epoch
 from tests.helpers.runs import composed
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.training.language_modelling import (

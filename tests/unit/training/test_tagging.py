@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import composed
+from tests.helpers.translators import tiny_tokenizer
 from tests.unit.data.modules.test_tagging import SENTENCES, write
-from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import TaggedSentence, read_conllu
-from transformer.decoding.tagger import Tagger
+from transformer.decoding.prediction.tagger import Tagger
 from transformer.training.tagging import Tagging
 
 ALONE = [

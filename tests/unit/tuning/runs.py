@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from tests.helpers.models import portable, tiny_transformer
-from tests.unit.decoding.steps import search_config
-from tests.unit.decoding.translators import PAIRS, tiny_tokenizer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer
 from transformer.cli.compose import compose_config
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 

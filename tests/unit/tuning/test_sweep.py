@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from tests.helpers.metrics import RAW
-from tests.unit.decoding.translators import PAIRS
+from tests.helpers.translators import PAIRS
 from tests.unit.tuning.runs import write_run
 from transformer.common.errors import InputError
-from transformer.decoding.translator import Translator
+from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.tuning.sweep import SweepConfig, sweep

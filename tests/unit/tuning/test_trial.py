@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.decoding.steps import search_config
+from tests.helpers.steps import search_config
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import Score
 from transformer.tuning.trial import Trial, best_trial, grid

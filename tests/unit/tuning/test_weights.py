@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.decoding.steps import search_config
+from tests.helpers.steps import search_config
 from tests.unit.tuning.runs import write_run
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
-from tests.unit.decoding.translators import tiny_tokenizer
+from tests.helpers.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData

@@ -1,0 +1,224 @@
+"""Constraints in text, and searches that obey prefix and never-phrases, against brute force."""
+
+import itertools
+import math
+import re
+
+import pytest
+import torch
+
+from transformer.data.text.phrases import occurs
+from transformer.decoding.batched_search import SEARCHES
+from transformer.decoding.constraints.masking_step import ConstrainedStep
+from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary, spell
+from transformer.decoding.search.beam import beam_search
+from transformer.decoding.search.sampling import sample_search
+from transformer.decoding.translation.translator import Translator
+
+from .steps import RecurrentStep, search_config
+from .tiny_language import LIMIT, PIECES, SEEDS, best, text_of, tiny_vocabulary
+from .translators import PAIRS, tiny_tokenizer, tiny_translator
+
+
+def never(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
+    automaton = PhraseAutomaton([[spell(phrase) for phrase in phrases]], tiny_vocabulary())
+    states = automaton.starts[:1].expand(sentences, beam)
+    step = RecurrentStep(SEEDS[:sentences], beam, len(PIECES))
+    nothing = torch.empty(sentences, 0, dtype=torch.long)
+    limits = torch.full((sentences,), LIMIT)
+    return ConstrainedStep(step, nothing, limits, never=(automaton, states))
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text", "there"),
+    [
+        ("der", "Der und der", True),
+        ("der", "wieder", False),
+        ("der", "der,wieder", True),
+        ("der", "wieder der.", True),
+        ("Haus", "das haus", False),
+        ("das  Haus", "nur das \t Haus.", True),
+        ("!", "Halt!", True),
+        ("(der", "x(der)", True),
+        ("straße", "Hauptstraße", False),
+        ("猫", "黒猫が", True),
+        ("caf\u00e9", "cafe\u0301s cafe\u0301", True),
+        ("", "x", False),
+    ],
+)
+def test_a_phrase_occurs_between_edges_of_words(phrase: str, text: str, there: bool) -> None:
+    assert occurs(phrase, text) is there
+
+
+@pytest.mark.parametrize("phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"]])
+def test_the_automaton_finds_what_the_text_has_however_it_is_cut(phrases: list[str]) -> None:
+    automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
+    for row in itertools.product(range(4, len(PIECES)), repeat=4):
+        state = automaton.starts[0]
+        for piece in row:
+            state = automaton.read(state, torch.tensor(piece))
+        text = text_of(row)
+        assert bool(automaton.found_at_end[state]) is any(occurs(p, text) for p in phrases), text
+
+
+def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
+    tokenizer = tiny_tokenizer()
+    vocabulary = Vocabulary.of(tokenizer)
+    # No character of it has a piece.
+    [[*_, a, b, c]] = tokenizer.encode_target(["€"])
+    assert tokenizer.pieces([a, b, c]) == ["<0xE2>", "<0x82>", "<0xAC>"]
+    automaton = PhraseAutomaton([[spell("ein €")], [spell("hund")]], vocabulary)
+    for text, found in (("ein €", [1, 0]), ("hund€ ein ¥", [0, 1]), ("mein €", [0, 0])):
+        states = automaton.starts
+        for piece in tokenizer.encode_target([text])[0]:
+            states = automaton.read(states, torch.tensor([piece, piece]))
+        assert automaton.found_at_end[states].tolist() == found
+
+
+@pytest.mark.parametrize("phrases", [["a"], ["ab", "."], ["a a"], ["b", "a", "ab", "ba"]])
+def test_never_phrases_leave_the_best_of_all_others(phrases: list[str]) -> None:
+    config = search_config(beam_size=2000)
+    limits = torch.full((3,), LIMIT)
+    found = beam_search(never(phrases, 2000, 3), limits, config)
+    for seed, [hypothesis] in zip(SEEDS, found, strict=True):
+        total, row = best(seed, lambda text: not any(occurs(p, text) for p in phrases))
+        assert hypothesis.tokens == row
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+
+
+@pytest.mark.parametrize("prefix", [[6], [9, 9], [9, 7, 7, 9]])
+def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
+    """In any pieces; and a sentence of the same batch without a prefix stays what it was."""
+    forced = torch.tensor([prefix, [-1] * len(prefix)])
+    step = ConstrainedStep(
+        RecurrentStep(SEEDS[:2], 2000, len(PIECES)), forced, torch.full((2,), LIMIT)
+    )
+    found = beam_search(step, torch.tensor([LIMIT, LIMIT]), search_config(beam_size=2000))
+    begun = text_of(tuple(prefix))
+    expected = [best(SEEDS[0], lambda text: text.startswith(begun)), best(SEEDS[1], lambda _: True)]
+    for (total, row), [hypothesis] in zip(expected, found, strict=True):
+        assert hypothesis.tokens == row
+        assert hypothesis.log_probability == pytest.approx(total, abs=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "beam", "diverse", "sampling"])
+def test_every_search_obeys(algorithm: str) -> None:
+    changes = {"greedy": {"beam_size": 1}, "diverse": {"beam_size": 4, "groups": 2}}
+    config = search_config(algorithm=algorithm, min_length=3, **changes.get(algorithm, {}))
+    step = never(["a", "."], config.width, 3)
+    step.prefixes = torch.tensor([[8, -1], [-1, -1], [5, 5]])
+    step.lengths = torch.tensor([1, 0, 2])
+    limits = torch.full((3,), LIMIT)
+    if algorithm == "sampling":
+        found = sample_search(step, limits, config, [1, 2, 3])
+    else:
+        found = SEARCHES[algorithm](step, limits, config)
+    texts = [text_of(hypotheses[0].tokens) for hypotheses in found]
+    assert texts[0].startswith("ab")
+    assert texts[2].startswith("bb")
+    assert not any(occurs(phrase, text) for phrase in ("a", ".") for text in texts)
+    assert all(-math.inf < h.log_probability < 0 for [h, *_] in found)
+
+
+def test_a_prefix_may_repeat_itself_where_the_search_may_not() -> None:
+    step = ConstrainedStep(
+        RecurrentStep(SEEDS[:1], 3, len(PIECES)), torch.tensor([[4, 4, 4]]), torch.tensor([5])
+    )
+    [[hypothesis]] = beam_search(step, torch.tensor([5]), search_config(no_repeat_ngram=1))
+    assert hypothesis.tokens[:3] == (4, 4, 4)
+    assert 4 not in hypothesis.tokens[3:]
+
+
+TEXTS = [source for source, _ in PAIRS]
+
+
+def wordy_translator(**changes: object) -> Translator:
+    """Of a random model that mostly spells letters and words, not bytes."""
+    translator = tiny_translator(max_length_ratio=1.0, **changes)
+    with torch.no_grad():
+        translator.model.projection.weight[4:260] = 0
+    return translator
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "beam", "sampling"])
+def test_a_translator_obeys_and_leaves_the_others_alone(algorithm: str) -> None:
+    changes = {"greedy": {"beam_size": 1}, "sampling": {"top_k": 3}}
+    translator = wordy_translator(algorithm=algorithm, **changes.get(algorithm, {}))
+    plain = translator.translate(TEXTS)
+    said = tuple(
+        word for word in re.findall("[a-zä]+", plain[2].text) if occurs(word, plain[2].text)
+    )
+    assert said
+    asked = [Constraints(prefix="ein h"), None, Constraints(never=said), Constraints()]
+    found = translator.translate(TEXTS, asked)
+    assert found[0].text.startswith("ein h")
+    assert not any(occurs(word, found[2].text) for word in said)
+    assert [one.unmet for one in found] == [(), None, (), None]
+    for place in (1, 3):
+        assert found[place].text == plain[place].text
+    alone = [translator.translate([t], [c])[0] for t, c in zip(TEXTS, asked, strict=True)]
+    assert [one.text for one in alone] == [one.text for one in found]
+
+
+def test_a_prefix_that_ends_in_a_space_ends_the_word() -> None:
+    translator = wordy_translator()
+    for text in TEXTS:
+        [open_, closed] = translator.translate(
+            [text] * 2, [Constraints("ein h"), Constraints("ein h ")]
+        )
+        assert open_.text.startswith("ein h")
+        assert (closed.text + " ").startswith("ein h ")
+        assert closed.unmet == ()
+
+
+def test_a_prefix_beyond_the_model_is_told() -> None:
+    translator = tiny_translator(max_length=12)
+    long = "ein langes buch ein langes buch ein langes buch"
+    [found] = translator.translate(["a dog"], [Constraints(prefix=long)])
+    assert found.unmet == (f"prefix: {long}",)
+    assert long.startswith(found.text)
+    assert found.score > -1e4
+
+
+@pytest.mark.parametrize("algorithm", ["greedy", "beam"])
+def test_a_prefix_whose_bytes_deceive_can_go_on(algorithm: str) -> None:
+    """The numeral is of the word, and its first byte looks as if it were not."""
+    translator = wordy_translator(algorithm=algorithm, beam_size=2 - (algorithm == "greedy"))
+    [found] = translator.translate(["a dog"], [Constraints("a\u2177", never=("a",))])
+    assert found.text.startswith("a\u2177")
+    assert found.score > -1e4
+    assert "<pad>" not in found.tokens
+
+
+def test_a_blank_text_keeps_to_nothing() -> None:
+    [found] = tiny_translator().translate([" "], [Constraints("ein", ("hund",), ("katze",))])
+    assert (found.text, found.unmet) == ("", ("prefix: ein", "must: hund"))
+    assert found.to_json()["unmet"] == found.unmet
+    assert "unmet" not in tiny_translator().translate(["a dog"])[0].to_json()
+
+
+def test_a_cut_text_shares_out_what_is_asked() -> None:
+    translator = wordy_translator(max_length=24)
+    text = " ".join(TEXTS)
+    [plain] = translator.translate([text])
+    said = plain.text.split()[-1]
+    asked = Constraints(prefix="zwei", must=("unmöglich",), never=(said,))
+    [found] = translator.translate([text], [asked])
+    assert found.text.startswith("zwei")
+    assert found.unmet == ("must: unmöglich",)
+
+
+def test_the_empty_spelling_and_nothing_asked_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Vocabulary, "of")
+    tiny_translator().translate(TEXTS, [None, Constraints(), None, None])
+
+
+def test_spelling_of_the_vocabulary() -> None:
+    tokenizer = tiny_tokenizer()
+    vocabulary = Vocabulary.of(tokenizer)
+    for text in ("ein hund läuft .", "(x) 😀"):
+        [pieces] = tokenizer.encode_target([text])
+        spelling: Spelling = vocabulary.join(pieces)
+        assert bytes(byte for byte, _ in spelling).decode() == " " + text

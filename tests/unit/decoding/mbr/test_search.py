@@ -1,0 +1,165 @@
+"""Minimum Bayes risk against brute force, and through the translator."""
+
+import math
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+from sacrebleu import sentence_chrf
+
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
+from transformer.decoding.mbr.search import least_risk, weights
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
+
+SOURCES = [source for source, _ in PAIRS] + ["", "dogs and cats ."]
+
+
+def mbr_config(**changes: object) -> SearchConfig:
+    fields: dict[str, object] = {"algorithm": "mbr", "beam_size": 1, "candidates": 8}
+    return search_config(**(fields | changes))
+
+
+def translated(**changes: Any) -> list[Any]:
+    batch_tokens = changes.pop("batch_tokens", 200)
+    config = asdict(mbr_config(**changes))
+    return tiny_translator(batch_tokens, **config).translate(SOURCES)
+
+
+def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
+    return [Hypothesis((4 + i,), value, value) for i, value in enumerate(log_probabilities)]
+
+
+def test_samples_weigh_the_same_and_an_nbest_list_its_probabilities() -> None:
+    found = hypotheses(math.log(0.3), math.log(0.1))
+    assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
+    by_beam = weights(found, mbr_config(candidates_by="beam"))
+    torch.testing.assert_close(by_beam, torch.tensor([0.75, 0.25], dtype=torch.float64))
+
+
+def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
+    """By equality alone, the most frequent text wins, and its score is how frequent it is."""
+    found = hypotheses(-1.0, -2.0, -3.0, -4.0)
+    config = mbr_config(utility="operator:eq", nbest=3)
+    best, *rest = least_risk(found, ["rare", "often", "other", "often"], config)
+    assert (best.tokens, best.score, best.log_probability) == ((5,), 0.5, -2.0)
+    assert [(one.tokens, one.score) for one in rest] == [((4,), 0.25), ((6,), 0.25)]
+
+
+def test_by_beam_several_spellings_of_one_text_weigh_together() -> None:
+    found = hypotheses(math.log(0.4), math.log(0.3), math.log(0.3))
+    config = mbr_config(utility="operator:eq", candidates_by="beam")
+    (best,) = least_risk(found, ["a", "b", "b"], config)
+    assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
+
+
+def test_equals_stay_in_the_order_of_the_search() -> None:
+    texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
+    found = hypotheses(*[-1.0] * len(texts))
+    ranked = least_risk(found, texts, mbr_config(nbest=7))
+    assert [one.tokens for one in ranked] == [one.tokens for one in found]
+
+
+@pytest.mark.parametrize("candidates_by", ["sampling", "beam", "diverse"])
+def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
+    groups = {"groups": 2, "diversity": 0.5} if candidates_by == "diverse" else {}
+    config = mbr_config(candidates_by=candidates_by, nbest=8, **groups)
+    every = asdict(config.of_candidates)
+    candidates = tiny_translator(200, **every).translate(SOURCES)
+    found = translated(candidates_by=candidates_by, nbest=8, **groups)
+    for one, before in zip(found, candidates, strict=True):
+        if not one.text:
+            continue
+        texts = [candidate.text for candidate in before.nbest]
+        totals = torch.tensor([candidate.log_probability for candidate in before.nbest]).double()
+        mass = totals.softmax(0) if candidates_by != "sampling" else torch.full((8,), 1 / 8)
+        expected = {
+            text: sum(
+                float(m) * sentence_chrf(text, [other]).score
+                for m, other in zip(mass, texts, strict=True)
+            )
+            for text in texts
+        }
+        ranked = sorted(expected, key=lambda text: -expected[text])
+        assert [candidate.text for candidate in one.nbest] == ranked
+        scores = [candidate.score for candidate in one.nbest]
+        assert scores == pytest.approx([expected[text] for text in ranked], abs=1e-4)
+        assert (one.text, one.score) == (ranked[0], scores[0])
+
+
+@pytest.mark.parametrize("candidates_by", ["sampling", "beam"])
+def test_the_batch_changes_nothing(candidates_by: str) -> None:
+    together = translated(candidates_by=candidates_by, nbest=2)
+    alone = translated(candidates_by=candidates_by, nbest=2, batch_tokens=1)
+    assert [[c.text for c in one.nbest] for one in together] == [
+        [c.text for c in one.nbest] for one in alone
+    ]
+
+
+def test_the_seed_decides() -> None:
+    texts = [[one.text for one in translated(seed=seed)] for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_long_text_scores_the_mean_of_its_segments() -> None:
+    long = " ".join(source for source, _ in PAIRS * 2)
+    translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
+    whole = translator.translate([long])[0]
+    pieces = translator.tokenizer.encode_source([long])[0]
+    segments = translator._segments(pieces, None)
+    assert len(segments) > 1
+    scores = [best.score for best, *_ in translator.searcher(segments)]
+    assert whole.score == pytest.approx(sum(scores) / len(scores))
+
+
+def test_all_candidates_count_for_the_batch() -> None:
+    assert mbr_config(candidates=32).width == 32
+    assert mbr_config(candidates=32, candidates_by="beam").width == 32
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"candidates": 1}, "decoding.candidates=1 leaves nothing to compare"),
+        ({"candidates": 0}, "decoding.candidates=0 must be at least 1"),
+        ({"beam_size": 5}, "not decoding.beam_size=5"),
+        ({"nbest": 9}, "decoding.nbest=9 is more than decoding.candidates=8"),
+        ({"coverage_penalty": 0.2}, "decoding.coverage_penalty=0.2 ranks nothing"),
+        ({"length_penalty": 1.0}, "decoding.length_penalty=1.0 ranks nothing"),
+        (
+            {"candidates_by": "beam", "top_k": 3},
+            "decoding.top_k=3 is of decoding.candidates_by=sam",
+        ),
+        ({"groups": 2}, "decoding.groups=2 is of decoding.candidates_by=diverse, not of sam"),
+        ({"candidates_by": "diverse", "groups": 3}, "decoding.candidates=8 cannot be cut into"),
+        ({"algorithm": "beam"}, "decoding.candidates=8 is of decoding.algorithm=mbr, not of beam"),
+        (
+            {"algorithm": "greedy", "candidates": 1, "utility": "bleu"},
+            "decoding.utility=bleu is of decoding.algorithm=mbr",
+        ),
+    ],
+)
+def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        mbr_config(**changes)
+    assert says in str(caught.value)
+
+
+def test_settings_of_the_search_for_candidates_count() -> None:
+    assert mbr_config(top_k=3, epsilon=0.02).of_candidates.top_k == 3
+    assert mbr_config(candidates_by="beam", length_penalty=1.0).of_candidates.beam_size == 8
+
+
+def test_an_unknown_utility_is_refused_before_any_text() -> None:
+    with pytest.raises(InputError, match=r"decoding\.utility=comet is neither chrf nor bleu"):
+        tiny_translator(200, **asdict(mbr_config(utility="comet")))
+
+
+def test_sacrebleu_is_imported_only_for_it() -> None:
+    code = "import sys, transformer.decoding.mbr.search; sys.exit('sacrebleu' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,47 @@
+"""A tag for each word, in order, whatever is blank or cut into subwords."""
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_config
+from tests.helpers.translators import tiny_tokenizer
+from transformer.data.text.conllu import UPOS
+from transformer.decoding.prediction.tagger import Tagger
+from transformer.model.single_stack import build_single_stack
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    torch.manual_seed(1)
+    tokenizer = tiny_tokenizer()
+    config = tiny_config(
+        decoder_layers=0,
+        tie_embeddings="none",
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=len(UPOS),
+    )
+    return Tagger(build_single_stack(config, causal=False).eval(), tokenizer)
+
+
+LINES = ["the dog  unheard-of", "", " \t", "cat"]
+
+
+def test_a_line_has_as_many_tags_as_words(tagger: Tagger) -> None:
+    found = list(tagger.predict_stream([f"{line}\n" for line in LINES]))
+    assert [tags.words for tags in found] == [("the", "dog", "unheard-of"), (), (), ("cat",)]
+    assert [len(tags.to_line().split()) for tags in found] == [3, 0, 0, 1]
+    assert all(tag in UPOS for tags in found for tag in tags.tags)
+    assert found[3] == tagger.tag([["cat"]])[0]
+
+
+def test_json_tells_how_probable_each_tag_is(tagger: Tagger) -> None:
+    (found,) = tagger.predict(["the dog"])
+    told = found.to_json()
+    assert told["words"] == ("the", "dog")
+    assert all(1 / len(UPOS) < probability <= 1 for probability in told["probabilities"])
+    assert told["tags"] == found.tags
+
+
+def test_nothing_to_tag_is_nothing(tagger: Tagger) -> None:
+    assert tagger.predict([]) == []
+    assert list(tagger.predict_stream([])) == []

@@ -1,0 +1,227 @@
+"""Beam search against a plain re-telling of its rule, and facts about single searches."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+from transformer.decoding.search.beam import RANKED, beam_search, largest
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.search.length_penalty import length_penalty
+
+from .steps import RecurrentStep, search_config
+
+SEEDS = list(range(12))
+
+
+class TableStep:
+    """The same log-probabilities at every step."""
+
+    def __init__(self, values: list[float], rows: int, beam: int) -> None:
+        self.values = torch.tensor(values).expand(rows, beam, -1)
+        self.beams: list[int] = []
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        self.beams.append(len(tokens))
+        return self.values[: len(tokens)].clone()
+
+    def reorder(self, beams: Tensor) -> None:
+        assert len(beams) == self.beams[-1] or len(beams) < self.beams[-1]
+
+    def keep(self, sentences: Tensor) -> None:
+        assert len(sentences) > 0
+
+
+class ScheduleStep(TableStep):
+    """Log-probabilities by the number of pieces; the last ones stay. Only 3 (the end) and 4."""
+
+    def __init__(self, schedule: list[tuple[float, float]], beam: int) -> None:
+        super().__init__([-math.inf] * 5, 1, beam)
+        self.schedule = schedule
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        values = super().__call__(tokens)
+        end, piece = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
+        values[..., EOS], values[..., 4] = end, piece
+        return values
+
+
+def next_tokens(seed: int, tokens: list[int]) -> list[float]:
+    """Log-probabilities after these tokens, computed from the beginning."""
+    step = RecurrentStep([seed], 1)
+    for token in [BOS, *tokens]:
+        values = step(torch.tensor([[token]]))
+    return values.flatten().tolist()
+
+
+def plain_beam_search(seed: int, limit: int, config: SearchConfig) -> list[Hypothesis]:
+    """One sentence, lists, no cache: until ``beam_size`` hypotheses ended or all reached the limit.
+
+    It never stops early on a bound, so that it also tells whether the bound loses anything.
+    """
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    ended: list[Hypothesis] = []
+    for length in range(limit + 1):
+        candidates = []
+        for total, tokens in live:
+            values = next_tokens(seed, tokens)
+            allowed = [EOS] if length == limit else [1, EOS, 4, 5, 6]
+            if EOS in allowed and length < min(config.min_length, limit):
+                allowed.remove(EOS)
+            candidates += [(total + values[token], [*tokens, token]) for token in allowed]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        penalty = length_penalty(length + 1, config.length_penalty)
+        ended += [
+            Hypothesis(tuple(tokens[:-1]), total / penalty, total)
+            for total, tokens in candidates[: config.beam_size]
+            if tokens[-1] == EOS
+        ]
+        if len(ended) >= config.beam_size:
+            break
+        live = [item for item in candidates if item[1][-1] != EOS][: config.beam_size]
+    return sorted(ended, key=lambda hypothesis: -hypothesis.score)[: config.nbest]
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 0.0, 0.6, 1.5])
+@pytest.mark.parametrize("nbest", [1, 3])
+@pytest.mark.parametrize("min_length", [0, 2])
+def test_equals_the_plain_search(alpha: float, nbest: int, min_length: int) -> None:
+    config = search_config(length_penalty=alpha, nbest=nbest, min_length=min_length)
+    limits = [1 + seed % 7 for seed in SEEDS]
+    found = beam_search(RecurrentStep(SEEDS, 3), torch.tensor(limits), config)
+    for seed, limit, hypotheses in zip(SEEDS, limits, found, strict=True):
+        expected = plain_beam_search(seed, limit, config)
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([h.score for h in expected], abs=1e-4)
+        assert [h.log_probability for h in hypotheses] == pytest.approx(
+            [h.log_probability for h in expected], abs=1e-4
+        )
+
+
+def test_the_batch_does_not_change_a_result() -> None:
+    config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
+    limits = torch.tensor([2 + seed % 5 for seed in SEEDS])
+    together = beam_search(RecurrentStep(SEEDS, 4), limits, config)
+    for place, seed in enumerate(SEEDS):
+        [alone] = beam_search(RecurrentStep([seed], 4), limits[place : place + 1], config)
+        assert [h.tokens for h in together[place]] == [h.tokens for h in alone]
+
+
+def test_stopping_early_saves_steps_and_finished_sentences_leave() -> None:
+    # The end is likely: one step shows that nothing else can win.
+    step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0], 2, 3)
+    [first, second] = beam_search(step, torch.tensor([1, 50]), search_config())
+    assert first == second
+    assert [(h.tokens, h.score) for h in first] == [((), pytest.approx(-0.1))]
+    assert step.beams == [2]
+    # The end is unlikely: both go on to their limit, and the shorter one leaves.
+    step = TableStep([-9.0, -9.0, -9.0, -8.0, -0.1, -9.0], 2, 1)
+    config = search_config(beam_size=1)
+    [first], [second] = beam_search(step, torch.tensor([2, 4]), config)
+    assert (first.tokens, second.tokens) == ((4, 4), (4, 4, 4, 4))
+    assert step.beams == [2, 2, 2, 1, 1]
+
+
+def test_a_full_beam_may_stop_before_the_winner_is_found() -> None:
+    missed = 0
+    for alpha in (0.0, 0.6, 1.0):
+        limits = torch.full((200,), 8)
+        found, calls = {}, {}
+        for stopping in ("exact", "full"):
+            step = RecurrentStep(list(range(200)), 4)
+            config = search_config(beam_size=4, length_penalty=alpha, stopping=stopping)
+            found[stopping] = [best.score for best, *_ in beam_search(step, limits, config)]
+            calls[stopping] = step.rows
+        assert all(e >= f for e, f in zip(found["exact"], found["full"], strict=True))
+        assert calls["full"] < calls["exact"]
+        missed += sum(e > f for e, f in zip(found["exact"], found["full"], strict=True))
+    assert missed
+
+
+def test_control_symbols_are_never_generated() -> None:
+    step = TableStep([-0.1, -5.0, -0.1, -7.0, -6.0], 1, 3)
+    config = search_config(nbest=3)
+    [hypotheses] = beam_search(step, torch.tensor([6]), config)
+    assert len(hypotheses) == 3
+    assert not {PAD, BOS, EOS} & {token for h in hypotheses for token in h.tokens}
+
+
+def test_equals_are_ranked_the_same_way_every_time() -> None:
+    def search(sentences: int) -> list[list[Hypothesis]]:
+        step = TableStep([-1.0] * 6, sentences, 3)
+        return beam_search(step, torch.tensor([4] * sentences), search_config(nbest=3))
+
+    [alone] = search(1)
+    assert len(alone) == 3
+    assert search(5) == [alone] * 5
+
+
+def test_the_penalty_decides_between_short_and_long() -> None:
+    values = [-math.inf, -math.inf, -math.inf, -2.0, -0.2]
+
+    def best(alpha: float) -> int:
+        config = search_config(beam_size=5, length_penalty=alpha)
+        [[hypothesis]] = beam_search(TableStep(values, 1, 5), torch.tensor([4]), config)
+        return len(hypothesis.tokens)
+
+    assert (best(0.0), best(3.0)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "limit", "schedule", "length"),
+    [
+        # The penalty still grows: the longest wins, though it looks lost after one piece.
+        (3.0, 4, [(-0.5, -0.9), (-0.01, -0.01)], 4),
+        # The penalty still falls: the next to end wins, though the longest would have lost.
+        (-1.0, 40, [(-0.5, -0.1), (-0.01, -0.2)], 1),
+    ],
+)
+def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
+    alpha: float, limit: int, schedule: list[tuple[float, float]], length: int
+) -> None:
+    config = search_config(beam_size=6, length_penalty=alpha)
+    [[best]] = beam_search(ScheduleStep(schedule, 6), torch.tensor([limit]), config)
+    assert best.tokens == (4,) * length
+
+
+def test_fewer_hypotheses_than_asked_for_where_there_are_no_more() -> None:
+    # One piece at most, one usable piece: two hypotheses exist.
+    step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
+    config = search_config(beam_size=4, nbest=4)
+    [hypotheses] = beam_search(step, torch.tensor([1]), config)
+    assert [h.tokens for h in hypotheses] == [(), (4,)]
+
+
+def test_no_sentence_gives_no_hypothesis() -> None:
+    empty = torch.tensor([], dtype=torch.long)
+    assert beam_search(RecurrentStep([1], 3), empty, search_config()) == []
+
+
+def test_nan_stops_the_search() -> None:
+    step = TableStep([math.nan] * 6, 1, 3)
+    with pytest.raises(InputError, match="after 0 target tokens"):
+        beam_search(step, torch.tensor([3]), search_config())
+
+
+@pytest.mark.parametrize("many", [10, RANKED, 5 * RANKED, 7 * RANKED + 13, 30 * RANKED + 1])
+@pytest.mark.parametrize("count", [1, 4, 10])
+def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
+    values = torch.randn(6, many, generator=torch.Generator().manual_seed(many))
+    values[1, 3:] = -math.inf
+    values[2] = values[2].sort().values
+    best, places = largest(values, count)
+    expected = values.topk(count)
+    assert torch.equal(best, expected.values)
+    assert torch.equal(values.gather(1, places), best)
+    assert all(len(set(row)) == count for row in places.tolist())
+    assert torch.equal(places[2], expected.indices[2])
+
+
+def test_nan_is_among_the_largest() -> None:
+    values = torch.zeros(1, 50 * RANKED)
+    values[0, 4321] = math.nan
+    assert largest(values, 3)[0].isnan().any()

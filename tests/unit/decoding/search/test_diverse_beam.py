@@ -1,0 +1,60 @@
+"""Groups of beams that avoid each other's words."""
+
+import math
+
+import pytest
+import torch
+
+from transformer.decoding.search.beam import beam_search
+from transformer.decoding.search.diverse_beam import diverse_search
+from transformer.decoding.search.interface import Hypothesis
+
+from .steps import RecurrentStep, search_config
+
+SENTENCES = [3, 8, 21, 5]
+LIMITS = torch.tensor([4, 6, 5, 6])
+
+
+def diverse(groups: int, diversity: float, beam: int = 6, nbest: int = 6) -> list[list[Hypothesis]]:
+    config = search_config(
+        algorithm="diverse", beam_size=beam, nbest=nbest, groups=groups, diversity=diversity
+    )
+    return diverse_search(RecurrentStep(SENTENCES, beam), LIMITS, config)
+
+
+def test_one_group_is_beam_search() -> None:
+    plain = beam_search(RecurrentStep(SENTENCES, 6), LIMITS, search_config(beam_size=6, nbest=6))
+    assert diverse(1, 0.5) == plain
+
+
+def test_without_diversity_every_group_finds_the_same() -> None:
+    plain = beam_search(RecurrentStep(SENTENCES, 2), LIMITS, search_config(beam_size=2, nbest=2))
+    together = diverse(3, 0.0)
+    assert [[h.tokens for h in found] for found in together] == [
+        [h.tokens for h in found] for found in plain
+    ]
+
+
+def test_a_large_diversity_makes_every_group_begin_otherwise() -> None:
+    for found in diverse(3, 100.0, beam=3, nbest=3):
+        assert len({h.tokens[:1] for h in found}) == 3
+
+
+@pytest.mark.parametrize("diversity", [0.3, 100.0])
+def test_scores_are_those_of_the_model(diversity: float) -> None:
+    for seed, found in zip(SENTENCES, diverse(3, diversity), strict=True):
+        assert found == sorted(found, key=lambda h: -h.score)
+        for hypothesis in found:
+            step, total, before = RecurrentStep([seed], 1), 0.0, 2
+            for token in (*hypothesis.tokens, 3):
+                row = step(torch.tensor([[before]]))[0, 0]
+                total, before = total + row[token].item(), token
+            assert math.isclose(hypothesis.log_probability, total, abs_tol=1e-4)
+
+
+def test_a_batch_changes_nothing() -> None:
+    config = search_config(algorithm="diverse", beam_size=6, nbest=6, groups=3, diversity=0.5)
+    for place, found in enumerate(diverse(3, 0.5)):
+        rows = slice(place, place + 1)
+        [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
+        assert [h.tokens for h in alone] == [h.tokens for h in found]

@@ -1,0 +1,82 @@
+"""Ensembles: the mean of distributions, in a search and in scoring."""
+
+import math
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
+from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.decoding.forced.scorer import score_pieces
+from transformer.decoding.search.beam import beam_search
+from transformer.decoding.search.ensemble import Averaging, Ensemble, step_of
+from transformer.decoding.search.greedy import greedy_search
+from transformer.decoding.search.model_step import ModelStep
+from transformer.model.transformer import Transformer
+
+SOURCES = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 11, 12, 3, 0]])
+SEGMENTS = [[4, 5, 6, 7], [8, 9], [10, 11, 12]]
+LIMITS = torch.tensor([9, 7, 8])
+
+
+def sharp(seed: int, **changes: object) -> Transformer:
+    model = tiny_transformer(seed=seed, **changes)
+    with torch.no_grad():
+        model.projection.weight.mul_(4)
+    return model
+
+
+@torch.inference_mode()
+def test_the_mean_is_taken_of_probabilities_or_of_their_logarithms() -> None:
+    first, second = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.1, 0.1, 0.8])
+    logs = [first.log(), second.log()]
+    models = [tiny_transformer(1), tiny_transformer(2)]
+    assert_close(Ensemble(models).combine(logs).exp(), (first + second) / 2)
+    geometric = (first * second).sqrt()
+    found = Ensemble(models, "log_probability").combine(logs).exp()
+    assert_close(found, geometric / geometric.sum())
+
+
+@pytest.mark.parametrize("averaging", ["probability", "log_probability"])
+@torch.inference_mode()
+def test_a_model_beside_itself_says_what_it_says_alone(averaging: Averaging) -> None:
+    model, config = sharp(1), search_config(nbest=3)
+    alone = beam_search(ModelStep(model, SOURCES, 3), LIMITS, config)
+    twice = beam_search(step_of(Ensemble([model, model], averaging), SOURCES, 3), LIMITS, config)
+    for expected, found in zip(alone, twice, strict=True):
+        assert [h.tokens for h in found] == [h.tokens for h in expected]
+        assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("averaging", ["probability", "log_probability"])
+@pytest.mark.parametrize("beam", [1, 4])
+@torch.inference_mode()
+def test_the_scorer_says_of_a_translation_what_the_search_said(
+    averaging: Averaging, beam: int
+) -> None:
+    ensemble = Ensemble([sharp(1), sharp(2, encoder_layers=1, d_model=32), sharp(3)], averaging)
+    config = search_config(beam_size=beam)
+    search = greedy_search if beam == 1 else beam_search
+    found = [best for best, *_ in search(step_of(ensemble, SOURCES, beam), LIMITS, config)]
+    pairs = [(s, list(h.tokens)) for s, h in zip(SEGMENTS, found, strict=True)]
+    # At its limit a sentence ends, however improbable that is: its score counts it all the same.
+    scores = [math.fsum(row) for row in score_pieces(ensemble, pairs)]
+    assert scores == pytest.approx([h.log_probability for h in found], abs=1e-4)
+    # It is not what any of the models says.
+    assert math.fsum(score_pieces(ensemble.members[0], pairs)[0]) != pytest.approx(scores[0], 1e-3)
+
+
+def test_what_cannot_be_averaged_is_refused() -> None:
+    with pytest.raises(InputError, match="vocabularies of different sizes"):
+        Ensemble(
+            [tiny_transformer(), tiny_transformer(target_vocab_size=25, tie_embeddings="none")]
+        )
+
+
+def test_the_shortest_length_is_that_of_all() -> None:
+    long, short = (tiny_transformer(max_length=m, positions="learned") for m in (64, 32))
+    ensemble = Ensemble([long, short])
+    assert ensemble.config.max_length == ensemble.max_length == 32
+    assert Ensemble([tiny_transformer()]).max_length is None

@@ -1,0 +1,112 @@
+"""The settings and constraints that all searches share."""
+
+import math
+
+import pytest
+import torch
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
+from transformer.decoding.search.interface import constrain, refuse_nan
+
+from .steps import search_config
+
+
+def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
+    tokens = torch.full((batch, beam, length + 1), 4)
+    tokens[..., 0] = BOS
+    return tokens
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"beam_size": 0}, "decoding.beam_size=0 must be at least 1"),
+        ({"beam_size": 10**8}, "decoding.beam_size=100000000 must be at most 10,000"),
+        ({"nbest": 0}, "decoding.nbest=0 must be at least 1"),
+        ({"nbest": 4}, "decoding.nbest=4 is more than decoding.beam_size=3"),
+        ({"min_length": -1}, "decoding.min_length=-1 must be at least 0"),
+        ({"max_length_ratio": math.nan}, "decoding.max_length_ratio=nan"),
+        ({"length_penalty": math.inf}, "decoding.length_penalty=inf must be finite"),
+        ({"algorithm": "greedy"}, "set decoding.algorithm=beam"),
+        ({"no_repeat_ngram": -1}, "decoding.no_repeat_ngram=-1 must be at least 0"),
+        ({"eos_threshold": math.nan}, "decoding.eos_threshold=nan must be at least 0"),
+        ({"algorithm": "sampling", "beam_size": 3}, "follows no decoding.beam_size=3"),
+        ({"algorithm": "sampling", "temperature": 0.0}, "decoding.temperature=0.0 must be above 0"),
+        ({"algorithm": "sampling", "top_p": 0.0}, r"decoding.top_p=0.0 must be in \(0, 1\]"),
+        ({"algorithm": "sampling", "min_p": 1.0}, r"decoding.min_p=1.0 must be in \[0, 1\)"),
+        ({"top_k": 5}, "decoding.top_k=5 is of decoding.algorithm=sampling, not of beam"),
+        ({"diversity": 0.5}, "decoding.diversity=0.5 is of decoding.algorithm=diverse"),
+        ({"algorithm": "diverse", "groups": 2}, "decoding.beam_size=3 cannot be cut into decoding"),
+    ],
+)
+def test_a_wrong_value_is_named(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        search_config(**changes)
+
+
+def test_the_limit_follows_the_source() -> None:
+    config = search_config(max_length_ratio=1.5, max_length_offset=4)
+    assert [config.limit(pieces) for pieces in (0, 1, 2, 10)] == [4, 5, 7, 19]
+    assert search_config(max_length_offset=0).limit(30) == 1
+
+
+def test_constraints_leave_the_rest_as_it_is() -> None:
+    values = torch.randn(3, 2, 6).log_softmax(-1)
+    before = values.clone()
+    constrain(values, hypotheses(3, 2, 2), torch.tensor([2, 3, 2]), search_config())
+    assert values[1, :, [PAD, BOS]].eq(-math.inf).all()
+    assert values[1, :, [1, EOS, 4, 5]].equal(before[1, :, [1, EOS, 4, 5]])
+    assert values[[0, 2]][..., EOS].equal(before[[0, 2]][..., EOS])
+    assert values[[0, 2]].isfinite().sum() == 4  # the end alone: two sentences, two hypotheses
+
+
+def test_the_minimum_yields_to_the_limit() -> None:
+    values = torch.randn(2, 1, 6).log_softmax(-1)
+    constrain(values, hypotheses(2, 1, 2), torch.tensor([2, 9]), search_config(min_length=5))
+    assert values[0, 0, EOS].isfinite()
+    assert values[1, 0, EOS] == -math.inf
+
+
+def test_the_end_is_possible_at_the_limit_even_where_the_model_rules_it_out() -> None:
+    values = torch.full((1, 1, 6), -math.inf)
+    constrain(values, hypotheses(1, 1, 1), torch.tensor([1]), search_config())
+    assert values[0, 0].isfinite().tolist() == [False, False, False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces", "banned"),
+    [
+        (2, [4, 5, 4], {5}),
+        (2, [4, 4], {4}),
+        (2, [4, 5, 6], set()),
+        (3, [4, 5, 6, 4, 5], {6}),
+        (3, [4, 5], set()),
+        (1, [4, 6], {4, 6}),
+        (0, [4, 4, 4, 4], set()),
+    ],
+)
+def test_no_ngram_occurs_twice(size: int, pieces: list[int], banned: set[int]) -> None:
+    values = torch.zeros(1, 2, 8)
+    tokens = torch.tensor([[[BOS, *pieces], [BOS, *[7] * len(pieces)]]])
+    config = search_config(no_repeat_ngram=size)
+    constrain(values, tokens, torch.tensor([99]), config)
+    ruled_out = (values[0, 0] == -math.inf).nonzero().flatten().tolist()
+    assert set(ruled_out) == banned | {PAD, BOS}
+
+
+def test_a_doubtful_end_is_put_off() -> None:
+    values = torch.log(torch.tensor([[[0.0, 0.0, 0.0, 0.3, 0.6, 0.1], [0, 0, 0, 0.05, 0.8, 0.15]]]))
+    # ln 0.3 = -1.20 > 3 ln 0.6 = -1.53, but ln 0.05 = -3.0 < 3 ln 0.8 = -0.67
+    constrain(values, hypotheses(1, 2, 1), torch.tensor([9]), search_config(eos_threshold=3.0))
+    assert values[0, :, EOS].isfinite().tolist() == [True, False]
+    values = torch.full((1, 1, 6), -math.inf)
+    values[..., EOS] = -5.0
+    constrain(values, hypotheses(1, 1, 1), torch.tensor([9]), search_config(eos_threshold=0.1))
+    assert values[0, 0, EOS] == -5
+
+
+def test_nan_is_refused() -> None:
+    refuse_nan(torch.tensor([0.0, -math.inf]), 3)
+    with pytest.raises(InputError, match="after 3 target tokens"):
+        refuse_nan(torch.tensor([0.0, math.nan]), 3)

@@ -1,0 +1,32 @@
+"""The length penalty by hand, and forced scoring against a walk over the logits."""
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.tolerance import assert_close
+from transformer.decoding.search.length_penalty import length_penalty, score_targets
+
+
+@pytest.mark.parametrize(
+    ("length", "alpha", "penalty"),
+    [(1, 0.6, 1.0), (7, 0.0, 1.0), (7, 1.0, 2.0), (19, 0.5, 2.0), (7, -1.0, 0.5)],
+)
+def test_length_penalty(length: int, alpha: float, penalty: float) -> None:
+    assert length_penalty(length, alpha) == pytest.approx(penalty)
+
+
+def test_every_token_is_scored_given_those_before_it_and_padding_is_not() -> None:
+    model = tiny_transformer()
+    source = torch.tensor([[7, 8, 3], [9, 3, 0]])
+    target_input = torch.tensor([[2, 5, 6, 7], [2, 8, 0, 0]])
+    target_output = torch.tensor([[5, 6, 7, 3], [8, 3, 0, 0]])
+    scores = score_targets(model, model.encode(source), target_input, target_output)
+    expected = torch.zeros(2, 4)
+    for row, length in enumerate((4, 2)):
+        for place in range(length):
+            prefix = target_input[row : row + 1, : place + 1]
+            hidden = model(source[row : row + 1, : 3 - row], prefix)[0, -1]
+            probabilities = model.logits(hidden).softmax(-1)
+            expected[row, place] = probabilities[target_output[row, place]].log()
+    assert_close(scores, expected.detach())

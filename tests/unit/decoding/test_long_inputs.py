@@ -1,0 +1,21 @@
+"""Where a text that is too long is cut."""
+
+import pytest
+
+from transformer.decoding.long_inputs import segment_lengths
+
+
+@pytest.mark.parametrize(
+    ("pieces", "most", "lengths"),
+    [
+        ("▁a ▁b", 2, [2]),
+        ("▁a b ▁c d ▁e", 3, [2, 3]),  # before a word
+        ("▁a . ▁b ▁c ▁d", 4, [2, 3]),  # rather after a sentence
+        ("▁a . ▁b ! ▁c ▁d", 5, [4, 2]),  # rather after the last one
+        ("▁a b c d e", 2, [2, 2, 1]),  # no place is good
+        ("▁a ▁b ▁c", 1, [1, 1, 1]),
+        ("", 3, [0]),
+    ],
+)
+def test_cuts(pieces: str, most: int, lengths: list[int]) -> None:
+    assert segment_lengths(pieces.split(), most) == lengths

@@ -1,0 +1,203 @@
+"""Documents: lines in are lines out, whatever the model writes between its sentences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import count
+from typing import Any
+
+import pytest
+
+from tests.helpers.models import tiny_transformer
+from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import NO_WORD, Links
+from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.translation.document_translator import (
+    DocumentTranslator,
+    in_documents,
+    translate_units,
+    units_of,
+)
+from transformer.decoding.translation.translator import Translator
+
+from .steps import search_config
+from .translators import tiny_tokenizer
+
+TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return tiny_tokenizer().with_tags(Tags(targets=("de", "en"), sentences=3, pieces=40))
+
+
+class Echo:
+    """A searcher that says the source again, in capitals, without the ``lost`` separators."""
+
+    def __init__(self, lost: int = 0) -> None:
+        self.lost = lost
+        self.asked: list[list[int]] = []
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        found = []
+        for segment in segments:
+            self.asked.append(segment.pieces)
+            separator = tokenizer().source_vocab_size - 3
+            pieces = segment.pieces[tokenizer().leading_tags(segment.pieces) :]
+            for _ in range(self.lost if separator in pieces else 0):
+                pieces.remove(separator)
+            found.append([Hypothesis(tuple(pieces), -1.0, -2.0)])
+        return found
+
+
+def translator(lost: int = 0) -> DocumentTranslator:
+    size = tokenizer().source_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
+    plain = Translator(model, tokenizer().tagged(SourceTags("de")), search_config(beam_size=1), 512)
+    plain.searcher = Echo(lost)
+    found = in_documents(plain)
+    assert isinstance(found, DocumentTranslator)
+    return found
+
+
+def cleaned(texts: Sequence[str]) -> list[str]:
+    return [" ".join(text.split()) for text in texts]
+
+
+def sentences_asked(documents: DocumentTranslator) -> list[int]:
+    separator = tokenizer().source_vocab_size - 3
+    searcher = documents.translator.searcher
+    assert isinstance(searcher, Echo)
+    return [pieces.count(separator) + 1 for pieces in searcher.asked]
+
+
+def test_a_window_is_translated_together_and_parted() -> None:
+    documents = translator()
+    found = documents.translate(TEXTS)
+    assert [one.text for one in found] == cleaned(TEXTS)
+    assert sentences_asked(documents) == [3, 1, 1]
+    assert [len(one.nbest) for one in found] == [1] * len(TEXTS)
+    assert found[1].tokens == tuple(found[1].source_tokens)
+
+
+def test_where_a_separator_is_missing_each_sentence_is_translated_alone() -> None:
+    documents = translator(lost=1)
+    found = documents.translate(TEXTS)
+    assert [one.text for one in found] == cleaned(TEXTS)
+    assert sentences_asked(documents) == [3, 1, 1, 1, 1, 1]
+
+
+def test_another_target_or_something_asked_begins_another_window() -> None:
+    documents = translator()
+    texts = ["a", "b", TaggedText("c", SourceTags("en")), TaggedText("d", SourceTags("en")), "e"]
+    asked = [None, Constraints(never=("x",)), None, None, None]
+    assert [list(window) for window in documents.windows(texts, asked)] == [[0], [1], [2, 3], [4]]
+    assert [list(window) for window in documents.windows(texts)] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_line_end_in_a_text_is_a_space_and_no_separator() -> None:
+    documents = translator()
+    texts = ["a dog\nruns .", f"two{SENTENCE_END}cats .", "a\tchild"]
+    assert [one.text for one in documents.translate(texts)] == [
+        "a dog runs .",
+        "two cats .",
+        "a\tchild",
+    ]
+    assert sentences_asked(documents) == [3]
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t", "\u00a0", "\u3000", "\u2028"])
+def test_a_blank_line_of_any_kind_ends_a_document(blank: str) -> None:
+    documents, texts = translator(), ["a dog .", blank, "two cats ."]
+    assert [one.text for one in documents.translate(texts)] == ["a dog .", "", "two cats ."]
+    assert sentences_asked(documents) == [1, 1]
+    streamed = translator().translate_stream(map(Request, texts), ready=lambda: False)
+    assert [one.text for one in streamed] == ["a dog .", "", "two cats ."]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("done", [0, 1, 4, 9, 24, 25])
+def test_a_stream_makes_the_same_windows_from_wherever_it_goes_on(waits: bool, done: int) -> None:
+    texts = [f"{'a ' * (n % 5)}dog" if n % 7 else "" for n in range(25)]
+    whole = translator()
+    expected = [one.text for one in whole.translate(texts)][done:]
+    streamed = translator()
+    # Each line comes when the one before has been read, as from somebody who types.
+    ready = (lambda: False) if waits else None
+    found = streamed.translate_stream(map(Request, texts), ready=ready, done=done)
+    assert [one.text for one in found] == expected
+    asked = sentences_asked(streamed)
+    assert asked == sentences_asked(whole)[len(sentences_asked(whole)) - len(asked) :]
+
+
+def test_a_document_that_has_ended_is_answered_before_the_next_line() -> None:
+    came: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for text in ("a", "b", "", "c"):
+            came.append(text)
+            yield text
+
+    stream = translator().translate_stream(lines(), ready=lambda: False)
+    assert [next(stream).text for _ in range(3)] == ["a", "b", ""]
+    assert came == ["a", "b", ""]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_lines_before_an_error_are_translated(waits: bool) -> None:
+    def lines() -> Iterator[str]:
+        yield from ("a", "", "b")
+        raise InputError("stdin:4: not UTF-8")
+
+    stream = translator().translate_stream(lines(), ready=(lambda: False) if waits else None)
+    assert [next(stream).text for _ in range(3)] == ["a", "", "b"]
+    with pytest.raises(InputError, match="stdin:4"):
+        next(stream)
+
+
+def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[int] = []
+
+    def seen(_: object, source: Sequence[int], target: Sequence[int], __: object) -> Links:
+        words.extend(target)
+        return frozenset()
+
+    monkeypatch.setattr("transformer.decoding.translation.translator.word_links", seen)
+    sentences = translator().translator
+    sentences.model.config = replace(sentences.model.config, max_length=11)
+    [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
+    assert len(found.source_tokens) > 11  # cut in two
+    counted = count()
+    assert words == [NO_WORD if is_tag(token) else next(counted) for token in found.tokens]
+    assert words.count(NO_WORD) == 5
+
+
+def test_processes_share_windows() -> None:
+    documents, texts = translator(), TEXTS * 2
+    units = units_of(documents, texts)
+    assert [place for unit in units for place in unit] == list(range(len(texts)))
+    shares: list[Any] = [
+        iter(
+            [one.text for unit in translate_units(documents, texts, units[rank::2]) for one in unit]
+        )
+        for rank in range(2)
+    ]
+    joined = [next(shares[number % 2]) for number, unit in enumerate(units) for _ in unit]
+    assert joined == cleaned(texts)
+
+
+def test_a_model_of_any_weights_gives_as_many_lines_and_no_tag() -> None:
+    size = tokenizer().source_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
+    search = search_config(algorithm="sampling", temperature=3.0, nbest=1)
+    plain = Translator(model, tokenizer().tagged(SourceTags("de")), search, 512)
+    found = in_documents(plain).translate(TEXTS * 5)
+    assert len(found) == len(TEXTS) * 5
+    for one, text in zip(found, TEXTS * 5, strict=True):
+        assert "\n" not in one.text
+        assert bool(one.tokens) <= bool(text.strip())
+        assert not {"<2 de>", "<2 en>"} & set(one.tokens)

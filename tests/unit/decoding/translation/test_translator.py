@@ -1,0 +1,339 @@
+"""Raw text in, raw text out: order, blanks, length, modes, n-best and attention."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import portable
+from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.decoding.batched_search import ModelSearcher
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.length_limit import warn_of_cuts
+from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.translation.result import BLANK
+from transformer.decoding.translation.translator import Translator
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
+from transformer.model.transformer import Transformer
+
+from .steps import search_config
+from .translators import PAIRS, tiny_tokenizer, tiny_translator
+
+TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 60, 100_000])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_order_and_batches_do_not_matter(batch_tokens: int, beam_size: int) -> None:
+    translator = tiny_translator(batch_tokens, beam_size=beam_size, max_length_ratio=1.0)
+    together = translator.translate(TEXTS)
+    alone = [translator.translate([text])[0] for text in TEXTS]
+    assert [t.text for t in together] == [t.text for t in alone]
+    assert [t.score for t in together] == pytest.approx([t.score for t in alone], abs=1e-4)
+    assert len({t.text for t in together}) > 4
+
+
+@pytest.mark.parametrize("algorithm", ["beam", "greedy"])
+def test_translations_that_reach_the_longest_length_are_counted(
+    algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = {"max_length_ratio": 0.0, "max_length_offset": 3, "nbest": 1}
+    wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
+    translator = tiny_translator(**limits, **wide)
+    longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
+    counts = translator.length_limit.taken()
+    assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
+    warn_of_cuts([counts, (0, 4)])
+    assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
+    caplog.clear()
+    free = tiny_translator(max_length_offset=12, max_length=14, **wide)
+    free.translate(TEXTS[:1])
+    # The model has no more positions.
+    assert free.length_limit.most == 13
+    warn_of_cuts([(0, 6)])
+    assert not caplog.messages
+
+
+def test_a_batch_keeps_the_budget_and_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    class RecordingStep(ModelStep):
+        def __init__(self, model: Transformer, source: torch.Tensor, beam: int) -> None:
+            sizes.append((len(source), source.numel() * beam))
+            super().__init__(model, source, beam)
+
+    monkeypatch.setattr("transformer.decoding.search.ensemble.ModelStep", RecordingStep)
+    tiny_translator(100, beam_size=2, max_length_offset=1).translate(TEXTS * 6)
+    assert sum(rows for rows, _ in sizes) == 36  # the blank ones are not there
+    assert all(tokens <= 100 for _, tokens in sizes)
+    assert sum(tokens for _, tokens in sizes) > 70 * len(sizes)
+    sizes.clear()
+    tiny_translator(3, beam_size=2, max_length_offset=1).translate(TEXTS)
+    assert [rows for rows, _ in sizes] == [1] * 6
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u2028", "\u00a0 \r\n"])
+def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
+    translator = tiny_translator()
+    assert translator.translate([blank, "a dog", blank])[::2] == [BLANK, BLANK]
+    assert translator.translate([]) == []
+
+
+def test_the_sign_for_the_space_is_no_blank() -> None:
+    (translation,) = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
+    assert translation.source_tokens[-3:] == ("<0xE2>", "<0x96>", "<0x81>")
+    assert translation.tokens
+
+
+def test_one_string_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match="a list of texts, not one string"):
+        tiny_translator().translate("a b")
+
+
+def test_greedy_and_beam_of_one_agree() -> None:
+    greedy = tiny_translator(algorithm="greedy", beam_size=1).translate(TEXTS)
+    beam = tiny_translator(beam_size=1).translate(TEXTS)
+    assert [t.text for t in greedy] == [t.text for t in beam]
+
+
+def test_nbest_is_ranked_and_led_by_the_translation() -> None:
+    translator = tiny_translator(beam_size=4, nbest=4, length_penalty=0.6)
+    for translation in translator.translate(TEXTS[:4]):
+        best = translation.nbest[0]
+        assert (best.text, best.score, best.tokens) == (
+            translation.text,
+            translation.score,
+            translation.tokens,
+        )
+        scores = [candidate.score for candidate in translation.nbest]
+        assert len(scores) == 4
+        assert scores == sorted(scores, reverse=True)
+        assert len({candidate.tokens for candidate in translation.nbest}) == 4
+
+
+def test_the_limit_follows_the_source() -> None:
+    translator = tiny_translator(max_length_ratio=2.0, max_length_offset=1, min_length=99)
+    texts = ["dog", "a long book"]
+    sources = tiny_tokenizer().encode_source(texts)
+    for source, translation in zip(sources, translator.translate(texts), strict=True):
+        assert len(translation.tokens) == 2 * len(source) + 1
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_long_text_is_cut_with_a_warning(
+    positions: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator = tiny_translator(positions=positions, max_length=24, max_length_ratio=1.0)
+    text = " ".join(source for source, _ in PAIRS)
+    with caplog.at_level(logging.WARNING):
+        whole, short = translator.translate([text, "a dog ."], attention=True)
+    said = "a text: longer than model.max_length=24 allows; translated in 3 segments"
+    assert [record.message for record in caplog.records] == [said]
+    parts = translator.translate([PAIRS[0][0] + " " + PAIRS[1][0], PAIRS[2][0], PAIRS[3][0]])
+    assert whole.text == " ".join(part.text for part in parts)
+    assert whole.tokens == tuple(token for part in parts for token in part.tokens)
+    assert whole.nbest[0].log_probability == pytest.approx(
+        sum(part.nbest[0].log_probability for part in parts), abs=1e-4
+    )
+    [source] = tiny_tokenizer().encode_source([text])
+    assert whole.attention is not None
+    assert whole.attention.shape == (len(whole.tokens), len(source))
+    assert short.text == translator.translate(["a dog ."])[0].text
+
+
+def test_a_warning_names_the_first_line_that_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    long = " ".join(source for source, _ in PAIRS)
+    found = tiny_translator(max_length=24, max_length_ratio=0.5).translate_stream(
+        [*["a dog"] * 9, long, long], name=lambda index: f"stdin:{index + 1}"
+    )
+    assert len(list(found)) == 11
+    said = "stdin:10 and 1 more: longer than model.max_length=24 allows; translated in 6 segments"
+    assert [record.message for record in caplog.records] == [said]
+
+
+def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    search = ModelSearcher._search_what_fits
+
+    def counted(self: ModelSearcher, segments: list[Segment]) -> Any:
+        searched.append(len(segments))
+        return search(self, segments)
+
+    monkeypatch.setattr(ModelSearcher, "_search_what_fits", counted)
+    long = " ".join(source for source, _ in PAIRS * 3)
+    translators = [tiny_translator(size, max_length=24) for size in (3, 10_000)]
+    alone, together = (translator.translate([long])[0] for translator in translators)
+    assert (alone.text, alone.tokens) == (together.text, together.tokens)
+    assert searched == [8, 1, 9]
+
+
+def test_attention_is_that_of_the_best_candidate() -> None:
+    translator = tiny_translator(max_length_ratio=1.0)
+    plain = translator.translate(TEXTS)
+    mapped = translator.translate(TEXTS, attention=True)
+    assert plain == mapped
+    assert plain[0].attention is None
+    for text, translation in zip(TEXTS, mapped, strict=True):
+        if translation is BLANK:
+            continue
+        [source] = tiny_tokenizer().encode_source([text])
+        weights = translation.attention
+        assert weights is not None
+        assert weights.shape == (len(translation.tokens), len(source))
+        assert (weights >= 0).all()
+        assert (weights.sum(1) < 1).all()  # the end of the source has the rest
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_attention_weights_sum_to_one_and_leave_the_kernel(layers: int) -> None:
+    model = tiny_translator(decoder_layers=layers).model
+    source = torch.tensor([[9, 8, 7, 3], [6, 3, 0, 0]])
+    target = torch.tensor([[2, 5, 6], [2, 9, 0]])
+    kernels = [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
+    maps = attention_maps(model, source, target)
+    assert [tuple(weights.shape) for weights in maps.encoder] == [(2, 4, 4, 4)] * 2
+    assert [tuple(weights.shape) for weights in maps.decoder] == [(2, 4, 3, 3)] * layers
+    assert [tuple(weights.shape) for weights in maps.cross] == [(2, 4, 3, 4)] * layers
+    for weights in (*maps.encoder, *maps.decoder, *maps.cross):
+        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    for weights in (*maps.encoder, *maps.cross):
+        assert weights[1, :, :, 2:].eq(0).all()
+    for weights in maps.decoder:
+        assert weights.triu(1).eq(0).all()
+    assert kernels == [m.kernel for m in model.modules() if isinstance(m, MultiHeadAttention)]
+
+
+def test_every_module_returns_to_its_mode() -> None:
+    translator = tiny_translator(dropout=0.5)
+    expected = translator.translate(TEXTS)
+    translator.model.train()
+    translator.model.encoder.eval()
+    modes = [module.training for module in translator.model.modules()]
+    assert translator.translate(TEXTS) == expected
+    assert [module.training for module in translator.model.modules()] == modes
+    loss = translator.model(torch.tensor([[5, 3]]), torch.tensor([[2, 5]])).sum()
+    loss.backward()  # what was computed in inference mode must not stand in the way
+
+
+def test_the_mode_returns_after_an_error_too() -> None:
+    translator = tiny_translator()
+    translator.model.train()
+    with torch.no_grad():
+        translator.model.projection.weight.fill_(torch.nan)
+    with pytest.raises(InputError):
+        translator.translate(["a dog"])
+    assert translator.model.training
+    assert torch.is_grad_enabled()
+
+
+def test_a_line_end_spelt_by_the_model_does_not_reach_the_text() -> None:
+    translator = tiny_translator(tie_embeddings="none", min_length=4)
+    newline = tiny_tokenizer().pieces(range(310)).index("<0x0A>")
+    with torch.no_grad():
+        translator.model.projection.weight.fill_(0)
+        translator.model.projection.weight[newline] = 1
+        translator.model.decoder.final_norm.bias.fill_(1)
+    [translation] = translator.translate(["a dog"])
+    assert set(translation.tokens) == {"<0x0A>"}
+    assert translation.text.strip(" ") == ""
+
+
+def test_json_holds_plain_values_and_attention_where_asked_for() -> None:
+    translator = tiny_translator(beam_size=2, nbest=2)
+    [plain] = translator.translate(["a dog runs ."])
+    [mapped] = translator.translate(["a dog runs ."], attention=True)
+    values = json.loads(json.dumps(mapped.to_json()))
+    weights = values.pop("attention")
+    assert values == json.loads(json.dumps(plain.to_json()))
+    assert [len(row) for row in weights] == [len(values["source_tokens"])] * len(values["tokens"])
+    assert values["text"] == values["nbest"][0]["text"] == plain.text
+    assert "".join(values["source_tokens"]).replace("\u2581", " ").strip() == "a dog runs ."
+    assert json.loads(json.dumps(BLANK.to_json()))["text"] == ""
+
+
+def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
+    translator = tiny_translator(beam_size=2)
+    config = {
+        "task": "translation",
+        "decoding": {name: getattr(translator.search, name) for name in vars(search_config())},
+        "loss": {"alignment_weight": 0.0, "alignment_layer": None, "alignment_head": 0},
+    }
+    payload = {
+        "state_dict": {f"model.{k}": v for k, v in translator.model.state_dict().items()},
+        PORTABLE: portable(translator.model.config, tiny_tokenizer().to_state(), config),
+    }
+    file = tmp_path / "checkpoints" / "best.ckpt"
+    write_payload(payload, file)
+    expected = [t.text for t in translator.translate(TEXTS)]
+    for path in (file, tmp_path):
+        loaded = Translator.load(path)
+        assert loaded.search == translator.search
+        assert [t.text for t in loaded.translate(TEXTS)] == expected
+    greedy = search_config(algorithm="greedy", beam_size=1)
+    assert Translator.load(file, search=greedy).search == greedy
+
+
+def test_no_tokens_make_no_batch() -> None:
+    with pytest.raises(InputError, match="batch_tokens=0 must be at least 1"):
+        tiny_translator(batch_tokens=0)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, transformer.decoding.translation.translator;"
+        "heavy = {'pytorch_lightning', 'datasets', 'sacrebleu', 'pandas', 'hydra', 'omegaconf'};"
+        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_search_without_any_result_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer.decoding.batched_search.search_batch", lambda *_: [[]])
+    [found] = tiny_translator().translate(["a dog"], [Constraints(must=("hund",))])
+    assert found.text == ""
+    assert found.unmet == ("must: hund",)
+    assert "Infinity" not in json.dumps(found.to_json())
+
+
+def test_memory_that_does_not_suffice_changes_no_translation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
+    assert len({translation.text for translation in expected}) > 4
+    sizes: list[int] = []
+    search = ModelSearcher._search_batch
+
+    def short_of_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
+        sizes.append(len(segments))
+        if len(segments) > 2:
+            raise torch.OutOfMemoryError
+        return search(self, segments)
+
+    monkeypatch.setattr(ModelSearcher, "_search_batch", short_of_memory)
+    found = tiny_translator(100_000, beam_size=2, max_length_ratio=1.0).translate(TEXTS)
+    assert [t.text for t in found] == [t.text for t in expected]
+    assert max(sizes) > 2
+
+    def no_memory(self: ModelSearcher, segments: list[Segment]) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(ModelSearcher, "_search_batch", no_memory)
+    advised: list[tuple[dict[str, Any], str]] = [
+        ({"beam_size": 2}, "set decoding.beam_size lower"),
+        ({"algorithm": "sampling", "nbest": 4}, "set decoding.nbest lower"),
+        ({"algorithm": "mbr", "beam_size": 1, "candidates": 4}, "set decoding.candidates lower"),
+        ({"algorithm": "greedy", "beam_size": 1}, "cut it in two"),
+    ]
+    for changes, advice in advised:
+        said = f"^the device runs out of memory with one sentence of .* tokens; {advice}$"
+        with pytest.raises(InputError, match=said):
+            tiny_translator(100_000, **changes).translate(TEXTS)

@@ -1,0 +1,1 @@
+"""Phrases that must or must not occur in a translation."""

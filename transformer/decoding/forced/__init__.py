@@ -1,0 +1,1 @@
+"""The model on a given translation: its score, its attention, its alignment."""

@@ -1,0 +1,1 @@
+"""Tags of a tagger, probabilities of a language model."""

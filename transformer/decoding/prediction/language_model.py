@@ -1,0 +1,116 @@
+"""How probable a text is: a causal stack alone, which predicts each subword and the end.
+
+It does not know how the stack is trained, files or the command line.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer.data.batching.batch import collate
+from transformer.data.tokenization.tokenizer import PAD, Tokenizer
+from transformer.decoding.prediction.predictor import Predictor, batches_of
+
+
+def perplexity(nats: float) -> float:
+    """Of a mean negative log-likelihood; infinite where the model has diverged."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(nats))
+
+
+ROWS = 512
+"""Predictions whose logits exist at a time."""
+
+
+@dataclass(frozen=True)
+class TextProbability:
+    """The probability of a text.
+
+    Attributes:
+        tokens: Its subword pieces.
+        token_log_probabilities: Natural logarithms: of each piece given all before it, and of the
+            end.
+    """
+
+    tokens: tuple[str, ...]
+    token_log_probabilities: tuple[float, ...]
+
+    @property
+    def log_probability(self) -> float:
+        """Of the whole text and its end."""
+        return math.fsum(self.token_log_probabilities)
+
+    @property
+    def perplexity(self) -> float:
+        """Of a subword; the end counts as one."""
+        return perplexity(-self.log_probability / len(self.token_log_probabilities))
+
+    def to_line(self) -> str:
+        """The log-probability and the perplexity, parted by a tab."""
+        return f"{self.log_probability:.6f}\t{self.perplexity:.4f}"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        return {
+            "log_probability": round(self.log_probability, 6),
+            "perplexity": round(self.perplexity, 4),
+            "tokens": self.tokens,
+            "token_log_probabilities": [round(one, 6) for one in self.token_log_probabilities],
+        }
+
+
+class LanguageModel(Predictor):
+    """Tells how probable texts are."""
+
+    task = "language_modelling"
+    causal = True
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.target_vocab_size, tokenizer.target_vocab_size
+
+    def predict(self, texts: Sequence[str]) -> list[TextProbability]:
+        """Tell it of raw texts; an empty one is the probability that a text ends at once."""
+        rows = self.tokenizer.encode_target(texts)
+        scores = self.log_probabilities(rows)
+        return [
+            TextProbability(tuple(self.tokenizer.pieces(row)), tuple(score.tolist()))
+            for row, score in zip(rows, scores, strict=True)
+        ]
+
+    def tokens_of(self, text: str) -> int:
+        """The subwords, and bos."""
+        return 1 + len(self.tokenizer.encode_target([text])[0])
+
+    @torch.inference_mode()
+    def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Float[Tensor, " tokens"]]:
+        """Natural logarithms, of each token given all before it and of the end.
+
+        Args:
+            rows: Tokens of each text, without bos or eos.
+        """
+        found = [torch.empty(0)] * len(rows)
+        for places in batches_of([len(row) for row in rows], self.batch_tokens):
+            chosen = [list(rows[place]) for place in places]
+            batch = collate(chosen, chosen).to(self.model.projection.weight.device)
+            real = batch.target_output != PAD
+            parts = (self.model(batch.target_input)[real], batch.target_output[real])
+            scores = torch.cat(
+                [
+                    self.model.logits(hidden)
+                    .float()
+                    .log_softmax(-1)
+                    .gather(1, right[:, None])[:, 0]
+                    for hidden, right in zip(*(part.split(ROWS) for part in parts), strict=True)
+                ]
+            ).cpu()
+            for place, row in zip(places, scores.split(real.sum(1).tolist()), strict=True):
+                found[place] = row
+        return found

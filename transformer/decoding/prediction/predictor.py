@@ -1,0 +1,141 @@
+"""What a model of one stack says of text, line by line: the base of taggers and language models.
+
+It does not know what is said, files or the command line.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from transformer.common.errors import InputError, errors_name
+from transformer.common.schema import typed
+from transformer.data.batching.sampler import BatchPlan
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.translation.line_windows import windows_of
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.config import ModelConfig
+from transformer.model.single_stack import SingleStack, build_single_stack
+
+
+@runtime_checkable
+class Prediction(Protocol):
+    """What is said of one text."""
+
+    def to_line(self) -> str:
+        """As text, without a line end."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+
+
+P = TypeVar("P", bound="Predictor")
+
+
+class Predictor(ABC):
+    """A stack in evaluation mode, and its tokenizer."""
+
+    task: ClassVar[str]
+    """That trains such a model."""
+    causal: ClassVar[bool]
+    """Whether the stack sees only what stands before."""
+
+    def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
+        """Predict with the model where it is.
+
+        Args:
+            model: In evaluation mode.
+            tokenizer: The one the model was trained with.
+            batch_tokens: Budget of a batch, padding included; a longer text makes a batch alone.
+        """
+        self.model = model
+        self.tokenizer = tokenizer
+        self.batch_tokens = batch_tokens
+
+    @classmethod
+    def load(
+        cls: type[P],
+        path: str | os.PathLike[str],
+        *,
+        batch_tokens: int = 4096,
+        device: torch.device | str = "cpu",
+    ) -> P:
+        """Load a checkpoint file, or the best checkpoint of a run directory.
+
+        Raises:
+            InputError: There is none, it cannot be read, or it is of another task.
+        """
+        file = find_checkpoint(Path(path))
+        payload = read_payload(file)
+        if task_of(payload) != cls.task:
+            raise InputError(f"{file} was trained for task={task_of(payload)}, not {cls.task}")
+        portable = payload[PORTABLE]
+        with errors_name(file):
+            config = typed(ModelConfig, portable["model"], "model")
+            tokenizer = Tokenizer.from_state(portable["tokenizer"])
+            if (config.source_vocab_size, config.target_vocab_size) != cls.sizes(tokenizer):
+                raise InputError("its model and its tokenizer have other sizes")
+        model = build_single_stack(config, causal=cls.causal)
+        load_weights(model, payload, file)
+        return cls(model.to(device), tokenizer, batch_tokens)
+
+    @staticmethod
+    @abstractmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """Tokens that such a model reads, and what it tells apart, with this tokenizer."""
+
+    @abstractmethod
+    def predict(self, texts: Sequence[str]) -> Sequence[Prediction]:
+        """Say what the model says of each text, in their order."""
+
+    @abstractmethod
+    def tokens_of(self, text: str) -> int:
+        """The tokens of a text, its bos or eos included."""
+
+    def predict_stream(
+        self, lines: Iterable[str], *, name: str = "", ready: Callable[[], bool] | None = None
+    ) -> Iterator[Prediction]:
+        """Predict lines as they come, holding no more than a window of them.
+
+        Args:
+            lines: One text each.
+            name: Of the file, for messages.
+            ready: See ``Translator.translate_stream``.
+
+        Raises:
+            InputError: A line has more tokens than ``model.max_length``; those before it are
+                predicted first.
+        """
+        for window in windows_of(self._bounded(lines, name), ready):
+            yield from self.predict([request.text for request in window])
+
+    def _bounded(self, lines: Iterable[str], name: str) -> Iterator[str]:
+        most = self.model.config.max_length
+        for number, line in enumerate(lines, start=1):
+            if (tokens := self.tokens_of(line)) > most:
+                raise InputError(
+                    f"{name}:{number}: a line of {tokens} tokens is longer than "
+                    f"model.max_length={most} allows; cut it"
+                )
+            yield line
+
+
+def batches_of(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
+    """Yield the places of texts of one batch, of about one length each.
+
+    Args:
+        lengths: Tokens of each text, without bos or eos.
+        batch_tokens: Budget of a batch; a longer text makes a batch alone.
+    """
+    if not lengths:
+        return
+    counts = np.array(lengths, dtype=np.int64)
+    budget = max(batch_tokens, int(counts.max()) + 1)
+    plan = BatchPlan(counts, counts, batch_tokens=budget, shuffle=False).epoch(0)
+    yield from (plan[index] for index in range(len(plan)))

@@ -1,0 +1,81 @@
+"""Tags of words: an encoder alone, which classifies each word at its first subword.
+
+It does not know how the encoder is trained, files or the command line.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from transformer.data.batching.sampler import BatchKey
+from transformer.data.batching.tagged_batch import UNTAGGED
+from transformer.data.modules.tagging import TaggedDataset
+from transformer.data.text.conllu import UPOS, TaggedSentence
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.prediction.predictor import Predictor, batches_of
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The tags of a sentence.
+
+    Attributes:
+        words: As they were given.
+        tags: One for each word, of ``UPOS``.
+        probabilities: That the tagger gives to each of these tags.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+    def to_line(self) -> str:
+        """The tags, parted by blanks."""
+        return " ".join(self.tags)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, probabilities with four decimals."""
+        rounded = [round(probability, 4) for probability in self.probabilities]
+        return {"words": self.words, "tags": self.tags, "probabilities": rounded}
+
+
+class Tagger(Predictor):
+    """Tags words."""
+
+    task = "tagging"
+    causal = False
+
+    @staticmethod
+    def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
+        """See ``Predictor.sizes``."""
+        return tokenizer.source_vocab_size, len(UPOS)
+
+    def predict(self, texts: Sequence[str]) -> list[Tags]:
+        """Tag sentences whose words, and punctuation, stand between blanks."""
+        return self.tag([text.split() for text in texts])
+
+    def tokens_of(self, text: str) -> int:
+        """The subwords of all words, and eos."""
+        return 1 + sum(max(1, len(word)) for word in self.tokenizer.encode_source(text.split()))
+
+    @torch.inference_mode()
+    def tag(self, sentences: Sequence[Sequence[str]]) -> list[Tags]:
+        """Tag words.
+
+        Args:
+            sentences: The words of each, punctuation apart, as in the training text; may be empty.
+        """
+        # Tags of the dataset say only where words begin.
+        unknown = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
+        dataset = TaggedDataset(unknown, self.tokenizer)
+        found = [Tags((), (), ())] * len(unknown)
+        for places in batches_of(dataset.lengths()[0].tolist(), self.batch_tokens):
+            batch = dataset[BatchKey(0, places)].to(self.model.projection.weight.device)
+            best = self.model.logits(self.model(batch.source)).float().softmax(-1).max(-1)
+            for place, row, which, tags in zip(places, *best, batch.tags, strict=True):
+                first = tags != UNTAGGED
+                given = tuple(UPOS[index] for index in which[first].tolist())
+                found[place] = Tags(unknown[place].words, given, tuple(row[first].tolist()))
+        return found

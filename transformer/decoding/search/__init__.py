@@ -1,0 +1,1 @@
+"""Search: a step function in, hypotheses out."""

@@ -1,0 +1,237 @@
+"""Batched beam search, for many sentences at once.
+
+It does not know the model: see ``StepFunction``. A hypothesis that ends within the ``beam_size``
+best candidates of its step is finished; the best candidates that do not end go on, so that a
+sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when no hypothesis
+that goes on could enter the n-best list, or, with ``stopping=full``, when so many are finished.
+
+Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
+the search; Wu et al. 2016, section 7, for scores under a length penalty.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.data.tokenization.tokenizer import BOS, EOS
+from transformer.decoding.search.interface import (
+    Hypothesis,
+    SearchConfig,
+    StepFunction,
+    constrain,
+    refuse_nan,
+)
+
+RANKED = 128
+"""Candidates that are ranked by the best of them first."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The best hypotheses that ended, the best first; ``-inf`` scores mark free slots."""
+
+    scores: Float[Tensor, "batch beam"]
+    log_probabilities: Float[Tensor, "batch beam"]
+    lengths: Int[Tensor, "batch beam"]
+    tokens: Int[Tensor, "batch beam longest"]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "Finished":
+        """Only these sentences."""
+        return Finished(
+            self.scores[rows], self.log_probabilities[rows], self.lengths[rows], self.tokens[rows]
+        )
+
+
+@dataclass(frozen=True)
+class Live:
+    """The hypotheses that go on, the best first; ``-inf`` marks a slot nothing lives in.
+
+    ``places`` tells which sentence of the call each row is; ``tokens`` begin with ``BOS``.
+    """
+
+    places: list[int]
+    limits: Int[Tensor, " batch"]
+    tokens: Int[Tensor, "batch beam length"]
+    log_probabilities: Float[Tensor, "batch beam"]
+
+    def select(self, rows: Int[Tensor, " kept"]) -> "Live":
+        """Only these sentences."""
+        return Live(
+            [self.places[row] for row in rows.tolist()],
+            self.limits[rows],
+            self.tokens[rows],
+            self.log_probabilities[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best ``2 * beam`` continuations of a step, the best first."""
+
+    log_probabilities: Float[Tensor, "batch candidates"]
+    parents: Int[Tensor, "batch candidates"]
+    tokens: Int[Tensor, "batch candidates"]
+
+
+def beam_search(
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
+) -> list[list[Hypothesis]]:
+    """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
+
+    Args:
+        step: Gives log-probabilities; it starts before the first token.
+        limits: The most pieces of each sentence, on the device of the step.
+        config: How wide to search and how to compare.
+
+    Raises:
+        NotANumber: The step gave NaN.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
+    if not found:
+        return found
+    live, finished = start(limits, config.beam_size)
+    while True:
+        length = live.tokens.size(2) - 1
+        log_probabilities = step(live.tokens[:, :, -1])
+        constrain(log_probabilities, live.tokens, live.limits, config)
+        candidates = expand(live, log_probabilities)
+        refuse_nan(candidates.log_probabilities, length)
+        finished = finish(live, finished, candidates, config)
+        live, parents = go_on(live, candidates)
+        over = done(live, finished, config)
+        if over.any():
+            for row in over.nonzero().squeeze(1).tolist():
+                found[live.places[row]] = hypotheses(finished, row, config.nbest)
+            alive = (~over).nonzero().squeeze(1)
+            if not len(alive):
+                return found
+            live, finished, parents = live.select(alive), finished.select(alive), parents[alive]
+            step.keep(alive)
+        step.reorder(parents)
+
+
+def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
+    """One empty hypothesis a sentence; the other slots wait for the first step to fill them."""
+    shape = (len(limits), beam)
+    nothing = torch.full(shape, -math.inf, device=limits.device)
+    alive = nothing.clone()
+    alive[:, 0] = 0.0
+    live = Live(list(range(len(limits))), limits, limits.new_full((*shape, 1), BOS), alive)
+    tokens = limits.new_zeros((*shape, int(limits.max())))
+    return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
+
+
+def largest(
+    values: Float[Tensor, "batch many"], count: int
+) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
+    """The ``count`` largest of each row and their places, the largest first.
+
+    The same as ``topk``, three times as fast on a CPU: none is outside of those ``count`` blocks
+    whose maxima are the largest.
+    """
+    blocks = values.size(1) // RANKED
+    if blocks <= count:
+        best, places = values.topk(count)
+        return best, places
+    whole = values[:, : blocks * RANKED].unflatten(1, (blocks, RANKED))
+    within = torch.arange(RANKED, device=values.device)
+    # batch count block -> batch (count block)
+    near = (whole.amax(-1).topk(count).indices[..., None] * RANKED + within).flatten(1)
+    rest = torch.arange(blocks * RANKED, values.size(1), device=values.device)
+    near = torch.cat((near, rest.expand(len(values), -1)), dim=1)
+    best, order = values.gather(1, near).topk(count)
+    return best, near.gather(1, order)
+
+
+def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> Candidates:
+    """Rank the continuations of all hypotheses of a sentence together."""
+    batch, beam, vocab = log_probabilities.shape
+    totals = log_probabilities.add_(live.log_probabilities[..., None])
+    # batch beam vocab -> batch (beam vocab)
+    best, index = largest(totals.view(batch, beam * vocab), 2 * beam)
+    return Candidates(best, index // vocab, index % vocab)
+
+
+def finish(
+    live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
+) -> Finished:
+    """Let the best candidates, where they end, compete with those that ended before."""
+    beam, length = live.tokens.size(1), live.tokens.size(2) - 1
+    kept = finished.scores.size(1)
+    best = candidates.log_probabilities[:, :beam]
+    ends = (candidates.tokens[:, :beam] == EOS) & (best > -math.inf)
+    if not ends.any():
+        return finished
+    tokens = _pick(live.tokens[:, :, 1:], candidates.parents[:, :beam])
+    tokens = F.pad(tokens, (0, finished.tokens.size(2) - length))
+    best = best.masked_fill(~ends, -math.inf)
+    scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
+    # Stable: of equals, the one that ended first stays.
+    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :kept]
+    lengths = torch.full_like(candidates.parents[:, :beam], length)
+    return Finished(
+        scores.gather(1, order),
+        torch.cat((finished.log_probabilities, best), dim=1).gather(1, order),
+        torch.cat((finished.lengths, lengths), dim=1).gather(1, order),
+        _pick(torch.cat((finished.tokens, tokens), dim=1), order),
+    )
+
+
+def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
+    """Follow the best candidates that do not end; return whose continuation each one is."""
+    beam = live.tokens.size(1)
+    # At most one continuation of each hypothesis ends, so that enough others remain.
+    ends = (candidates.tokens == EOS).to(torch.uint8)
+    order = ends.sort(dim=1, stable=True).indices[:, :beam]
+    parents = candidates.parents.gather(1, order)
+    chosen = candidates.tokens.gather(1, order)
+    tokens = torch.cat((_pick(live.tokens, parents), chosen[..., None]), dim=2)
+    total = candidates.log_probabilities.gather(1, order)
+    return Live(live.places, live.limits, tokens, total), parents
+
+
+def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
+    """Tell which sentences are searched to their end, as ``config.stopping`` has it."""
+    over = settled(live, finished, config)
+    return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
+
+
+def settled(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
+    """Tell which sentences no further step can change.
+
+    A log-probability only falls, and the penalty is monotone in the length: the best score that
+    a live hypothesis may still reach is its log-probability so far over the penalty of the
+    shortest or of the longest target it may become.
+    """
+    shortest = config.penalty(live.tokens.size(2))
+    longest = config.penalty(live.limits + 1)
+    # A search that ranks by more than log-probability does not have the best one first.
+    bound = live.log_probabilities.amax(1) / longest.clamp(min=shortest)
+    return bound <= finished.scores[:, config.nbest - 1]
+
+
+def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
+    """Read the finished hypotheses of one sentence."""
+    columns = zip(
+        finished.tokens[row, :nbest].tolist(),
+        finished.lengths[row, :nbest].tolist(),
+        finished.scores[row, :nbest].tolist(),
+        finished.log_probabilities[row, :nbest].tolist(),
+        strict=True,
+    )
+    return [
+        Hypothesis(tuple(tokens[:length]), score, total)
+        for tokens, length, score, total in columns
+        if score > -math.inf
+    ]
+
+
+def _pick(
+    tokens: Int[Tensor, "batch beam length"], index: Int[Tensor, "batch chosen"]
+) -> Int[Tensor, "batch chosen length"]:
+    """Rows of tokens by their place within the sentence."""
+    return tokens.gather(1, index[..., None].expand(-1, -1, tokens.size(2)))

@@ -1,0 +1,103 @@
+"""Several models that translate as one: their distributions are averaged at every step.
+
+It does not know how a search chooses. Source: Sutskever et al. 2014, "Sequence to Sequence Learning
+with Neural Networks", section 3.6.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from transformer.common.errors import InputError
+from transformer.decoding.search.interface import StepFunction
+from transformer.decoding.search.model_step import ModelStep
+from transformer.model.transformer import Transformer
+
+Averaging = Literal["probability", "log_probability"]
+
+
+class Ensemble(nn.Module):
+    """Models of one source and one target vocabulary.
+
+    Attributes:
+        models: The first is the one whose attention is read where attention is asked for.
+        averaging: ``probability`` takes the arithmetic mean of the distributions;
+            ``log_probability`` the geometric mean, normalised, by which one model can veto.
+        config: Of the first model, with the shortest ``max_length`` of all.
+
+    Raises:
+        InputError: The vocabularies differ in size.
+    """
+
+    def __init__(self, models: Sequence[Transformer], averaging: Averaging = "probability") -> None:
+        super().__init__()
+        sizes = {(m.config.source_vocab_size, m.config.target_vocab_size) for m in models}
+        if len(sizes) > 1:
+            raise InputError("the models of an ensemble have vocabularies of different sizes")
+        self.models = nn.ModuleList(models)
+        self.averaging = averaging
+        shortest = min(model.config.max_length for model in models)
+        self.config = replace(models[0].config, max_length=shortest)
+
+    @property
+    def members(self) -> list[Transformer]:
+        """The models, typed."""
+        return [model for model in self.models if isinstance(model, Transformer)]
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens a sentence may have in every model; None where all know any length."""
+        return min((m.max_length for m in self.members if m.max_length is not None), default=None)
+
+    def combine(
+        self, log_probabilities: Sequence[Float[Tensor, "*rows vocab"]]
+    ) -> Float[Tensor, "*rows vocab"]:
+        """The mean of what each model says may follow, as log-probabilities."""
+        stacked = torch.stack(list(log_probabilities))
+        if self.averaging == "probability":
+            return stacked.logsumexp(0) - math.log(len(stacked))
+        return stacked.mean(0).log_softmax(-1)
+
+
+Model = Transformer | Ensemble
+"""What a search may ask."""
+
+
+def leader(model: Model) -> Transformer:
+    """The model itself, or the first of an ensemble."""
+    return model.members[0] if isinstance(model, Ensemble) else model
+
+
+class EnsembleStep:
+    """A ``StepFunction`` that asks every model."""
+
+    def __init__(self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int) -> None:
+        """Let every model encode the padded source tokens, to be searched ``beam`` wide."""
+        self.ensemble = ensemble
+        self.steps = [ModelStep(model, source, beam) for model in ensemble.members]
+
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+        """Append one token to each hypothesis; return the log-probabilities of the next."""
+        return self.ensemble.combine([step(tokens) for step in self.steps])
+
+    def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
+        """Let each hypothesis go on from the one of its sentence that ``beams`` names."""
+        for step in self.steps:
+            step.reorder(beams)
+
+    def keep(self, sentences: Int[Tensor, " kept"]) -> None:
+        """Forget all sentences but these."""
+        for step in self.steps:
+            step.keep(sentences)
+
+
+def step_of(model: Model, source: Int[Tensor, "batch source"], beam: int) -> StepFunction:
+    """The step of a search over these padded source tokens, ``beam`` hypotheses a sentence."""
+    if isinstance(model, Ensemble):
+        return EnsembleStep(model, source, beam)
+    return ModelStep(model, source, beam)

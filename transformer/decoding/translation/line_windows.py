@@ -1,0 +1,37 @@
+"""Cut a stream of lines into windows that are translated together.
+
+It does not know what happens to them. Small windows answer soon, large ones make full batches.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from transformer.data.tokenization.tags import tags_of, with_tags
+from transformer.decoding.constraints.request import Request
+
+FIRST_WINDOW, LAST_WINDOW = 8, 4096
+"""Most lines of the first window and of any; each may be twice as large as the one before."""
+
+
+def windows_of(
+    lines: Iterable[str | Request], ready: Callable[[], bool] | None
+) -> Iterator[list[Request]]:
+    """Read windows, until ``ready`` denies that the next line is at hand or the window is full.
+
+    Where reading fails, the lines before come first, then the error. The last window may be empty.
+    """
+    window: list[Request] = []
+    size = FIRST_WINDOW
+    try:
+        for line in lines:
+            if isinstance(line, str):
+                text = line.removesuffix("\n").removesuffix("\r")
+                line = Request(with_tags(text, tags_of(line)))
+            window.append(line)
+            if len(window) == size or (ready is not None and not ready()):
+                yield window
+                window = []
+                size = min(2 * size, LAST_WINDOW)
+    except Exception:
+        yield window
+        raise
+    yield window
