@@ -39,7 +39,7 @@ from rich.table import Table
 from benchmarks.page import write_between
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import score
-from transformer.evaluation.report import table_console
+from transformer.report.scores import table_console
 
 if TYPE_CHECKING:
     from benchmarks.decoding_engines import Engine, Pieces

@@ -25,7 +25,7 @@ from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.evaluation.terms import term_accuracy
+from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 
 WORD = re.compile(r"\w{4,}")

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from transformer.evaluation.attention_view import AttentionKind, AttentionView
-from transformer.evaluation.heads import head_totals
+from transformer.evaluation.attention.head_metrics import head_totals
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
 
 def attention_view(

@@ -14,13 +14,13 @@ from markdown_it.token import Token
 from rich.console import Console
 
 from tests.helpers.views import attention_view
-from tests.unit.evaluation.test_comparison import CONFIG, SYSTEMS, TEXT
+from tests.unit.evaluation.comparison.test_compare import CONFIG, SYSTEMS, TEXT
 from transformer.common.escaping import escaped, escaped_json, escaped_markdown
 from transformer.data.quality.pair import quoted
-from transformer.evaluation import comparison_report
-from transformer.evaluation.attention_page import attention_page
-from transformer.evaluation.comparison import Comparison, compare
-from transformer.evaluation.report import table_of
+from transformer.evaluation.comparison.compare import Comparison, compare
+from transformer.report import comparison
+from transformer.report.attention_page import attention_page
+from transformer.report.scores import table_of
 
 HOSTILE = (
     *("\r<script>alert(1)</script>", "\r# heading\r", "![a](b)", "[a](http://b.c)", "<http://b.c>"),
@@ -75,9 +75,9 @@ def test_what_is_escaped_is_one_line_and_reads_back(text: str) -> None:
 @settings(deadline=None)
 @given(TEXTS)
 def test_no_text_is_markup_in_the_page_of_a_comparison(text: str) -> None:
-    page = comparison_report._markdown(holding(text))
+    page = comparison._markdown(holding(text))
     found = flat(COMMON.parse(page))
-    harmless = flat(COMMON.parse(comparison_report._markdown(holding("a"))))
+    harmless = flat(COMMON.parse(comparison._markdown(holding("a"))))
     kinds = [token.type for token in found if token.type not in ("text", "text_special")]
     assert kinds == [token.type for token in harmless if token.type != "text"]
     blocks = [token.content for token in found if token.type == "code_block"]

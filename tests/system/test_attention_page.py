@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.browser import BINARY, Page, browser
 from tests.helpers.views import attention_view
-from transformer.evaluation.attention_page import attention_page
+from transformer.report.attention_page import attention_page
 
 pytestmark = pytest.mark.skipif(BINARY is None, reason="needs chromium, headless")
 

@@ -37,6 +37,6 @@ def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
     )
     assert Path(where.strip()) == site / "transformer" / "pocket"
     assert (site / "transformer" / "pocket" / "rules.yaml").is_file()
-    page = "from transformer.evaluation.attention_page import attention_page as p; print(len(p(v)))"
-    view = "from transformer.evaluation.attention_view import AttentionView as V"
+    page = "from transformer.report.attention_page import attention_page as p; print(len(p(v)))"
+    view = "from transformer.evaluation.attention.view import AttentionView as V"
     assert int(run("-c", f"{view}; v = V('', '', False, '', '', '', 0, ()); {page}")) > 10_000

@@ -13,7 +13,7 @@ from transformer.cli.resume import run_folder_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.evaluation.attention_view import AttentionView
+    from transformer.evaluation.attention.view import AttentionView
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,8 +29,8 @@ def _attention(arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
     from transformer.cli.view import attention_view
     from transformer.common.schema import typed_value
-    from transformer.evaluation.attention_figure import require_matplotlib
-    from transformer.evaluation.attention_report import print_best
+    from transformer.report.attention_figure import require_matplotlib
+    from transformer.report.attention_summary import print_best
 
     png = typed_value(config.png, bool, "png")
     if png:
@@ -71,7 +71,7 @@ def _folder(config: DictConfig) -> Path:
 def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:
     """The files, each whole or not at all."""
     from transformer.common.files import written_whole
-    from transformer.evaluation.attention_page import attention_page
+    from transformer.report.attention_page import attention_page
 
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
     files = {
@@ -79,7 +79,7 @@ def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:
         "attention.json": numbers.encode("utf-8"),
     }
     if png:
-        from transformer.evaluation.attention_figure import attention_figure
+        from transformer.report.attention_figure import attention_figure
 
         files["attention.png"] = attention_figure(view)
     try:

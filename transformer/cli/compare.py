@@ -11,7 +11,7 @@ from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.evaluation.comparison import ComparisonConfig
+    from transformer.evaluation.comparison.compare import ComparisonConfig
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +50,7 @@ def _seed_of_sacrebleu(default: int) -> int:
     Raises:
         InputError: It is no number from 1 on; sacreBLEU would draw without a seed, or fail.
     """
-    from transformer.evaluation.significance import SEED
+    from transformer.evaluation.comparison.significance import SEED
 
     value = os.environ.get(SEED)
     if value is None:
@@ -65,13 +65,13 @@ def _seed_of_sacrebleu(default: int) -> int:
 
 def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.compared import find_compared, own_training_text, training_text_of
-    from transformer.evaluation.comparison import compare
-    from transformer.evaluation.comparison_report import (
+    from transformer.evaluation.comparison.compare import compare
+    from transformer.report.comparison import (
         format_comparison,
         print_comparison,
         save_comparison,
     )
-    from transformer.evaluation.report import require_writable
+    from transformer.report.scores import require_writable
 
     # What is wrong in the call should not show after minutes of translation.
     _measured(config, None)
@@ -92,8 +92,8 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
 def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
     from transformer.cli.scoring import scoring_of
     from transformer.common.schema import typed_value
-    from transformer.evaluation.comparison import ComparisonConfig
-    from transformer.evaluation.significance import Resampling
+    from transformer.evaluation.comparison.compare import ComparisonConfig
+    from transformer.evaluation.comparison.significance import Resampling
 
     values: Any = OmegaConf.to_container(config)
 

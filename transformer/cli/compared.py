@@ -13,7 +13,6 @@ from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.kept_hypotheses import FOLDER, hypotheses_of
 from transformer.cli.load import load_translator, refuse_idle
 from transformer.cli.models import file_of
 from transformer.cli.resume import run_folder_of
@@ -24,14 +23,15 @@ from transformer.cli.scoring import (
     require_trusted,
     scored_split,
 )
-from transformer.cli.survey import known_split
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Pair
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.comparison import ComparedText, ComparisonConfig, System
+from transformer.evaluation.attention.head_survey import known_split
+from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
+from transformer.evaluation.comparison.hypothesis_cache import FOLDER, hypotheses_of
 
 _Systems = dict[Path, System]
 _OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")

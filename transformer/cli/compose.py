@@ -18,9 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.explain import explained, key_of, unknown_choice, unknown_key
 from transformer.common.errors import ALSO, InputError
-from transformer.common.files import given_path
-
-PACKAGE = Path(__file__).resolve().parents[1]
+from transformer.common.files import PACKAGE, given_path
 
 SWEEPS = (",", "(")
 """What stands in a value that Hydra sweeps over."""

@@ -73,7 +73,7 @@ def _show(
 ) -> None:
     """Tables and examples, on stderr."""
     from transformer.data.quality import report
-    from transformer.evaluation.report import table_console, table_of
+    from transformer.report.scores import table_console, table_of
 
     console, title = table_console(), f"lengths ({examination.unit})"
     rows = report.length_rows(examination)

@@ -56,7 +56,7 @@ def _task(path: Path) -> str:
 
 def _writable(config: DictConfig) -> Path | None:
     """The folder of ``output=``, tried before what shall lie there is computed."""
-    from transformer.evaluation.report import require_writable
+    from transformer.report.scores import require_writable
 
     if config.output is None:
         return None
@@ -70,7 +70,7 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
     from transformer.cli.load import batch_tokens_of
     from transformer.cli.models import device_of
     from transformer.common.schema import typed_value
-    from transformer.evaluation.report import format_json
+    from transformer.report.scores import format_json
     from transformer.training.tasks import evaluate_again
 
     idle = [
@@ -102,8 +102,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     from transformer.decoding.search.length_limit import warn_of_cuts
     from transformer.decoding.translation.document_translator import in_documents
     from transformer.evaluation.metrics import score
-    from transformer.evaluation.report import format_json, print_table, save_report
-    from transformer.evaluation.terms import term_accuracy
+    from transformer.evaluation.term_accuracy import term_accuracy
+    from transformer.report.scores import format_json, print_table, save_report
 
     refuse_what_counts_nothing(config)
     translator, run = load_translator(config, arguments)
@@ -215,7 +215,7 @@ def _alignment_scores(
     translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
 ) -> "list[Score]":
     from transformer.decoding.forced.alignment import align
-    from transformer.evaluation.alignment import count_links
+    from transformer.evaluation.alignment_error import count_links
 
     links = align(
         translator.model,

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str]) -> int:
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.load import load_translator
     from transformer.common.files import written_whole
-    from transformer.evaluation.report import require_writable
+    from transformer.report.scores import require_writable
 
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)

@@ -12,8 +12,8 @@ from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.cli.head_scorer import Scorer
     from transformer.decoding.translation.translator import Translator
+    from transformer.evaluation.attention.head_scores import Scorer
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.head_report import HeadReport
     from transformer.cli.load import load_translator
     from transformer.common.schema import typed_value
+    from transformer.report.heads import HeadReport
 
     alone = typed_value(config.alone, bool, "alone")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
@@ -54,9 +54,9 @@ def _refuse_idle_search(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _scorer(config: DictConfig, translator: "Translator", run: dict[str, Any]) -> "Scorer":
-    from transformer.cli.head_scorer import bleu_scorer, loss_scorer
     from transformer.cli.scoring import require_trusted
     from transformer.common.schema import typed_value
+    from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
 
     metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
     sentences = typed_value(config.sentences, int, "sentences")

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.compose import config_folder, path_of
 from transformer.common.errors import InputError, MissingFile
+from transformer.evaluation.run_text import found_in_run, splits_of_run
 
 if TYPE_CHECKING:
     from transformer.data.corpora.mixture import AnySplit
@@ -89,34 +90,6 @@ def pairs_to_score(split: "AnySplit") -> "list[Pair]":
     if pairs := list(split):
         return pairs
     raise InputError(f"{split.place}: there is no line to score; give a text that has one")
-
-
-def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
-    """The text of a run, where its config says that it is.
-
-    Raises:
-        InputError: It is not there.
-    """
-    from transformer.common.schema import typed
-    from transformer.data.config import DataConfig
-    from transformer.data.corpora.evaluation_text import named_by_run
-    from transformer.data.corpora.resolve import find_splits
-
-    with named_by_run():
-        return find_splits(typed(DataConfig, data, "data"))
-
-
-def found_in_run(split: "AnySplit") -> "AnySplit":
-    """The split, whose files a run's config names, if they are there.
-
-    Raises:
-        InputError: They are not.
-    """
-    from transformer.data.corpora.evaluation_text import named_by_run
-
-    with named_by_run():
-        next(iter(split), None)
-    return split
 
 
 def name_of_text(config: DictConfig) -> str:

@@ -39,7 +39,7 @@ class NoteFolder(Callback):
 
 def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -> None:
     """Write what a trial has found into its run directory."""
-    from transformer.evaluation.report import write_whole
+    from transformer.report.scores import write_whole
 
     value = objective.best
     assert value is not None
@@ -86,7 +86,7 @@ def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show(folder: Path, trials: Sequence[dict[str, Any]]) -> None:
-    from transformer.evaluation.report import table_console, table_of, write_whole
+    from transformer.report.scores import table_console, table_of, write_whole
 
     write_whole(folder / SWEEP, json.dumps(trials, indent=1, ensure_ascii=False) + "\n")
     rows = []

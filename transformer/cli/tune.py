@@ -23,9 +23,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.evaluation.report import require_writable
     from transformer.model.checkpoint.checkpoint import read_payload, write_payload
     from transformer.model.checkpoint.locate import TUNED
+    from transformer.report.scores import require_writable
     from transformer.tuning.sweep import sweep
     from transformer.tuning.trial import best_trial
     from transformer.tuning.weights import with_search

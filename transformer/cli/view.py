@@ -11,7 +11,10 @@ from omegaconf import DictConfig
 from transformer.cli.compose import path_of
 from transformer.cli.models import file_of
 from transformer.cli.scoring import require_trusted
-from transformer.cli.survey import (
+from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.attention.head_survey import (
     KINDS,
     Characters,
     EncodedPair,
@@ -19,10 +22,7 @@ from transformer.cli.survey import (
     corpus_pairs,
     survey,
 )
-from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
-from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.attention_view import AttentionKind, AttentionView
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
 from transformer.model.transformer import Transformer
 
 

@@ -15,6 +15,9 @@ from typing import IO, Any
 
 from transformer.common.errors import InputError
 
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of the installed package."""
+
 
 def given_path(name: str | Path) -> Path:
     """A path that the user names, with ``~`` as a shell reads it.

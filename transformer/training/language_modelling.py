@@ -20,7 +20,7 @@ from transformer.data.modules.language_modelling import MonolingualData
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
 from transformer.decoding.prediction.language_model import LanguageModel, perplexity
 from transformer.evaluation.metrics import Score
-from transformer.evaluation.ngram import KneserNey
+from transformer.evaluation.ngram_baseline import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model

@@ -19,8 +19,9 @@ from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.prediction.tagger import Tagger
-from transformer.evaluation.tagging import MostFrequentTags, compare_tags
+from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.report.tagging import confusion_table
 from transformer.training.checkpoint import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.task import (
@@ -102,7 +103,9 @@ class Tagging(Task):
             words, right = zip(*sentences, strict=True)
             given = [found.tags for found in tagger.tag(words)]
             compared = compare_tags(words, right, given, training)
-            return Evaluation(compared.scores(), list(map(" ".join, given)), [compared.table()])
+            return Evaluation(
+                compared.scores(), list(map(" ".join, given)), [confusion_table(compared)]
+            )
 
         return evaluate
 

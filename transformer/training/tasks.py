@@ -14,9 +14,9 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.evaluation.report import print_table, save_report, table_console
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, task_of
 from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.report.scores import print_table, save_report, table_console
 from transformer.training.config import RunConfig, run_config
 from transformer.training.language_modelling import LanguageModelling
 from transformer.training.tagging import Tagging

@@ -100,7 +100,7 @@ def test_what_is_measured_is_shown_even_if_it_cannot_be_saved(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("transformer.evaluation.comparison_report.write_whole", full)
+    monkeypatch.setattr("transformer.report.comparison.write_whole", full)
     assert main(["bad", "good", *TEXT, "output=o"]) == 2
     said = capsys.readouterr()
     assert json.loads(said.out)["text"] == "src"

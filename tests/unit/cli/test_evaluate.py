@@ -11,7 +11,7 @@ from tests.helpers.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
 from transformer.cli import evaluate, score
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation import report
+from transformer.report import scores
 
 CALL = ["checkpoint=2013", "source=2014", "reference=2015", "decoding=greedy"]
 
@@ -59,7 +59,7 @@ def test_scores_are_shown_even_if_they_cannot_be_saved(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(report, "write_whole", full)
+    monkeypatch.setattr(scores, "write_whole", full)
     assert evaluate.main([*CALL, "output=scores"]) == 2
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["name"] == "BLEU"

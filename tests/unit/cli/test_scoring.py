@@ -10,12 +10,12 @@ from omegaconf import OmegaConf
 
 from tests.helpers.corpora import data_config, write_corpus
 from transformer.cli.scoring import pairs_to_score, scored_split
-from transformer.cli.survey import known_split
 from transformer.common.errors import InputError, MissingFile
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import validation_pairs
 from transformer.data.corpora.split import Split
 from transformer.data.text.parallel import Corpus
+from transformer.evaluation.attention.head_survey import known_split
 
 PLACES: list[Callable[[dict[str, Any]], object]] = [
     lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),

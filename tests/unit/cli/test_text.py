@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.metrics import RAW
 from transformer.cli import select, text
-from transformer.evaluation.nearest import nearest
+from transformer.evaluation.nbest_oracle import nearest
 
 
 def test_every_format_becomes_plain_files(

@@ -101,7 +101,7 @@ def test_where_nothing_can_be_written_nothing_is_searched(
         raise InputError(f"{folder} cannot be written to")
 
     run = write_run(tmp_path)
-    monkeypatch.setattr("transformer.evaluation.report.require_writable", refuse)
+    monkeypatch.setattr("transformer.report.scores.require_writable", refuse)
     monkeypatch.setattr("transformer.tuning.sweep.sweep", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent

@@ -8,7 +8,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.translators import PAIRS, tiny_translator
-from transformer.cli.survey import EncodedPair, corpus_pairs, survey
 from transformer.cli.view import attention_view, encoded_pair
 from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
@@ -16,7 +15,8 @@ from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.word_alignment import word_count
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced.alignment import align
-from transformer.evaluation.alignment import count_links
+from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
 from transformer.model.checkpoint.migrations import DATA_5
 from transformer.model.heads import HeadName
 

@@ -11,7 +11,7 @@ from sacrebleu.metrics import BLEU
 from tests.helpers.metrics import RAW
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.evaluation.report import format_json
+from transformer.report.scores import format_json
 
 HYPOTHESES = ["Der Hund schläft heute.", "Zwei Katzen liefen schnell.", "", "Ein Haus, groß."]
 REFERENCES = ["Der Hund schläft heute.", "Die zwei Katzen laufen.", "Nein.", "ein großes Haus."]

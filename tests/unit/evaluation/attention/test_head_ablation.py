@@ -1,0 +1,110 @@
+"""The loss without a head against forced scoring, and rankings of costs made by hand."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import collate
+from transformer.decoding.search.length_penalty import score_targets
+from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss
+from transformer.model.heads import HeadName, heads_of, heads_off, parse_heads, switch_off
+
+SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
+TARGETS = [[10, 11], [21, 22, 23, 4, 5], [6, 7], [8], []]
+
+
+@pytest.mark.parametrize("name", [None, "encoder.1.0", "decoder.0.2", "cross.1.3"])
+@pytest.mark.parametrize("budget", [1, 16, 1000])
+def test_the_loss_is_the_mean_over_all_target_tokens(name: str | None, budget: int) -> None:
+    model, twin = tiny_transformer(), tiny_transformer()
+    off = parse_heads(model, [name] if name else [])
+    switch_off(twin, off)
+    batch = collate(SOURCES, TARGETS)
+    rows = batch.target_input, batch.target_output
+    scores = score_targets(twin, twin.encode(batch.source), *rows)
+    tokens = sum(len(target) + 1 for target in TARGETS)
+    loss = ForcedLoss(model, SOURCES, TARGETS, budget)
+    assert loss(off) == pytest.approx(-float(scores.sum()) / tokens, rel=1e-5)
+    assert loss.target_tokens == tokens
+
+
+def test_measuring_leaves_the_model_as_it_was() -> None:
+    model = tiny_transformer(dropout=0.5).train()
+    loss = ForcedLoss(model, SOURCES, TARGETS)
+    without = loss(heads_of(model)[:3])
+    assert model.training and model.encoder.training
+    assert heads_off(model) == []
+    # Dropout would make the second differ.
+    assert loss(heads_of(model)[:3]) == without
+
+
+def test_heads_that_are_off_stay_off_while_others_are_measured() -> None:
+    model, twin = tiny_transformer(), tiny_transformer()
+    first, second = parse_heads(model, ["encoder.0.1", "cross.0.0"])
+    switch_off(model, [first])
+    both = ForcedLoss(model, SOURCES, TARGETS)([second])
+    assert both == pytest.approx(ForcedLoss(twin, SOURCES, TARGETS)([first, second]), rel=1e-6)
+
+
+def test_without_a_pair_there_is_nothing_to_measure() -> None:
+    with pytest.raises(InputError, match="no sentence pair"):
+        ForcedLoss(tiny_transformer(), [], [])
+
+
+def worth(name: HeadName) -> float:
+    """Costs by hand: 100s of the kind, 10s of the layer, the head; heads 0 and 3 swap places."""
+    kind = ("encoder", "decoder", "cross").index(name.kind)
+    return 100 * kind + 10 * name.layer + (3, 1, 2, 0)[name.head]
+
+
+def loss(off: Sequence[HeadName]) -> float:
+    return 5.0 + sum(map(worth, off))
+
+
+def bleu(off: Sequence[HeadName]) -> float:
+    return 90.0 - sum(map(worth, off))
+
+
+@pytest.mark.parametrize("higher", [False, True])
+def test_the_costliest_head_comes_first(higher: bool) -> None:
+    model = tiny_transformer()
+    ablations = Ablations(model, bleu if higher else loss, "higher" if higher else "lower")
+    single = ablations.single()
+    assert list(single) == sorted(heads_of(model), key=worth, reverse=True)
+    worst = next(iter(single.values()))
+    assert list(map(str, worst.off)) == ["cross.1.0"]
+    assert (worst.score, worst.difference) == ((-123.0, -213.0) if higher else (218.0, 213.0))
+    alone = ablations.alone()
+    # The one worth most is left on.
+    assert list(map(str, alone)) == [
+        f"{kind}.{layer}.0" for kind in ("encoder", "decoder", "cross") for layer in (0, 1)
+    ]
+    kept = alone[HeadName("decoder", 1, 0)]
+    assert [name.head for name in kept.off] == [1, 2, 3]
+    assert abs(kept.difference) == 111 + 112 + 110
+
+
+def test_pruning_takes_the_cheapest_heads_and_more_and_more() -> None:
+    model = tiny_transformer()
+    ablations = Ablations(model, loss, "lower")
+    pruned = ablations.pruned(list(ablations.single()), [1.0, 0.1, 0.01])
+    assert list(pruned) == [0.01, 0.1, 1.0]
+    # Of 24 heads none, two and all.
+    assert [len(ablation.off) for ablation in pruned.values()] == [0, 2, 24]
+    assert list(map(str, pruned[0.1].off)) == ["encoder.0.3", "encoder.0.1"]
+    assert pruned[0.1].difference == 1.0
+    assert pruned[0.01].difference == 0.0
+
+
+def test_heads_that_are_off_are_not_ranked() -> None:
+    model = tiny_transformer()
+    off = parse_heads(model, ["encoder.0.0", "encoder.0.1", "encoder.0.2", "cross.0.0"])
+    switch_off(model, off)
+    ablations = Ablations(model, loss, "lower")
+    assert set(ablations.single()) == set(heads_of(model)) - set(off)
+    # Where one is left, nothing is to be switched off.
+    assert ablations.alone()[HeadName("encoder", 0, 3)].off == ()
+    assert torch.is_grad_enabled()

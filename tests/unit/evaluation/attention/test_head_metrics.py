@@ -1,0 +1,151 @@
+"""The measures of a head, on weights made by hand, and the words for them."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer.evaluation.attention.head_metrics import (
+    HeadCharacter,
+    best_heads,
+    describe,
+    head_totals,
+)
+
+SEPARATOR_LAST = torch.tensor([[False, False, False, True]])
+ALL = torch.ones(1, 4, 4, dtype=torch.bool)
+CAUSAL = ALL.tril()
+
+
+def measure(
+    weights: Tensor, visible: Tensor = ALL, separator: Tensor = SEPARATOR_LAST
+) -> HeadCharacter:
+    """The only head of one sentence."""
+    (head,) = head_totals(weights[None, None].float(), visible, separator).characters()
+    return head
+
+
+def character(**measures: float) -> HeadCharacter:
+    return replace(HeadCharacter(**dict.fromkeys(HeadCharacter.__annotations__)), **measures)
+
+
+def test_a_head_of_the_previous_position() -> None:
+    weights = torch.tensor(
+        [[0.0, 0.0, 0.0, 1.0], [0.9, 0.1, 0.0, 0.0], [0.2, 0.8, 0.0, 0.0], [0.6, 0.0, 0.4, 0.0]]
+    )
+    head = measure(weights)
+    # The first query has no previous position; the other three give it 0.9, 0.8 and 0.4.
+    assert head.previous == pytest.approx(0.7)
+    assert head.previous_peak == pytest.approx(2 / 3)
+    assert head.same == pytest.approx(0.1 / 4)
+    # The last query has no next position.
+    assert head.next == pytest.approx(0.0)
+    assert head.first == pytest.approx((0.0 + 0.9 + 0.2 + 0.6) / 4)
+    assert head.separator == pytest.approx(1 / 4)
+    # The weight of the first query lies on the separator, which is no token.
+    assert head.confidence == pytest.approx((0.0 + 0.9 + 0.8 + 0.6) / 4)
+    assert describe(head) == "attends to the previous position (0.70)"
+
+
+def test_equal_weights_have_the_possible_entropy() -> None:
+    head = measure(torch.full((4, 4), 0.25))
+    assert head.entropy == pytest.approx(math.log(4))
+    assert head.possible_entropy == pytest.approx(math.log(4))
+    assert head.relative_entropy == pytest.approx(1.0)
+    assert describe(head) == "broad (entropy 1.4 of 1.4 nats)"
+
+
+def test_a_decoder_has_no_next_position_and_its_first_step_no_choice() -> None:
+    head = measure(torch.eye(4), CAUSAL, torch.zeros(1, 4, dtype=torch.bool))
+    assert head.next is None
+    assert head.next_peak is None
+    assert head.separator is None
+    assert head.same == pytest.approx(1.0)
+    # Step 0 sees itself alone: it would say that the head looks at the first position.
+    assert head.first == pytest.approx(0.0)
+    assert head.entropy == pytest.approx(0.0)
+    assert head.possible_entropy == pytest.approx((math.log(2) + math.log(3) + math.log(4)) / 3)
+
+
+def test_padding_changes_nothing() -> None:
+    torch.manual_seed(1)
+    visible = torch.zeros(1, 6, 6, dtype=torch.bool)
+    visible[:, :4, :4] = True
+    weights = torch.randn(4, 4).softmax(-1)
+    padded = torch.randn(6, 6).softmax(-1)
+    padded[:4, :4], padded[:4, 4:] = weights, 0.0
+    separator = torch.nn.functional.pad(SEPARATOR_LAST, (0, 2))
+    alone, among = measure(weights).to_json(), measure(padded, visible, separator).to_json()
+    assert among == pytest.approx(alone)
+
+
+def test_batches_add_up_to_the_mean_over_queries() -> None:
+    torch.manual_seed(1)
+    short, long = torch.randn(1, 2, 2, 2).softmax(-1), torch.randn(1, 2, 5, 5).softmax(-1)
+    totals = [
+        head_totals(
+            weights,
+            torch.ones(weights.shape[0], *weights.shape[2:], dtype=torch.bool),
+            torch.arange(weights.size(-1))[None] == weights.size(-1) - 1,
+        )
+        for weights in (short, long)
+    ]
+    heads = (totals[0] + totals[1]).characters()
+    for number, head in enumerate(heads):
+        same = [*short[0, number].diagonal().tolist(), *long[0, number].diagonal().tolist()]
+        assert head.same == pytest.approx(sum(same) / 7, rel=1e-5)
+
+
+def test_a_single_query_without_a_choice_measures_nothing() -> None:
+    one = torch.ones(1, 1, 1, dtype=torch.bool)
+    (head,) = head_totals(one[None].float(), one, torch.tensor([[True]])).characters()
+    assert set(head.to_json().values()) == {None}
+    assert describe(head) == "not measured: no query had a choice"
+
+
+@pytest.mark.parametrize(
+    ("measures", "words"),
+    [
+        ({"separator": 0.77, "same": 0.1}, "attends to the end-of-sentence symbol (0.77)"),
+        ({"previous": 0.55, "first": 0.6}, "attends to the first position (0.60)"),
+        ({"next": 0.4, "next_peak": 0.93}, "strongest at the next position (93% of queries)"),
+        (
+            {"same": 0.1, "confidence": 0.62, "entropy": 1.0, "possible_entropy": 2.4},
+            "picks one token, at no fixed place (mean maximum 0.62)",
+        ),
+        (
+            {"same": 0.4, "previous": 0.3, "next": 0.2, "confidence": 0.49},
+            "mixed (the same position 0.40, the previous position 0.30)",
+        ),
+        (
+            {"same": 0.8, "alignment_error": 0.1234},
+            "attends to the same position (0.80); AER 0.123",
+        ),
+    ],
+)
+def test_the_first_rule_that_holds_gives_the_words(measures: dict[str, float], words: str) -> None:
+    assert describe(character(**measures)) == words
+
+
+def test_best_heads_are_named_with_what_makes_them_so() -> None:
+    layers = [
+        [character(previous=0.6, confidence=0.7, alignment_error=0.5), character(previous=0.9)],
+        [
+            character(alignment_error=0.1, entropy=1.0, possible_entropy=2.0, next=0.4),
+            character(alignment_error=0.3, confidence=0.6),
+        ],
+    ]
+    named = [(best.title, best.layer, best.head, best.text) for best in best_heads(layers, 2)]
+    assert named == [
+        ("word alignment", 1, 0, "AER 0.100"),
+        ("word alignment", 1, 1, "AER 0.300"),
+        ("the previous position", 0, 1, "0.90"),
+        ("most confident", 0, 0, "mean maximum 0.70"),
+        ("broadest", 1, 0, "50% of the possible entropy"),
+    ]
+
+
+def test_without_gold_links_no_head_is_named_the_best_aligned() -> None:
+    assert "word alignment" not in {best.title for best in best_heads([[character(same=0.9)]])}

@@ -1,0 +1,95 @@
+"""Sentences and words fall into the right buckets, and are counted as by hand."""
+
+import pytest
+from sacrebleu.metrics import BLEU
+
+from transformer.common.errors import InputError
+from transformer.evaluation.comparison.buckets import (
+    WordMatch,
+    bleu_by_length,
+    labels_of,
+    require_edges,
+    signature_of_words,
+    words_by,
+    words_by_frequency,
+)
+
+
+def test_labels_say_the_whole_numbers_of_a_bucket() -> None:
+    assert labels_of([1, 2, 5, 1000]) == ["0", "1", "2-4", "5-999", "1000+"]
+    assert labels_of([]) == ["0+"]
+
+
+@pytest.mark.parametrize("edges", [[0, 2], [3, 3], [5, 2], [-1]])
+def test_edges_rise_from_above_zero(edges: list[int]) -> None:
+    with pytest.raises(InputError, match="lengths="):
+        require_edges(edges, "lengths")
+    require_edges([], "lengths")
+    require_edges([1, 2, 9], "lengths")
+
+
+def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
+    sources = ["a b c", "a b", "a b c d e", "", "a b c d"]
+    lines = [
+        "ein Hund und ein Ball",
+        "zwei Katzen",
+        "drei Vögel im Garten hier",
+        "",
+        "vier Äpfel da nun",
+    ]
+    wrong = [line.upper() for line in lines]
+    found = bleu_by_length(sources, [lines, wrong], lines, BLEU(), [3, 5, 9])
+    assert [(one.label, one.sentences) for one in found] == [("0-2", 2), ("3-4", 2), ("5-8", 1)]
+    assert sum(one.sentences for one in found) == len(sources)
+    # Two words and none have no 4-gram, so BLEU could not tell that they are right.
+    short, *others = (one.bleu for one in found)
+    assert short is None
+    for scores in others:
+        assert scores is not None
+        assert scores[0] == pytest.approx(100.0)
+        assert scores[1] < 20
+
+
+def test_one_reference_of_four_words_is_enough() -> None:
+    lines = ["ein Hund", "ein Hund schläft."]
+    [found] = bleu_by_length(["x", "x"], [lines], lines, BLEU(), [])
+    assert found.bleu is not None and found.bleu[0] == pytest.approx(100.0)
+    [by_spaces] = bleu_by_length(["x", "x"], [lines], lines, BLEU(tokenize="none"), [])
+    assert by_spaces.bleu is None
+
+
+def test_one_bucket_has_the_bleu_of_the_whole() -> None:
+    hypotheses, references = ["der Hund läuft heute schnell"], ["der Hund läuft heute langsam"]
+    [whole] = bleu_by_length(["x"], [hypotheses], references, BLEU(), [])
+    assert whole.bleu == (BLEU().corpus_score(hypotheses, [references]).score,)
+
+
+def test_words_are_counted_as_by_hand() -> None:
+    counts = {"the": 10, "dog": 3, "cat": 1}
+    references = [["the", "dog", "the", "zebra"], ["the", "cat"]]
+    # "the" once of twice, "dog" twice where once is right, a cat where there is none.
+    first = [["the", "dog", "dog", "cat"], ["the", "cat"]]
+    second: list[list[str]] = [[], ["zebra"]]
+    never, once, few, often = words_by_frequency(counts, [first, second], references, [1, 2, 5])
+    assert [(b.label, b.words) for b in (never, once, few, often)] == [
+        *(("0", 1), ("1", 1), ("2-4", 1), ("5+", 3)),
+    ]
+    assert never.matches == (WordMatch(0.0, 0.0, 0.0), WordMatch(0.0, 0.0, 0.0))
+    assert once.matches[0] == WordMatch(100.0, 50.0, 200 / 3)
+    assert few.matches[0] == WordMatch(100.0, 50.0, 200 / 3)
+    assert often.matches[0] == WordMatch(200 / 3, 100.0, 80.0)
+    assert often.matches[1] == WordMatch(0.0, 0.0, 0.0)
+
+
+def test_a_word_of_another_sentence_does_not_count() -> None:
+    [found] = words_by_frequency({}, [[["b"], ["a"]]], [["a"], ["b"]], [])
+    assert found.matches == (WordMatch(0.0, 0.0, 0.0),)
+
+
+def test_words_are_those_of_bleu() -> None:
+    words = words_by(BLEU(lowercase=True))
+    assert words("Ein Hund, groß. ") == ["ein", "hund", ",", "groß", "."]
+    assert words_by(BLEU(tokenize="char"))("Ja.") == ["J", "a", "."]
+    bleu = BLEU(lowercase=True)
+    bleu.corpus_score(["x"], [["x"]])
+    assert signature_of_words(bleu).startswith("case:lc|tok:13a|version:")

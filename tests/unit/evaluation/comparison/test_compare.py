@@ -1,0 +1,155 @@
+"""A comparison is told whole: to programs, to people and as a page."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.metrics import RAW
+from transformer.common.errors import InputError
+from transformer.evaluation.comparison.compare import (
+    ComparedText,
+    Comparison,
+    ComparisonConfig,
+    System,
+    compare,
+)
+from transformer.evaluation.comparison.significance import Resampling
+from transformer.report.comparison import (
+    format_comparison,
+    print_comparison,
+    save_comparison,
+)
+
+REFERENCES = ["ein Hund | schläft [heute]", "zwei Katzen laufen `schnell`", "drei <Vögel> singen"]
+TEXT = ComparedText("validation", ["a dog", "two cats run fast", "three birds sing"], REFERENCES)
+WORSE = ["ein Hund | schläft [nun]", "Katzen", "drei <Vögel> singen"]
+SYSTEMS = [
+    System("runs/[bold]a", WORSE, {"checkpoint": "a.ckpt"}),
+    System("runs/b", REFERENCES),
+    System("runs/c", WORSE),
+]
+CONFIG = ComparisonConfig(
+    scores=("chrf", "bleu", "ter"),
+    scoring=RAW,
+    resampling=Resampling(50, 50, 1),
+    lengths=(3, 4),
+    frequencies=(1, 2),
+    moved=1,
+    moved_by="chrf",
+)
+
+
+def compared(training: list[str] | None) -> Comparison:
+    return compare(TEXT, SYSTEMS, CONFIG, training)
+
+
+def test_json_has_every_number_with_its_signature() -> None:
+    told = json.loads(format_comparison(compared(["ein Hund", "ein Haus"])))
+    assert (told["text"], told["sentences"]) == ("validation", 3)
+    assert told["systems"][0] == {"name": "runs/[bold]a", "checkpoint": "a.ckpt"}
+    assert [one["name"] for one in told["metrics"]] == ["chrF2", "BLEU", "TER"]
+    assert [len(one["systems"]) for one in told["metrics"]] == [3, 3, 3]
+    assert told["metrics"][1]["systems"][1]["score"] == pytest.approx(100)
+    assert told["metrics"][1]["systems"][2]["p_bootstrap"] == 1.0
+    buckets = told["by_length"]["buckets"]
+    assert [(one["label"], one["sentences"]) for one in buckets] == [
+        ("0-2", 1),
+        ("3", 1),
+        ("4+", 1),
+    ]
+    # Once: Hund. Twice: ein.
+    frequencies = told["by_frequency"]["buckets"]
+    assert [(one["label"], one["words"]) for one in frequencies][1:] == [("1", 1), ("2+", 1)]
+    assert [one["system"] for one in told["moved"]] == ["runs/b", "runs/c"]
+    assert (told["moved"][0]["better"], told["moved"][0]["same"]) == (2, 1)
+    assert told["moved"][0]["most_better"][0]["line"] == 2
+    assert (told["moved"][1]["same"], told["moved"][1]["most_better"]) == (3, [])
+    signatures = [
+        *(signature for metric in told["metrics"] for signature in metric["signatures"].values()),
+        *(told[key]["signature"] for key in ("by_length", "by_frequency")),
+        *told["sentence_signatures"].values(),
+    ]
+    assert len(signatures) == 3 * 3 + 2 + 2
+    assert all("version:" in signature for signature in signatures)
+
+
+def test_without_training_text_nothing_is_said_of_frequency(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    comparison = compared(None)
+    assert comparison.to_json()["by_frequency"] is None
+    print_comparison(comparison)
+    assert "training" not in capsys.readouterr().err
+
+
+def test_people_read_it_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(compared(["ein Hund"]))
+    said = capsys.readouterr()
+    assert said.out == ""
+    lines = [line.rstrip() for line in said.err.split("\n")]
+    assert "A       runs/[bold]a" in lines
+    [base, better, same] = [line.split() for line in lines if line.endswith(("base", "not sure"))][
+        :3
+    ]
+    assert base[0] == "A" and base[-1] == "base"
+    assert better[:2] == ["B", "100.00"]
+    assert same[0] == "C" and same[-4:] == ["1.0000", "1.0000", "not", "sure"]
+    assert "  reference  zwei Katzen laufen `schnell`" in lines
+    assert any(line.startswith("TER, lower is better") for line in lines)
+
+
+def test_no_bleu_is_shown_where_there_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["zwei Katzen", "ein Hund", "ein Hund schläft nun"]
+    text = ComparedText("short", ["a b", "a b", "a b c d"], short)
+    comparison = compare(text, [System("a", short), System("b", short)], CONFIG)
+    first, second = comparison.to_json()["by_length"]["buckets"]
+    assert (first["sentences"], first["bleu"]) == (2, None)
+    assert second["bleu"] == pytest.approx((100, 100))
+    print_comparison(comparison)
+    lines = [line.rstrip() for line in capsys.readouterr().err.split("\n")]
+    assert "BLEU by words of the source (none where no reference has 4 words)" in lines
+    assert "0-2            2" in lines
+
+
+def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
+    comparison = compared(["ein Hund"])
+    save_comparison(tmp_path / "new", comparison)
+    assert sorted(os.listdir(tmp_path / "new")) == ["comparison.json", "comparison.md"]
+    told = json.loads((tmp_path / "new" / "comparison.json").read_text())
+    assert told == json.loads(format_comparison(comparison))
+    page = (tmp_path / "new" / "comparison.md").read_text()
+    assert "| A | runs/\\[bold\\]a |" in page
+    assert "\n      reference  zwei Katzen laufen `schnell`\n" in page
+    for metric in told["metrics"]:
+        assert f"\n    {metric['signatures']['bootstrap']}\n" in page
+        assert f"| {metric['systems'][0]['score']:.2f} |" in page
+    rows = [line for line in page.split("\n") if line.startswith("|")]
+    # A bar in a sentence parts no column.
+    assert {row.count("|") for row in rows} == {3, 6, 8}
+
+
+def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written to"):
+        save_comparison(tmp_path / "file", compared(None))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"scores": ()}, "one or more, each once"),
+        ({"scores": ("bleu", "bleu")}, "one or more, each once"),
+        ({"scores": ("comet",)}, "metric comet is unknown"),
+        ({"lengths": (5, 3)}, "lengths="),
+        ({"frequencies": (0,)}, "frequencies="),
+        ({"moved": -1}, "moved=-1 must be at least 0"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_any_work(
+    change: dict[str, object], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        replace(CONFIG, **change)  # type: ignore[arg-type]

@@ -1,0 +1,58 @@
+"""The sentences that moved most come first, in both directions."""
+
+from sacrebleu.metrics import BLEU, CHRF
+
+from tests.helpers.metrics import RAW
+from transformer.evaluation.comparison.sentence_deltas import SentenceScores, movement
+
+REFERENCES = ["ein Hund schläft heute", "zwei Katzen", "drei Vögel singen", "vier Häuser", "fünf"]
+BASE = ["ein", "zwei Katzen", "drei Vögel singen", "vier Häuser", "nichts"]
+OTHER = ["ein Hund schläft heute", "zwei", "drei Vögel singen", "wer", "fünfe"]
+SOURCES = ["1", "2", "3", "4", "5"]
+
+
+def scored(hypotheses: list[str]) -> SentenceScores:
+    return SentenceScores(hypotheses, REFERENCES, RAW)
+
+
+def test_the_largest_change_is_first() -> None:
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", most=5)
+    assert (found.better, found.worse, found.same) == (2, 2, 1)
+    assert [one.line for one in found.most_better] == [1, 5]
+    assert [one.line for one in found.most_worse] == [4, 2]
+    gains = [one.change("chrf") for one in found.most_better]
+    losses = [one.change("chrf") for one in found.most_worse]
+    assert gains == sorted(gains, reverse=True) and min(gains) > 0
+    assert losses == sorted(losses) and max(losses) < 0
+
+
+def test_a_sentence_has_its_texts_and_scores() -> None:
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", most=1)
+    [first] = found.most_better
+    assert (first.source, first.reference) == ("1", REFERENCES[0])
+    assert first.hypotheses == ("ein", REFERENCES[0])
+    chrf, bleu = CHRF(), BLEU(effective_order=True)
+    for place, said in enumerate(first.hypotheses):
+        assert first.chrf[place] == chrf.sentence_score(said, [REFERENCES[0]]).score
+        assert first.bleu[place] == bleu.sentence_score(said, [REFERENCES[0]]).score
+    assert scored(BASE).signatures == {
+        "bleu": str(bleu.get_signature()),
+        "chrf": str(chrf.get_signature()),
+    }
+
+
+def test_bleu_ranks_when_it_is_asked() -> None:
+    # Letters are nearer in chrF, no word is right in BLEU: "fünfe" for "fünf" is no gain.
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", most=5)
+    assert [one.line for one in found.most_better] == [1]
+    assert found.same == 2
+
+
+def test_of_equals_the_first_comes_first() -> None:
+    base, other = (
+        SentenceScores(["x"] * 3, ["a"] * 3, RAW),
+        SentenceScores(["a"] * 3, ["a"] * 3, RAW),
+    )
+    found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", most=2)
+    assert [one.line for one in found.most_better] == [1, 2]
+    assert (found.better, found.most_worse) == (3, [])

@@ -1,0 +1,49 @@
+"""Term accuracy, and the files that list terms."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.data.text.phrases import occurs, read_phrases
+from transformer.evaluation.term_accuracy import term_accuracy
+
+
+def test_the_share_of_terms_that_occur_as_words() -> None:
+    hypotheses = ["Der Hund läuft.", "Die Hunde laufen.", "Nichts."]
+    terms = [("Hund", "Katze"), ("Hund", "laufen"), ()]
+    score = term_accuracy(hypotheses, terms, occurs, "match:words")
+    assert score.value == 50
+    assert score.to_json() == {
+        "name": "term accuracy",
+        "score": 50.0,
+        "signature": "nterms:4|match:words",
+        "found": 2,
+        "terms": 4,
+    }
+
+
+@pytest.mark.parametrize(
+    ("terms", "says"),
+    [
+        ([("a",)], "1 lines of terms do not fit 2 sentences"),
+        ([(), ()], "there is no term to look for"),
+    ],
+)
+def test_what_cannot_be_counted_is_one_line(terms: list[tuple[str, ...]], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        term_accuracy(["a", "b"], terms, occurs, "")
+
+
+def test_terms_are_read_with_tabs_or_as_lists(tmp_path: Path) -> None:
+    (tmp_path / "terms").write_text('das Haus\tHund\n\n["[1]", "a\\tb"]\n[]\nHund\t \n')
+    expected = [("das Haus", "Hund"), (), ("[1]", "a\tb"), (), ("Hund",)]
+    assert list(read_phrases(tmp_path / "terms")) == expected
+
+
+@pytest.mark.parametrize("line", ["[1]", "[x", '["a", null]'])
+def test_a_broken_list_is_one_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "terms"
+    path.write_text(f"Hund\n{line}\n")
+    with pytest.raises(InputError, match=f"{path}:2: not a JSON list of strings"):
+        list(read_phrases(path))

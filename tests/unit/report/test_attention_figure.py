@@ -1,0 +1,40 @@
+"""The picture: what it takes, and what it does without matplotlib."""
+
+import importlib.util
+import struct
+
+import pytest
+
+from tests.helpers.views import attention_view
+from transformer.common.errors import InputError
+from transformer.report.attention_figure import attention_figure, require_matplotlib
+
+
+def size_of(png: bytes) -> tuple[int, int]:
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", png[16:24])
+    return width, height
+
+
+def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("matplotlib")
+    png = attention_figure(attention_view(["$\\frac$", "▁字", "▁x$y"], ["$"], text="$\\foo{$"))
+    width, height = size_of(png)
+    assert min(width, height) > 300
+    assert ["boxes" in record.message for record in caplog.records] in ([], [True])
+
+
+def test_more_heads_make_a_wider_picture_and_more_layers_a_higher_one() -> None:
+    pytest.importorskip("matplotlib")
+    tokens = ["▁a", "▁b"]
+    small = size_of(attention_figure(attention_view(tokens, tokens, layers=1, heads=2)))
+    wide = size_of(attention_figure(attention_view(tokens, tokens, layers=1, heads=4)))
+    high = size_of(attention_figure(attention_view(tokens, tokens, layers=3, heads=2)))
+    assert wide[0] > small[0]
+    assert high[1] > small[1]
+
+
+def test_without_matplotlib_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install -e '\.\[plot\]' in the checkout, or set"):
+        require_matplotlib()

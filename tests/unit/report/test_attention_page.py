@@ -1,0 +1,84 @@
+"""The page as text: self-contained, harmless, and with the numbers in it."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+from tests.helpers.views import attention_view
+from transformer.report.attention_page import attention_page
+
+HOSTILE = "</script ><script>alert(1)</script> <!-- <script> %%data%% & \u2028 \"'"
+
+
+class Elements(HTMLParser):
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, list[str]] = {}
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.found:
+            self.text.setdefault(self.found[-1][0], []).append(data)
+
+
+def embedded(page: str) -> dict[str, object]:
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    data: dict[str, object] = json.loads(text)
+    return data
+
+
+def test_the_page_needs_nothing_else() -> None:
+    page = attention_page(attention_view(["▁A", "▁man"], ["▁Ein", "▁Mann"]))
+    assert not re.search(r"https?:|//\w+\.|@import|url\(|\bfetch\b|XMLHttp", page)
+    elements = Elements(page)
+    for tag, attributes in elements.found:
+        assert not {"src", "href", "srcset", "action"} & set(attributes), tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+    policy = next(a["content"] for _, a in elements.found if "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none';")
+
+
+def test_what_stands_in_a_sentence_stays_text() -> None:
+    view = attention_view([HOSTILE], ["<b>"], text=HOSTILE)
+    harmless = attention_view(["a"], ["b"])
+    page = attention_page(view)
+    tags = [tag for tag, _ in Elements(page).found]
+    assert tags == [tag for tag, _ in Elements(attention_page(harmless)).found]
+    seen = HOSTILE.replace("\u2028", "⟨U+2028⟩")
+    assert embedded(page)["source"] == seen
+    assert "".join(Elements(page).text["title"]).removesuffix("\n") == f"Attention: {seen}"
+
+
+def test_the_page_holds_every_weight_and_measure() -> None:
+    view = attention_view(["▁A", "▁man"], ["▁Ein", "▁Mann"])
+    for kind, shown in zip(view.kinds, embedded(attention_page(view))["kinds"], strict=True):  # type: ignore[arg-type]
+        assert (shown["queries"], shown["keys"]) == (list(kind.queries), list(kind.keys))
+        for layer, row in enumerate(shown["layers"]):
+            for head, one in enumerate(row):
+                expected = [
+                    round(weight * 1000) if seen else -1
+                    for weight, seen in zip(
+                        kind.weights[layer, head].flatten().tolist(),
+                        kind.visible.flatten().tolist(),
+                        strict=True,
+                    )
+                ]
+                assert one["weights"] == expected
+                character = kind.characters[layer][head]
+                assert one["measures"]["entropy"] == round(character.entropy or 0.0, 6)
+
+
+def test_the_numbers_are_written_for_programs_too() -> None:
+    view = attention_view(["▁A"], ["▁Ein"], layers=2, heads=3)
+    told = json.loads(json.dumps(view.to_json()))
+    assert [one["kind"] for one in told["attention"]] == ["encoder", "decoder", "cross"]
+    heads = told["attention"][2]["heads"]
+    assert [(head["layer"], head["head"]) for head in heads] == [
+        (layer, head) for layer in range(2) for head in range(3)
+    ]
+    assert heads[4]["confidence"] == view.kinds[2].characters[1][1].confidence

@@ -1,0 +1,64 @@
+"""What is told of heads: plain values and tables of the same numbers."""
+
+import io
+import json
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from tests.helpers.models import tiny_transformer
+from transformer.evaluation.attention.head_scores import Scorer
+from transformer.model.heads import HeadName, heads_of, parse_heads, switch_off
+from transformer.report.heads import HeadReport
+
+
+def scorer(calls: list[int]) -> Scorer:
+    def measure(off: Sequence[HeadName]) -> float:
+        calls.append(len(off))
+        return 30.0 - len(off) - sum(name.head for name in off)
+
+    return Scorer("BLEU", "tok:13a", "7 sentence pairs", measure, "higher", decimals=2)
+
+
+def printed(report: HeadReport) -> str:
+    console = Console(file=io.StringIO(), width=60)
+    report.print_tables(console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_report_tells_every_head() -> None:
+    calls: list[int] = []
+    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
+    report = HeadReport.measure(model, scorer(calls), alone=True, shares=[0.25, 0.5])
+    told = json.loads(json.dumps(report.to_json()))
+    assert calls == [0, *[1] * 12, *[3] * 12, 3, 6]
+    assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
+    assert told["heads"][0] == {"head": "encoder.0.3", "score": 26.0, "difference": -4.0}
+    assert {head["head"] for head in told["heads"]} == set(map(str, heads_of(model)))
+    assert told["best_alone"][2] == {
+        **{"layer": "cross.0", "head": "cross.0.3"},
+        **{"score": 24.0, "difference": -6.0},
+    }
+    assert told["pruned"][0]["share"] == 0.25
+    assert told["pruned"][0]["heads_off"] == ["cross.0.0", "decoder.0.0", "encoder.0.0"]
+    table = printed(report)
+    assert "BLEU (tok:13a)" in table
+    assert "with 12 heads: 30.00" in table
+    assert "encoder.0.3  26.00       -4.00" in table
+    assert "50% (6)" in table
+    assert "share" not in table
+
+
+def test_a_report_says_what_was_off_and_what_is_shared() -> None:
+    model = tiny_transformer(share_layers="all")
+    switch_off(model, parse_heads(model, ["cross.0.2"]))
+    report = HeadReport.measure(model, scorer([]), alone=False, shares=[])
+    told = report.to_json()
+    assert told["heads_off"] == ["cross.0.2"]
+    assert len(told["heads"]) == 11
+    assert told["best_alone"] == told["pruned"] == []
+    table = printed(report)
+    assert "with 11 heads (without cross.0.2): 30.00" in table
+    assert "layers share heads" in table
+    assert "alone" not in table

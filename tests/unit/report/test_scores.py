@@ -1,0 +1,67 @@
+"""What is printed and saved can be read back, and a failure leaves what was there."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.metrics import RAW
+from transformer.common.errors import InputError
+from transformer.evaluation.metrics import score
+from transformer.report.scores import format_json, print_table, save_report
+
+HYPOTHESES = ["Ein Hund schläft .", "", "zwei\u2028Katzen\r"]
+SCORES = score(HYPOTHESES, ["Ein Hund schläft .", "Nein .", "zwei Katzen"], config=RAW)
+
+
+def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    save_report(folder, "test", SCORES, HYPOTHESES)
+    assert json.loads((folder / "test.json").read_bytes()) == [s.to_json() for s in SCORES]
+    lines = (folder / "test.hyp").read_bytes().decode("utf-8").split("\n")
+    assert lines == [*HYPOTHESES, ""]
+    assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
+
+
+def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
+    save_report(tmp_path, "test", SCORES, HYPOTHESES)
+    with pytest.raises(UnicodeEncodeError):
+        save_report(tmp_path, "test", SCORES, ["new", "\ud800"])
+    assert (tmp_path / "test.hyp").read_bytes().startswith(b"Ein Hund")
+    assert sorted(os.listdir(tmp_path)) == ["test.hyp", "test.json"]
+
+
+def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(InputError, match="cannot be written to"):
+        save_report(tmp_path / "run", "test", SCORES, HYPOTHESES)
+
+
+def test_the_table_names_metric_score_and_signature(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")  # however narrow the screen, a signature can be copied
+    print_table("test", SCORES)
+    lines = capsys.readouterr().err.split("\n")
+    for expected in SCORES:
+        [line] = [line for line in lines if line.startswith(expected.name)]
+        assert f"{expected.value:.2f}" in line
+        assert expected.signature in line
+
+
+def test_the_title_is_what_the_text_is_called(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("news[de].en", SCORES)
+    assert capsys.readouterr().err.startswith("news[de].en")
+
+
+def test_the_table_goes_to_stderr_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("test", SCORES)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "BLEU" in captured.err
+
+
+def test_one_metric_is_a_list_too() -> None:
+    [only] = json.loads(format_json(SCORES[:1]))
+    assert only["name"] == "BLEU"

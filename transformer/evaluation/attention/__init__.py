@@ -1,0 +1,1 @@
+"""What the attention heads do, and what each is worth."""

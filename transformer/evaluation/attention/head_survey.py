@@ -1,0 +1,151 @@
+"""The heads of a translator, measured over sentence pairs.
+
+It does not know the command line, nor how what it finds is shown.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.text.word_alignment import WordLinks, piece_words
+from transformer.decoding.alignment import word_links
+from transformer.decoding.forced.forced_attention import Attended, ForcedAttention, forced_attention
+from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.alignment_error import Links, count_links
+from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
+from transformer.evaluation.run_text import found_in_run, splits_of_run
+
+if TYPE_CHECKING:
+    from transformer.data.corpora.mixture import AnySplit
+
+Characters = dict[str, list[list[HeadCharacter]]]
+"""Of the heads of each layer, by the kind of attention."""
+
+Proposals = dict[tuple[int, int], list[tuple[Links, Links, Links]]]
+"""Proposed, sure and possible links of each sentence, by layer and head."""
+
+KINDS = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class EncodedPair:
+    """A sentence pair as piece ids without bos or eos, and its gold links where known."""
+
+    source: list[int]
+    target: list[int]
+    gold: WordLinks | None = None
+
+
+def corpus_pairs(
+    translator: Translator, data: Mapping[str, Any], split: str, sentences: int
+) -> list[EncodedPair]:
+    """The first sentence pairs of a split of the run's corpus, but for blank and too long ones.
+
+    Raises:
+        InputError: The corpus is not there, or has no such split, or that no such pair.
+    """
+    text = known_split(data, split)
+    pairs = list(islice(text, sentences))
+    sources = translator.tokenizer.encode_source([source for source, _ in pairs])
+    targets = translator.tokenizer.encode_target([target for _, target in pairs])
+    known = text.links is not None
+    gold = islice(text.word_links(), sentences) if known else repeat(None, len(pairs))
+    most = translator.model.max_length
+    encoded = [
+        EncodedPair(source, target, links)
+        for source, target, links in zip(sources, targets, gold, strict=True)
+        if source and target and (most is None or max(len(source), len(target)) < most)
+    ]
+    if not encoded:
+        raise InputError(
+            f"the first {sentences} lines of split={split} hold no sentence pair to measure on"
+        )
+    return encoded
+
+
+def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
+    """A split of the run's corpus.
+
+    Raises:
+        InputError: The corpus is not there, or has no such split.
+    """
+    splits = splits_of_run(data)
+    if split not in splits:
+        raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
+    return found_in_run(splits[split])
+
+
+def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
+    """Measure every head over sentence pairs, in batches, under teacher forcing.
+
+    Heads of the cross-attention are also measured against gold links, if every pair has them.
+    """
+    totals: dict[str, list[HeadTotals]] = {}
+    proposed: Proposals = {}
+    known = all(pair.gold is not None for pair in pairs)
+    lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
+    for places in batches_of(lengths, translator.batch_tokens):
+        batch = [pairs[place] for place in places]
+        seen = attention_of(translator, batch)
+        for kind in KINDS:
+            layers = _layer_totals(getattr(seen, kind))
+            sums = zip(totals.get(kind, layers), layers, strict=True)
+            totals[kind] = [old + new for old, new in sums] if kind in totals else layers
+        if known:
+            _propose(proposed, seen.cross.weights, batch, translator)
+    characters = {kind: [layer.characters() for layer in totals[kind]] for kind in KINDS}
+    if known:
+        characters["cross"] = _with_errors(characters["cross"], proposed)
+    return characters
+
+
+def attention_of(translator: Translator, pairs: Sequence[EncodedPair]) -> ForcedAttention:
+    """Attention over pairs, in evaluation mode."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    with evaluating(translator.model):
+        return forced_attention(translator.model, sources, targets)
+
+
+def _layer_totals(attended: Attended) -> list[HeadTotals]:
+    visible, separator = attended.visible, attended.separator
+    return [head_totals(weights, visible, separator) for weights in attended.weights]
+
+
+def _propose(
+    proposed: Proposals,
+    layers: Sequence[Float[Tensor, "batch head target source"]],
+    pairs: Sequence[EncodedPair],
+    translator: Translator,
+) -> None:
+    """Note the word links that each head makes, beside the gold ones."""
+    tokenizer, near_best = translator.tokenizer, translator.aligner.near_best
+    for row, pair in enumerate(pairs):
+        sure, possible = pair.gold or ((), ())
+        source_words = piece_words(tokenizer.source_pieces(pair.source))
+        target_words = piece_words(tokenizer.pieces(pair.target))
+        for layer, weights in enumerate(layers):
+            real = weights[row, :, : len(target_words), : len(source_words)].float().cpu()
+            for head, one in enumerate(real):
+                links = word_links(one, source_words, target_words, near_best)
+                proposed.setdefault((layer, head), []).append(
+                    (links, frozenset(sure), frozenset(possible))
+                )
+
+
+def _with_errors(
+    layers: list[list[HeadCharacter]], proposed: Proposals
+) -> list[list[HeadCharacter]]:
+    return [
+        [
+            replace(character, alignment_error=count_links(proposed[layer, head]).error_rate)
+            for head, character in enumerate(row)
+        ]
+        for layer, row in enumerate(layers)
+    ]

@@ -1,0 +1,1 @@
+"""Whether a system is better than another, and where."""

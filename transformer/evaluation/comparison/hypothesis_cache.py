@@ -1,0 +1,122 @@
+"""Translations that are kept beside a run, and used again as long as they would come out the same.
+
+What they depend on is hashed into the name of their file: weights, vocabularies, search, sources,
+the code that searches and its libraries. A checkpoint that has changed since has another name, and
+what was kept of the old one is passed over. It does not know what the translations are for.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from transformer.common.errors import InputError
+from transformer.common.files import PACKAGE, written_whole
+from transformer.data.tokenization.tags import tags_of
+from transformer.decoding.search.length_limit import warn_of_cuts
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.fingerprint import fingerprint_of
+from transformer.decoding.translation.translator import Translator
+
+FOLDER = "hypotheses"
+"""In the run directory."""
+
+_CODE = ("data", "model", "decoding")
+_LIBRARIES = ("torch", "sentencepiece", "sacrebleu")
+_TEXT = "sha256_of_hypotheses"
+
+
+def hypotheses_of(
+    translator: Translator, sources: Sequence[str], kept: Path, name: str
+) -> list[str]:
+    """Translate, or read what was translated before; tell on stderr which.
+
+    Args:
+        translator: With its search.
+        sources: Of the text, with their tags.
+        kept: The folder to keep translations in; one that cannot be written to keeps nothing, nor
+            is anything kept of a search that goes by a program of the user's: who could say
+            whether that has changed?
+        name: Of the text; their files begin with it.
+    """
+    if ":" in translator.search.utility:
+        print(f"translating {len(sources)} sentences of {name}", file=sys.stderr, flush=True)
+        return _translated(translator, sources)
+    made_from = _made_from(translator, sources)
+    digest = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()
+    file = kept / f"{name}.{digest[:16]}.hyp"
+    if (lines := _read(file)) is not None:
+        print(f"{file}: translated before with this very model and search", file=sys.stderr)
+        return lines
+    print(f"translating {len(sources)} sentences of {name} for {file}", file=sys.stderr, flush=True)
+    lines = _translated(translator, sources)
+    try:
+        _write(file, lines, made_from)
+    except (OSError, InputError) as error:
+        reason = getattr(error, "strerror", None) or error
+        print(f"note: {file} cannot be kept ({reason})", file=sys.stderr)
+    return lines
+
+
+def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+    found = in_documents(translator).translate(sources)
+    warn_of_cuts([translator.length_limit.taken()])
+    return [one.text for one in found]
+
+
+def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]:
+    """All that decides what the translations are."""
+    tokenizer = translator.tokenizer
+    text = hashlib.sha256()
+    for source in sources:
+        text.update(json.dumps([source, *tags_of(source)]).encode())
+    return {
+        "models": [fingerprint_of(model, tokenizer) for model in translator.members],
+        "search": asdict(translator.search),
+        "tags": list(tokenizer.source_tags),
+        "sources": text.hexdigest(),
+        # Equal sums may be rounded in other ways there, and ties fall otherwise.
+        "batch_tokens": translator.batch_tokens,
+        "device": translator.device.type,
+        "code": code_digest(),
+        "libraries": {name: metadata.version(name) for name in _LIBRARIES},
+    }
+
+
+@cache
+def code_digest(package: Path = PACKAGE) -> str:
+    """A hash of the code between sources and translations, as it lies there, committed or not."""
+    digest = hashlib.sha256()
+    files = [file for folder in _CODE for file in (package / folder).rglob("*.py")]
+    for file in sorted(files):
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(package).as_posix()} {len(text)}\n".encode() + text)
+    return digest.hexdigest()
+
+
+def _read(file: Path) -> list[str] | None:
+    """The lines of a file, if they are those that were written."""
+    try:
+        text = file.read_bytes()
+        wanted = json.loads(file.with_suffix(".json").read_bytes())[_TEXT]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if hashlib.sha256(text).hexdigest() != wanted:
+        return None
+    return text.decode().split("\n")[:-1]
+
+
+def _write(file: Path, lines: Sequence[str], made_from: dict[str, Any]) -> None:
+    """Leave both files; where only one was written, nobody believes it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{line}\n" for line in lines).encode()
+    about = made_from | {_TEXT: hashlib.sha256(text).hexdigest()}
+    with written_whole(file) as part:
+        part.write_bytes(text)
+    with written_whole(file.with_suffix(".json")) as part:
+        part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

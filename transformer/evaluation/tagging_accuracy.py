@@ -1,0 +1,133 @@
+"""How well words were tagged: accuracy, each tag's precision and recall, and who is taken for whom.
+
+It knows words and tags, and neither files nor models.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from transformer.common.errors import InputError
+from transformer.evaluation.metrics import Score
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """Counts over a corpus.
+
+    Attributes:
+        confusion: Words by (right tag, tag given).
+        unknown: Words that no sentence of training holds.
+        unknown_right: Those of them that got the right tag.
+        baseline_right: Words whose right tag is their most frequent one.
+    """
+
+    confusion: Counter[tuple[str, str]]
+    unknown: int
+    unknown_right: int
+    baseline_right: int
+
+    @property
+    def words(self) -> int:
+        """All words."""
+        return self.confusion.total()
+
+    @property
+    def tags(self) -> list[str]:
+        """Every tag that is right or given somewhere."""
+        return sorted({tag for pair in self.confusion for tag in pair})
+
+    def scores(self) -> list[Score]:
+        """Accuracy, over all and over unknown words; F1 of each tag; the confusion table.
+
+        Beside them the accuracy that needs no context. From 0 to 100. Where no word is unknown
+        there is no accuracy over such words.
+        """
+        right = sum(self.confusion[tag, tag] for tag in self.tags)
+        said = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
+        scores = [_score("accuracy", right, self.words, said)]
+        if self.unknown:
+            said = f"words:{self.unknown}|not-in:train"
+            scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, said))
+        said = f"words:{self.words}|tag:most-frequent-of-the-word"
+        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, said))
+        scores += [self._of_tag(tag) for tag in self.tags]
+        rows = {
+            gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
+            for gold in self.tags
+        }
+        errors = self.words - right
+        signature = "errors|rows:right|columns:given"
+        fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
+        return [*scores, Score("confusion", float(errors), signature, fields, decimals=0)]
+
+    def _of_tag(self, tag: str) -> Score:
+        right = self.confusion[tag, tag]
+        gold = sum(n for (wanted, _), n in self.confusion.items() if wanted == tag)
+        given = sum(n for (_, said), n in self.confusion.items() if said == tag)
+        precision, recall = _percent(right, given), _percent(right, gold)
+        said = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
+        return _score(
+            f"f1_{tag}", 2 * right, gold + given, said, precision=precision, recall=recall
+        )
+
+
+class MostFrequentTags:
+    """A tagger without context: each word gets the tag that training gave it most often."""
+
+    def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
+        """Count the tags of each word in the (words, tags) that training uses."""
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for words, tags in sentences:
+            for word, tag in zip(words, tags, strict=True):
+                counts[word][tag] += 1
+        self._tags = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+        self._most_frequent = sum(counts.values(), Counter()).most_common(1)[0][0]
+
+    def __contains__(self, word: str) -> bool:
+        return word in self._tags
+
+    def __getitem__(self, word: str) -> str:
+        return self._tags.get(word, self._most_frequent)
+
+
+def compare_tags(
+    words: Sequence[Sequence[str]],
+    right: Sequence[Sequence[str]],
+    given: Sequence[Sequence[str]],
+    training: MostFrequentTags,
+) -> Tagging:
+    """Count.
+
+    Args:
+        words: Of each sentence.
+        right: Their tags.
+        given: The tags that a tagger gave them.
+        training: The words of the sentences that training uses.
+
+    Raises:
+        InputError: There is no word.
+        ValueError: The lengths differ.
+    """
+    confusion: Counter[tuple[str, str]] = Counter()
+    unknown = unknown_right = baseline_right = 0
+    for sentence in zip(words, right, given, strict=True):
+        for word, gold, tag in zip(*sentence, strict=True):
+            confusion[gold, tag] += 1
+            unknown += word not in training
+            unknown_right += word not in training and gold == tag
+            baseline_right += training[word] == gold
+    if not confusion:
+        raise InputError("there is no word whose tag could be compared")
+    return Tagging(confusion, unknown, unknown_right, baseline_right)
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100 * part / whole if whole else 0.0
+
+
+def _score(name: str, part: int, whole: int, signature: str, **more: float) -> Score:
+    value = _percent(part, whole)
+    rounded = {key: round(number, 2) for key, number in more.items()}
+    fields = {"name": name, "score": round(value, 2), "signature": signature, **rounded}
+    return Score(name, value, signature, fields)

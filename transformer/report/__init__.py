@@ -1,0 +1,1 @@
+"""Scores to what people read: tables, Markdown, HTML."""

@@ -1,0 +1,86 @@
+"""One self-contained HTML page of an attention view: no network, no other file.
+
+The template, its style and its script lie beside this file; here they are joined with the data. It
+does not know where the page is written to.
+"""
+
+import html
+import json
+from importlib.resources import files
+from typing import Any
+
+from transformer.common.escaping import escaped
+from transformer.evaluation.attention.head_metrics import best_heads, describe
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
+
+THOUSAND = 1000
+"""The page holds weights as whole thousandths; what a query may not see is -1."""
+
+
+def attention_page(view: AttentionView) -> str:
+    """The page as text; whatever stands in the sentences stays text."""
+    folder = files("transformer.report") / "assets"
+    data = {
+        "source": escaped(view.source),
+        "target": escaped(view.target),
+        "forced": view.forced,
+        "checkpoint": escaped(view.checkpoint),
+        "size": view.size,
+        "measured": view.measured,
+        "kinds": [_kind(kind) for kind in view.kinds],
+    }
+    parts = {
+        "title": html.escape(f"Attention: {escaped(view.source)}"),
+        "style": _read(folder, "attention_page.css"),
+        "data": _embedded(data),
+        "script": _read(folder, "attention_map.js") + _read(folder, "attention_page.js"),
+    }
+    # The template is cut before anything is put in, so that no sentence can name a place.
+    pieces = _read(folder, "attention_page.html").split("%%")
+    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _read(folder: Any, name: str) -> str:
+    text: str = folder.joinpath(name).read_text(encoding="utf-8")
+    return text
+
+
+def _kind(kind: AttentionKind) -> dict[str, Any]:
+    thousandths = (kind.weights.double() * THOUSAND).round().int()
+    hidden = ~kind.visible.expand_as(thousandths)
+    weights = thousandths.masked_fill(hidden, -1).flatten(2).tolist()
+    return {
+        "name": kind.name,
+        "title": kind.title,
+        "note": kind.note,
+        "queryName": kind.query_name,
+        "keyName": kind.key_name,
+        "queries": list(map(escaped, kind.queries)),
+        "keys": list(map(escaped, kind.keys)),
+        "goldKnown": any(c.alignment_error is not None for row in kind.characters for c in row),
+        "wantsGold": kind.wants_gold,
+        "best": [
+            {"title": named.title, "layer": named.layer, "head": named.head, "text": named.text}
+            for named in best_heads(kind.characters)
+        ],
+        "layers": [
+            [
+                {
+                    "weights": head_weights,
+                    "words": describe(character),
+                    "measures": {
+                        name: None if value is None else round(value, 6)
+                        for name, value in character.to_json().items()
+                    },
+                }
+                for head_weights, character in zip(layer_weights, characters, strict=True)
+            ]
+            for layer_weights, characters in zip(weights, kind.characters, strict=True)
+        ],
+    }
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

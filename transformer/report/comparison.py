@@ -1,0 +1,182 @@
+"""How a comparison is shown: tables on stderr, and the same as a page of Markdown.
+
+It knows a comparison, and not how it was made.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from sacrebleu.metrics.bleu import MAX_NGRAM_ORDER
+
+from transformer.common.escaping import escaped, escaped_json, escaped_markdown
+from transformer.evaluation.comparison.compare import Comparison
+from transformer.evaluation.comparison.sentence_deltas import MovedSentence
+from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
+from transformer.report.scores import made, shown, table_console, table_of, write_whole
+
+NAME = "comparison"
+_METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A table before it is drawn; the first columns are of words, the others of numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    words: int = 1
+
+
+def print_comparison(comparison: Comparison) -> None:
+    """Show a comparison to people, on stderr."""
+    console = table_console()
+    for table in _tables(comparison):
+        right = range(table.words, len(table.header))
+        console.print(table_of(table.title, table.header, table.rows, right=right))
+        for note in (*table.notes, ""):
+            console.print(shown(note))
+    for title, sentences in _moved(comparison):
+        for line in (title, *chain(*sentences)):
+            console.print(shown(line))
+
+
+def save_comparison(folder: Path, comparison: Comparison) -> None:
+    """Write ``comparison.json`` and ``comparison.md``, each whole or not at all.
+
+    Raises:
+        InputError: The folder cannot be made or written to.
+    """
+    with made(folder):
+        write_whole(folder / f"{NAME}.json", format_comparison(comparison) + "\n")
+        write_whole(folder / f"{NAME}.md", _markdown(comparison))
+
+
+def format_comparison(comparison: Comparison) -> str:
+    """Write a comparison as JSON, without a last line end."""
+    return escaped_json(comparison.to_json())
+
+
+def _letters(comparison: Comparison) -> list[str]:
+    """Short names of the systems, whatever paths they have."""
+    count = len(comparison.systems)
+    return [chr(ord("A") + n) if count <= 26 else f"S{n + 1}" for n in range(count)]
+
+
+def _tables(comparison: Comparison) -> Iterator[_Rows]:
+    names = _letters(comparison)
+    paths = [(name, system.name) for name, system in zip(names, comparison.systems, strict=True)]
+    text = f"{comparison.text.name}, {len(comparison.text.sources)} sentences"
+    yield _Rows(text, ("system", "is"), paths, words=2)
+    for metric in comparison.metrics:
+        yield _tested(metric, names)
+    yield _by_length(comparison, names)
+    if comparison.by_frequency is not None:
+        yield _Rows(
+            "F1 (recall) of words by how often the training text has them",
+            ("times", "words", *names),
+            [
+                (
+                    bucket.label,
+                    str(bucket.words),
+                    *(f"{match.f1:.2f} ({match.recall:.2f})" for match in bucket.matches),
+                )
+                for bucket in comparison.by_frequency
+            ],
+            (comparison.signatures["frequency"],),
+        )
+
+
+def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
+    header = ("system", metric.name, "95 % interval", "difference")
+    rows = [
+        (name, *_numbers(score), _verdict(metric, score))
+        for name, score in zip(names, metric.systems, strict=True)
+    ]
+    return _Rows(
+        f"{metric.name}{', lower is better' if metric.lower_is_better else ''}",
+        (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
+        rows,
+        [metric.signatures[test] for test in ("bootstrap", "randomisation")],
+    )
+
+
+def _by_length(comparison: Comparison, names: Sequence[str]) -> _Rows:
+    buckets, title = comparison.by_length, "BLEU by words of the source"
+    if any(bucket.bleu is None for bucket in buckets):
+        title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"
+    rows = [
+        (
+            bucket.label,
+            str(bucket.sentences),
+            *(
+                "" if score is None else f"{score:.2f}"
+                for score in bucket.bleu or (None,) * len(names)
+            ),
+        )
+        for bucket in buckets
+    ]
+    return _Rows(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
+
+
+def _numbers(score: TestedScore) -> Sequence[str]:
+    interval = f"{score.mean - score.interval:.2f} to {score.mean + score.interval:.2f}"
+    first = (f"{score.score:.2f}", interval)
+    if score.difference is None:
+        return (*first, "", "", "")
+    values = (score.p_bootstrap, score.p_randomisation)
+    return (*first, f"{score.difference:+.2f}", *(f"{p:.4f}" for p in values))
+
+
+def _verdict(metric: TestedMetric, score: TestedScore) -> str:
+    if score.difference is None:
+        return "base"
+    if not score.is_sure:
+        return "not sure"
+    return "better" if (score.difference > 0) is not metric.lower_is_better else "worse"
+
+
+def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
+    """Headings, and the lines of each sentence under them."""
+    base, *others = _letters(comparison)
+    for name, found in zip(others, comparison.movements, strict=True):
+        counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
+        signature = comparison.signatures[found.by]
+        heading = f"Sentences of {name} against {base}: {counts}"
+        yield f"{heading} ({_METRICS[found.by]}, {signature})", []
+        for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
+            if sentences:
+                told = [_told(sentence, (base, name)) for sentence in sentences]
+                yield f"Most {way} by {name}:", told
+
+
+def _told(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
+    (bleu, other_bleu), (chrf, other_chrf) = sentence.bleu, sentence.chrf
+    texts = {"source": sentence.source, "reference": sentence.reference}
+    lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
+    width = max(len(name) for name, _ in lines)
+    scores = f"chrF2 {chrf:.1f} to {other_chrf:.1f}, BLEU {bleu:.1f} to {other_bleu:.1f}"
+    texts_of = (f"  {name:{width}}  {text}" for name, text in lines)
+    return [f"line {sentence.line}: {scores}", *texts_of, ""]
+
+
+def _markdown(comparison: Comparison) -> str:
+    parts = [f"# Comparison on {escaped_markdown(comparison.text.name)}\n"]
+    for table in _tables(comparison):
+        bars = ["---" if n < table.words else "---:" for n in range(len(table.header))]
+        lines = [map(escaped_markdown, line) for line in (table.header, *table.rows)]
+        head, *rows = (" | ".join(line) for line in lines)
+        drawn = "".join(f"| {row} |\n" for row in (head, " | ".join(bars), *rows))
+        parts.append(f"## {escaped_markdown(table.title)}\n\n{drawn}\n{_code(table.notes)}")
+    parts.append("## Sentences\n")
+    for title, told in _moved(comparison):
+        parts.append("\n".join((escaped_markdown(title) + "\n", *map(_code, told))))
+    return "\n".join(parts)
+
+
+def _code(lines: Sequence[str]) -> str:
+    """A block of code: what stands in it means nothing."""
+    return "".join(f"    {escaped(line)}\n" if line else "\n" for line in lines)

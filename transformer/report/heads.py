@@ -1,0 +1,129 @@
+"""What is told of the worth of heads: tables for people, plain values for programs.
+
+It does not know how a model is scored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress
+
+from transformer.evaluation.attention.head_ablation import Ablation, Ablations
+from transformer.evaluation.attention.head_scores import Scorer
+from transformer.model.heads import HeadName, attentions, heads_off
+from transformer.model.transformer import Transformer
+from transformer.report.scores import shown, table_of
+
+
+@dataclass(frozen=True)
+class HeadReport:
+    """The heads of a model, measured.
+
+    Attributes:
+        scorer: What they were measured by.
+        score: The model as it is.
+        off: Heads that were off all the while.
+        shared: Whether a head serves several layers.
+        single: Each head off alone, the costliest first.
+        alone: The head of each layer that does best alone there.
+        pruned: Without a share of the heads.
+    """
+
+    scorer: Scorer
+    score: float
+    off: tuple[HeadName, ...]
+    shared: bool
+    single: dict[HeadName, Ablation]
+    alone: dict[HeadName, Ablation]
+    pruned: dict[float, Ablation]
+
+    @classmethod
+    def measure(
+        cls, model: Transformer, scorer: Scorer, *, alone: bool, shares: Sequence[float]
+    ) -> "HeadReport":
+        """Measure, with a progress bar where stderr is a terminal."""
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task(f"scoring {scorer.measured}", total=None)
+
+            def counted(off: Sequence[HeadName]) -> float:
+                score = scorer.measure(off)
+                bar.advance(task)
+                return score
+
+            ablations = Ablations(model, counted, scorer.better)
+            passes = 1 + len(ablations.heads) * (2 if alone else 1) + len(shares)
+            bar.update(task, total=passes)
+            single = ablations.single()
+            stacks = attentions(model).values()
+            return cls(
+                scorer,
+                ablations.score,
+                tuple(heads_off(model)),
+                shared=any(len(set(stack)) < len(stack) for stack in stacks),
+                single=single,
+                alone=ablations.alone() if alone else {},
+                pruned=ablations.pruned(list(single), shares),
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "metric": self.scorer.name,
+            "signature": self.scorer.signature,
+            "measured": self.scorer.measured,
+            "score": self.score,
+            "heads_off": list(map(str, self.off)),
+            "heads": [{"head": str(name)} | _values(a) for name, a in self.single.items()],
+            "best_alone": [
+                {"layer": _layer(name), "head": str(name)} | _values(ablation)
+                for name, ablation in self.alone.items()
+            ],
+            "pruned": [
+                {"share": share, "heads_off": list(map(str, a.off))} | _values(a)
+                for share, a in self.pruned.items()
+            ],
+        }
+
+    def print_tables(self, console: Console | None = None) -> None:
+        """Show everything, on stderr unless a console is given."""
+        console = console or Console(stderr=True)
+        scorer, without = self.scorer, ", ".join(map(str, self.off))
+        lines = [
+            f"{scorer.measured}, {scorer.name} ({scorer.signature})",
+            f"with {len(self.single)} heads{f' (without {without})' if without else ''}: "
+            f"{self._shown(self.score)}",
+        ]
+        if self.shared:
+            lines.append("layers share heads: a head goes by its first layer, and all lose it")
+        for line in lines:
+            console.print(shown(line), soft_wrap=True)
+        self._print(console, "without", {str(head): a for head, a in self.single.items()})
+        kept = {str(head): ablation for head, ablation in self.alone.items()}
+        self._print(console, "alone in its layer", kept)
+        shares = {f"{share:.0%} ({len(a.off)})": a for share, a in self.pruned.items()}
+        self._print(console, "without the cheapest", shares)
+
+    def _print(self, console: Console, first: str, rows: Mapping[str, Ablation]) -> None:
+        if not rows:
+            return
+        signed = f"+z.{self.scorer.decimals}f"
+        cells = [
+            (words, self._shown(ablation.score), format(ablation.difference, signed))
+            for words, ablation in rows.items()
+        ]
+        console.print()
+        console.print(table_of("", (first, self.scorer.name, "difference"), cells, right=(1, 2)))
+
+    def _shown(self, score: float) -> str:
+        return f"{score:.{self.scorer.decimals}f}"
+
+
+def _values(ablation: Ablation) -> dict[str, float]:
+    return {"score": ablation.score, "difference": ablation.difference}
+
+
+def _layer(name: HeadName) -> str:
+    return f"{name.kind}.{name.layer}"
