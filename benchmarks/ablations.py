@@ -32,7 +32,7 @@ from benchmarks.trained import Chained, Trained, Training, markdown, train_all
 from transformer.common.errors import InputError
 from transformer.data.corpora.catalog import MULTI30K
 from transformer.data.corpora.download import find
-from transformer.training.run_folder import is_finished
+from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "docs" / "results.md"
 RECIPE = ("experiment=multi30k_tiny", "test=false")

@@ -20,7 +20,7 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
 from transformer.decoding.length_bucketing import batches_of
 from transformer.decoding.search.config import SearchConfig
-from transformer.export.ctranslate2 import write_ctranslate2
+from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.model.layers.quantization import Precision, in_precision
 
 Pieces = Sequence[int]

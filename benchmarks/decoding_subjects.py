@@ -22,7 +22,7 @@ from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.transformer import Transformer
-from transformer.training.run_folder import is_finished
+from transformer.training.checkpointing.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
 FORCED_LENGTH = 25

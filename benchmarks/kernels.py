@@ -20,7 +20,7 @@ from benchmarks.trained import markdown
 from transformer.model.attention.bias import Scope
 from transformer.model.attention.kernels import attend_short
 from transformer.model.attention.multi_head import Kernel, attend_fused, eager
-from transformer.training.memory import keep_freed_memory
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
 TOKENS = 4096
 HEADS = ((4, 32), (8, 64))

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.page import write_between
 from benchmarks.trained import Trained
 from transformer.model.checkpoint.checkpoint import load_checkpoint
-from transformer.training.run_folder import is_finished
+from transformer.training.checkpointing.run_directory import is_finished
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "attention.md"

@@ -35,8 +35,8 @@ from benchmarks.training import BUDGETS, common
 from benchmarks.training_process import FAST, ROOT
 from benchmarks.training_subjects import composed
 from transformer.model.layers import dropout
-from transformer.training.memory import keep_freed_memory
-from transformer.training.run import fit
+from transformer.runs.train import fit
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
 
 SETTINGS = {
     "plain": (

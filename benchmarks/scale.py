@@ -78,7 +78,7 @@ def go_through_batches(folder: Path, tokens: int, extra: Sequence[str]) -> None:
 def _data(folder: Path, extra: Sequence[str]) -> "DataModule":
     from omegaconf import OmegaConf
 
-    from transformer.cli.compose import compose_config
+    from transformer.cli.config.compose import compose_config
     from transformer.data.modules.translation import DataModule
     from transformer.training.config import run_config
 

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 
 from benchmarks.calls import UNKNOWN, Calls
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.recipes.entries import versions_of
 from transformer.recipes.manifest import MANIFEST
-from transformer.training.run_folder import is_finished
+from transformer.training.checkpointing.run_directory import is_finished
 
 
 @dataclass(frozen=True)

@@ -27,18 +27,18 @@ from torch.nn import functional as F
 
 from benchmarks.marian_twin import marian
 from benchmarks.training_process import MOST
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import PAD
 from transformer.model.layers.positions import SinusoidalPositions
 from transformer.model.transformer import Transformer
+from transformer.runs.train import fit
+from transformer.tasks.registry import make_task
 from transformer.training.config import RunConfig, run_config
-from transformer.training.memory import keep_freed_memory
-from transformer.training.optimizer import build_optimizer
-from transformer.training.run import fit
-from transformer.training.schedule import build_schedule
-from transformer.training.tasks import make_task
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.optimization.optimizer import build_optimizer
+from transformer.training.optimization.schedule import build_schedule
 
 
 @dataclass

@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from omegaconf import OmegaConf
 
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
+from transformer.tasks.translation_module import TranslationModule
 from transformer.training.config import RunConfig, run_config, sized_model
-from transformer.training.memory import keep_freed_memory
-from transformer.training.module import TranslationModule
-from transformer.training.optimizer import build_optimizer
+from transformer.training.optimization.cpu_allocator import keep_freed_memory
+from transformer.training.optimization.optimizer import build_optimizer
 
 VOCABULARY, LONGEST = 6000, 24
 SETTINGS = ["model=tiny", "model.dropout=0.3", "loss.bfloat16=true"]

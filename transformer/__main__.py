@@ -5,24 +5,25 @@ import sys
 from collections.abc import Sequence
 
 VERBS = {
-    "train": "train a model",
-    "doctor": "find what is wrong with a corpus",
-    "clean": "leave out what is wrong with a corpus",
-    "evaluate": "score a checkpoint on a test set",
-    "compare": "tell whether a system is better than another, and where",
-    "translate": "translate stdin to stdout, line by line",
-    "predict": "tag stdin, or tell how probable it is, line by line",
-    "score": "tell how probable given translations are",
-    "text": "write a corpus as plain files",
-    "select": "take the candidates nearest to the references",
-    "recipe": "distill, back-translate, train in both directions: several stages",
-    "average": "average the last checkpoints of a run",
-    "consolidate": "join a checkpoint that lies in several files",
-    "tune": "find the weights and the search that do best on validation",
-    "export": "write the model for another engine",
-    "attention": "show what every head looks at in a sentence",
-    "heads": "rank the heads by what switching them off costs",
+    "train": ("train.train", "train a model"),
+    "doctor": ("data.doctor", "find what is wrong with a corpus"),
+    "clean": ("data.clean", "leave out what is wrong with a corpus"),
+    "evaluate": ("evaluate.evaluate", "score a checkpoint on a test set"),
+    "compare": ("evaluate.compare", "tell whether a system is better than another, and where"),
+    "translate": ("translate.translate", "translate stdin to stdout, line by line"),
+    "predict": ("translate.predict", "tag stdin, or tell how probable it is, line by line"),
+    "score": ("translate.score", "tell how probable given translations are"),
+    "text": ("data.text", "write a corpus as plain files"),
+    "select": ("translate.select", "take the candidates nearest to the references"),
+    "recipe": ("recipe", "distill, back-translate, train in both directions: several stages"),
+    "average": ("train.average", "average the last checkpoints of a run"),
+    "consolidate": ("train.consolidate", "join a checkpoint that lies in several files"),
+    "tune": ("train.tune", "find the weights and the search that do best on validation"),
+    "export": ("export", "write the model for another engine"),
+    "attention": ("evaluate.attention", "show what every head looks at in a sentence"),
+    "heads": ("evaluate.heads", "rank the heads by what switching them off costs"),
 }
+"""The module of each verb, in ``transformer.cli``, and what the verb does."""
 
 
 def main(call: Sequence[str] | None = None) -> int:
@@ -57,16 +58,17 @@ def _called(call: Sequence[str]) -> int:
         print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if {"-h", "--help"} & set(arguments):
-        from transformer.cli.help import help_of
+        from transformer.cli.config.help import help_of
 
         return exit_code_of(lambda: print(help_of(verb)))
-    code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
+    module, _ = VERBS[verb]
+    code: int = importlib.import_module(f"transformer.cli.{module}").main(arguments)
     return code
 
 
 def _usage() -> None:
     print("usage: transformer VERB KEY=VALUE…\n")
-    for name, what in VERBS.items():
+    for name, (_, what) in VERBS.items():
         print(f"  {name:11} {what}")
     print("\ntransformer help VERB, or VERB --help, lists its keys; --version tells the versions.")
 

@@ -9,7 +9,7 @@ from tests.helpers.models import tiny_transformer
 from transformer.model.attention.bias import Scope
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
-from transformer.training.loss import cross_entropy, fused_cross_entropy
+from transformer.training.losses.cross_entropy import cross_entropy, fused_cross_entropy
 
 
 def rand(*shape: int) -> torch.Tensor:

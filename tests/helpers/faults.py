@@ -92,10 +92,10 @@ class SignalAt:
     def __call__(self) -> None:
         """Plant it."""
         from transformer.data.modules.translation import DataModule
-        from transformer.training.callbacks import Measure
-        from transformer.training.saving import LastCheckpoint
-        from transformer.training.translated_validation import TranslateValidation
-        from transformer.training.translation import Translation
+        from transformer.tasks.bleu_validation import TranslateValidation
+        from transformer.tasks.translation import Translation
+        from transformer.training.callbacks.metrics import Measure
+        from transformer.training.checkpointing.callbacks import LastCheckpoint
 
         around: dict[str, Any] = {
             "prepare": (DataModule, "prepare_data"),

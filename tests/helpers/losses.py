@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from transformer.training.loss import LossConfig
+from transformer.training.losses.config import LossConfig
 
 
 def loss_config(**changes: Any) -> LossConfig:

@@ -17,15 +17,15 @@ import torch
 from omegaconf import OmegaConf
 
 from tests.helpers.text import write_parallel
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "tests.helpers.processes",
-        "transformer.training.run",
-        "transformer.cli.evaluate",
-        "transformer.cli.translate",
+        "transformer.runs.train",
+        "transformer.cli.evaluate.evaluate",
+        "transformer.cli.translate.translate",
         "transformer.cli.load",
         "sacrebleu",
         "torch._dynamo",
@@ -102,8 +102,8 @@ def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | 
     import logging
 
     from transformer.cli.exit import exit_code_of
+    from transformer.runs.train import train
     from transformer.training.config import run_config
-    from transformer.training.run import train
 
     _prepare(folder)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, force=True)
@@ -155,7 +155,7 @@ def exit_code(process: BaseProcess, most: float = _MOST) -> int:
 
 
 def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
-    from transformer.cli.train import main
+    from transformer.cli.train.train import main
 
     _prepare(home)
     os.chdir(home)

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from tests.helpers.processes import call_verb
 from tests.helpers.text import write_parallel
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.training.config import RunConfig, run_config
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -8,10 +8,10 @@ from pytorch_lightning import Trainer
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
 from transformer.model.transformer import Transformer
-from transformer.training.module import TranslationModule
-from transformer.training.optimizer import OptimizerConfig
-from transformer.training.recovery import RecoveryConfig
-from transformer.training.schedule import ScheduleConfig
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.optimization.divergence import RecoveryConfig
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
 
 
 def recovery_config(**changes: Any) -> RecoveryConfig:

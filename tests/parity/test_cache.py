@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.decoding.search.model_step import padded_memory
-from transformer.model.kv_cache import BLOCK
+from transformer.model.attention.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
 
 POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "relative"]

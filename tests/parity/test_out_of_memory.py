@@ -19,9 +19,9 @@ from tests.helpers.updates import module_settings, quiet_trainer
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.loader import Update
-from transformer.training.gradients import Accumulator
-from transformer.training.module import TranslationModule
-from transformer.training.processes import ReplicatedStrategy
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.distributed.replicated import ReplicatedStrategy
+from transformer.training.optimization.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
 ROWS = [

@@ -13,9 +13,9 @@ from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_config
 from transformer.data.batching.batch import Batch, collate
 from transformer.model.build import build_transformer
-from transformer.training.loss import loss_function
-from transformer.training.optimizer import OptimizerConfig, build_optimizer
-from transformer.training.schedule import ScheduleConfig, build_schedule
+from transformer.training.losses.cross_entropy import loss_function
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 
 # fmt: off
 GOLDEN = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides, verb
-from transformer.cli.evaluate import main as evaluate
-from transformer.cli.translate import main as translate
-from transformer.training.run import train
+from transformer.cli.evaluate.evaluate import main as evaluate
+from transformer.cli.translate.translate import main as translate
+from transformer.runs.train import train
 
 
 def write_links(folder: Path, split: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.runs import verb
-from transformer.cli.compare import main
+from transformer.cli.evaluate.compare import main
 
 
 def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path) -> None:

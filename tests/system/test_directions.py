@@ -8,13 +8,13 @@ from omegaconf import DictConfig
 
 from tests.helpers.runs import SMALL, composed, verb
 from tests.helpers.text import write_parallel
-from transformer.cli import translate
-from transformer.cli.compose import compose_config
-from transformer.cli.engine import translator_by_engine
-from transformer.cli.shares import Parts, Share
+from transformer.cli.config.compose import compose_config
+from transformer.cli.translate import translate
+from transformer.cli.translate.engine import translator_by_engine
+from transformer.cli.translate.part_files import Parts, Share
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
-from transformer.training.run import train
+from transformer.runs.train import train
 
 SIZES = {"train": 2000, "validation": 40, "test": 40}
 

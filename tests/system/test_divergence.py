@@ -12,8 +12,8 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.training.module import TranslationModule
-from transformer.training.run import train
+from transformer.runs.train import train
+from transformer.tasks.translation_module import TranslationModule
 
 RUN = [
     *SMALL,

@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.runs import verb
 from tests.unit.data.quality.texts import call_of, planted_texts, written
-from transformer.cli.doctor import main
+from transformer.cli.data.doctor import main
 
 
 def test_planted_faults_are_found_left_out_and_gone(

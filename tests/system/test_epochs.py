@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.training.run import train
+from transformer.runs.train import train
 
 RUN = [
     *SMALL,

@@ -14,15 +14,15 @@ import torch
 
 from tests.helpers.runs import PROJECT, composed
 from tests.helpers.text import write_parallel
-from transformer.cli import evaluate
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
+from transformer.cli.evaluate import evaluate
 from transformer.data.corpora.catalog import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
-from transformer.training.run import train
+from transformer.runs.train import train
 
 SIZES = {"train": 60, "validation": 4, "test": 4}
 

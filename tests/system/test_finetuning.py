@@ -12,12 +12,12 @@ from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import run
-from transformer.cli.resume import resumed_config
+from transformer.cli.train.resume import resumed_config
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.runs.finetuning import initial_payload
+from transformer.runs.train import fit
 from transformer.training.config import run_config
-from transformer.training.finetuning import initial_payload
-from transformer.training.run import fit
 
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
 
@@ -126,7 +126,7 @@ def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
 def test_another_score_than_that_of_the_first_run_is_said(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "transformer.training.finetuning")
+    caplog.set_level("INFO", "transformer.runs.finetuning")
     initial_payload(run_config(second(home)))
     assert not caplog.messages
     initial_payload(run_config(second(home, "metrics=tokenised")))

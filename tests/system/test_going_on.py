@@ -12,7 +12,7 @@ from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
 from tests.helpers.runs import PROJECT
-from transformer.training.run_folder import is_finished
+from transformer.training.checkpointing.run_directory import is_finished
 
 
 @pytest.fixture(scope="module")

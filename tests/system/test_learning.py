@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed, corpus_overrides
-from transformer.training.run import train
+from transformer.runs.train import train
 
 
 @pytest.mark.parametrize("turn", [list, lambda words: words[::-1]], ids=["copy", "reverse"])

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.runs import PROJECT, run, verb
 from tests.helpers.text import WORDS
-from transformer.cli.shares import BLOCK
+from transformer.cli.translate.part_files import BLOCK
 
 # Samples of a text depend on the text alone, and tell it from others. A draw from few tokens lies
 # near the border of two much more seldom than one from all: rounding does not turn it.

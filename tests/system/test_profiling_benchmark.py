@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.profiling import KINDS, OTHER, PRODUCTS, SETTINGS, Profiled, kind_of, table
 from tests.helpers.runs import SMALL, composed, corpus_overrides
-from transformer.training.run import fit
+from transformer.runs.train import fit
 
 
 @pytest.mark.parametrize(

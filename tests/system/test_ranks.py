@@ -102,7 +102,7 @@ import os
 import shutil
 if os.environ.get("LOCAL_RANK") == "1":
     from transformer.common.errors import InputError
-    from transformer.training.update import UpdateModule
+    from transformer.training.step.update_module import UpdateModule
     step = UpdateModule.training_step
     def failing(self, update, index):
         if self.global_step == 2:

@@ -11,10 +11,12 @@ import torch
 from tests.helpers.checks import no_checks
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
-from transformer.cli import average, evaluate, predict, translate
+from transformer.cli.evaluate import evaluate
+from transformer.cli.train import average
+from transformer.cli.translate.translate import predict, translate
 from transformer.common.errors import InputError
 from transformer.data.text.conllu import format_conllu
-from transformer.training.run import train
+from transformer.runs.train import train
 
 ALONE = [
     *(option for option in SMALL if not option.startswith("model.decoder_layers")),

@@ -10,7 +10,7 @@ from tests.helpers.text import write_parallel
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.training.run import train
+from transformer.runs.train import train
 
 QUICK = [
     *SMALL,

@@ -10,7 +10,7 @@ from benchmarks.training import show, subjects, summary
 from benchmarks.training_process import Subject
 from benchmarks.training_subjects import TorchTransformer
 from tests.helpers.runs import SMALL, corpus_overrides
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 

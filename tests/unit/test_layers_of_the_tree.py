@@ -1,8 +1,11 @@
-"""Folders import only leftwards, and what must start fast imports nothing heavy."""
+"""Folders import one way, stay small, and what must start fast imports nothing heavy."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,26 +13,23 @@ import pytest
 import transformer
 
 PACKAGE = Path(transformer.__file__).parent
-MAY_IMPORT: dict[str, set[str]] = {
-    "common": set(),
-    "data": {"common"},
-    "model": {"common"},
-    "decoding": {"common", "data", "model"},
-    "evaluation": {"common", "data", "model", "decoding"},
-    "report": {"common", "data", "model", "decoding", "evaluation"},
-    "training": {"common", "data", "model", "decoding", "evaluation", "report"},
-    "export": {"common", "data", "model", "decoding", "evaluation"},
-    "tuning": {"common", "data", "model", "decoding", "evaluation", "training"},
-    "recipes": {"common", "data", "model", "evaluation", "training"},
-    "cli": {
-        *("common", "data", "model", "decoding", "evaluation", "report", "training", "export"),
-        *("tuning", "recipes"),
-    },
-}
+ORDER = (
+    *("common", "data", "model", "decoding", "evaluation", "report"),
+    *("training", "tasks", "runs", "recipes", "interchange", "cli"),
+)
+"""The folders of the package; each imports only from those to its left."""
+
+BESIDE = ({"data", "model"}, {"recipes", "interchange"})
+"""Neighbours that do not know each other."""
+
+ENTRIES, LINES, FUNCTION_LINES = 12, 250, 40
+UNSEEN = ("__init__.py", "__pycache__")
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imported(file: Path) -> set[str]:
-    """Folders of the package that a file imports from, at its top or inside a function."""
+@cache
+def imported(file: Path) -> frozenset[str]:
+    """Modules of the package that a file imports, at its top or inside a function."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -37,20 +37,57 @@ def imported(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import hides the folder"
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return {name.split(".")[1] for name in names if name.startswith("transformer.")}
+    return frozenset(name for name in names if name.startswith("transformer."))
 
 
-def test_every_folder_has_its_place() -> None:
-    assert {file.parent.name for file in PACKAGE.glob("*/*.py")} == set(MAY_IMPORT)
+def folders() -> Iterator[Path]:
+    """All folders with code."""
+    yield from {file.parent for file in FILES}
 
 
-@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_the_folders_are_those_in_order() -> None:
+    assert {file.parent.name for file in PACKAGE.glob("*/*.py")} == set(ORDER)
+
+
+@pytest.mark.parametrize("folder", ORDER)
 def test_imports_go_one_way(folder: str) -> None:
-    allowed = MAY_IMPORT[folder] | {folder}
+    allowed = {*ORDER[: ORDER.index(folder) + 1]}
+    allowed -= {other for pair in BESIDE if folder in pair for other in pair - {folder}}
     files = list((PACKAGE / folder).rglob("*.py"))
     assert files
     for file in files:
-        assert imported(file) <= allowed, file
+        assert {name.split(".")[1] for name in imported(file)} <= allowed, file
+
+
+@pytest.mark.parametrize("folder", sorted(folders()), ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_no_folder_has_a_circle(folder: Path) -> None:
+    prefix = ".".join(["transformer", *folder.relative_to(PACKAGE).parts]) + "."
+    graph: dict[str, set[str]] = {}
+    for file in folder.rglob("*.py"):
+        room = file.relative_to(folder).parts[0].removesuffix(".py")
+        used = {
+            n.removeprefix(prefix).split(".")[0] for n in imported(file) if n.startswith(prefix)
+        }
+        graph.setdefault(room, set()).update(used - {room})
+    TopologicalSorter(graph).prepare()
+
+
+def test_folders_files_and_functions_stay_small() -> None:
+    wide = {
+        str(folder): entries
+        for folder in folders()
+        if folder != PACKAGE
+        and (entries := len({*folder.iterdir()} - {folder / name for name in UNSEEN})) > ENTRIES
+    }
+    long = {str(f): n for f in FILES if (n := len(f.read_text("utf-8").splitlines())) > LINES}
+    functions = {
+        f"{file}:{node.name}": lines
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+    }
+    assert (wide, long, functions) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(
@@ -58,7 +95,7 @@ def test_imports_go_one_way(folder: str) -> None:
     [
         # The translator itself: tests/unit/decoding/translation/test_translator.py.
         ("transformer.cli.load", "pytorch_lightning datasets pandas sacrebleu tensorboard"),
-        ("transformer.cli.compose", "torch sentencepiece"),
+        ("transformer.cli.config.compose", "torch sentencepiece"),
         ("transformer.__main__", "torch hydra"),
     ],
 )

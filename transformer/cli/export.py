@@ -7,11 +7,11 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from transformer.cli.compose import compose_config, path_of
+from transformer.cli.config.compose import compose_config, path_of
 from transformer.cli.exit import exit_code_of
-from transformer.cli.export_formats import FORMATS, Format
-from transformer.cli.resume import run_folder_of
 from transformer.common.errors import InputError, how_to_install
+from transformer.interchange.formats import FORMATS, Format
+from transformer.model.checkpoint.locate import run_folder_of
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,8 +14,8 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
-from transformer.export.ctranslate2 import is_ctranslate2, read_ctranslate2
-from transformer.export.safetensors import is_exported, read_safetensors
+from transformer.interchange.ctranslate2 import is_ctranslate2, read_ctranslate2
+from transformer.interchange.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from transformer.model.checkpoint.locate import OF_ENGINE, find_checkpoint
 from transformer.model.heads import parse_heads, switch_off

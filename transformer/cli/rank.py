@@ -12,7 +12,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.exit import exit_code_of
-from transformer.cli.train import CONFIG, train_as_rank
+from transformer.cli.train.train import CONFIG, train_as_rank
 
 
 def train_rank(folder: Path) -> int:

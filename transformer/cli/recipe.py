@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
-from transformer.cli.compose import compose_config, config_folder
+from transformer.cli.config.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -151,7 +151,7 @@ def _check(
     verb: str, arguments: Sequence[str], config: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> None:
     """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
-    from transformer.cli.evaluate import refuse_what_counts_nothing
+    from transformer.cli.evaluate.evaluate import refuse_what_counts_nothing
     from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
     from transformer.cli.models import averaging_of, refuse_no_device
     from transformer.common.schema import typed_value

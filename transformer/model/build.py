@@ -21,9 +21,9 @@ from transformer.model.attention.sparse_patterns import (
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
+from transformer.model.initialisation import Stack, deepnorm_scale, initialise
 from transformer.model.layers.embedding import TokenEmbedding
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
-from transformer.model.layers.initialisation import Stack, deepnorm_scale, initialise
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions

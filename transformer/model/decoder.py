@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import Memory
-from transformer.model.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.mixed_precision import for_products

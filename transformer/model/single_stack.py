@@ -13,8 +13,8 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
+from transformer.model.initialisation import initialise
 from transformer.model.layers.embedding import TokenEmbedding
-from transformer.model.layers.initialisation import initialise
 from transformer.model.layers.linear import Linear
 from transformer.model.transformer import Embedding
 

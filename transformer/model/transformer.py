@@ -6,11 +6,11 @@ It does not know what a token means, how the loss is computed or how the next to
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from transformer.model.attention.kv_cache import DecoderCache
 from transformer.model.attention.masks import padding_mask
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
-from transformer.model.kv_cache import DecoderCache
 from transformer.model.layers.dropout import Dropout, TokenDropout
 from transformer.model.layers.embedding import TokenEmbedding
 from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions

@@ -14,7 +14,7 @@ from transformer.common.errors import InputError, Interrupted
 from transformer.recipes.digests import Say
 from transformer.recipes.manifest import Manifest
 from transformer.recipes.stage import Stage
-from transformer.training.run_folder import taken
+from transformer.training.checkpointing.run_directory import taken
 
 Call = Callable[[Stage], int]
 """Runs a stage; returns its exit code, below 0 the signal that has killed it."""

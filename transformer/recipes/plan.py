@@ -28,8 +28,8 @@ from transformer.recipes.texts import (
     read_by_evaluation,
     text_settings,
 )
+from transformer.tasks.registry import make_task
 from transformer.training.config import run_config
-from transformer.training.tasks import make_task
 
 Compose = Callable[[str, Sequence[str]], dict[str, Any]]
 """The config of a verb, as plain values, from its arguments; raises InputError."""

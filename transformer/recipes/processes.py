@@ -15,7 +15,7 @@ from typing import Any
 
 from transformer.common.errors import Interrupted
 from transformer.recipes.stage import Stage
-from transformer.training.stopping import hand_back, listen
+from transformer.training.callbacks.graceful_shutdown import hand_back, listen
 
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG of Linux."""

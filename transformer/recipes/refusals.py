@@ -11,7 +11,7 @@ from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.recipes.overrides import key_of, override
 from transformer.recipes.stage import Stage
-from transformer.training.finetuning import other_model
+from transformer.runs.finetuning import other_model
 
 OWNED = (
     *("hydra.", "checkpoint", "finetune_from", "input", "output", "source", "reference", "format"),

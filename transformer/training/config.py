@@ -17,13 +17,12 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig
-from transformer.training.callbacks import CallbacksConfig
-from transformer.training.loggers import LoggerConfig
-from transformer.training.loss import LossConfig
-from transformer.training.objective import Metric
-from transformer.training.optimizer import OptimizerConfig
-from transformer.training.recovery import RecoveryConfig
-from transformer.training.schedule import ScheduleConfig
+from transformer.training.callbacks.config import CallbacksConfig, LoggerConfig
+from transformer.training.callbacks.sweep_objective import Metric
+from transformer.training.losses.config import LossConfig
+from transformer.training.optimization.divergence import RecoveryConfig
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
 
 PRECISIONS = ("32-true", "bf16-mixed")
 

@@ -18,17 +18,19 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.common.errors import InputError
 from transformer.data.batching.rank_assignment import Shares, next_batch
 from transformer.data.modules.base import BatchModule
-from transformer.training.callbacks import CallbacksConfig, LastValidation, Measure, MovingAverage
-from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
+from transformer.training.callbacks.config import CallbacksConfig
+from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.ema import MovingAverage
+from transformer.training.callbacks.graceful_shutdown import GracefulStop
+from transformer.training.callbacks.loggers import ContinuedLogs, build_loggers
+from transformer.training.callbacks.metrics import LastValidation, Measure
+from transformer.training.callbacks.progress import ProgressBar
+from transformer.training.checkpointing.callbacks import checkpoint_callbacks
+from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
+from transformer.training.distributed.fsdp import ShardedStrategy
+from transformer.training.distributed.replicated import build_strategy, placed
 from transformer.training.launcher import Ranks
-from transformer.training.loggers import ContinuedLogs, build_loggers
-from transformer.training.patience import Patience
-from transformer.training.processes import build_strategy, placed
-from transformer.training.progress import ProgressBar
-from transformer.training.saving import checkpoint_callbacks
-from transformer.training.sharding import ShardedStrategy
-from transformer.training.stopping import GracefulStop
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole

@@ -123,7 +123,7 @@ def test_an_output_without_room_is_one_line() -> None:
 READS = """
 import sys
 from transformer.cli.exit import exit_code_of
-from transformer.cli.streams import open_input
+from transformer.cli.translate.line_io import open_input
 sys.exit(exit_code_of(lambda: print(*open_input(None)[0])))
 """
 

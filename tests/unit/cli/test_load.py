@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_tokenizer
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.decoding.alignment import Aligner

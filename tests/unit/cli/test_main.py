@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from transformer.__main__ import VERBS, main
-from transformer.cli.compose import config_folder
+from transformer.cli.config.compose import config_folder
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -24,7 +24,7 @@ def test_help_lists_the_verbs(
     assert call(monkeypatch, *arguments) == 0
     said = capsys.readouterr()
     assert said.err == ""
-    for verb, what in VERBS.items():
+    for verb, (_, what) in VERBS.items():
         assert verb in said.out
         assert what in said.out
 
@@ -54,13 +54,13 @@ def test_stopped_while_a_verb_is_imported(
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_has_its_module_and_its_config(verb: str) -> None:
-    assert callable(importlib.import_module(f"transformer.cli.{verb}").main)
+    assert callable(importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").main)
     assert (config_folder() / f"{verb}.yaml").is_file()
 
 
 def test_every_verb_is_listed() -> None:
     folder = Path(importlib.import_module("transformer.cli").__path__[0])
-    verbs = {file.stem for file in folder.glob("*.py") if "def main(" in file.read_text()}
+    verbs = {file.stem for file in folder.rglob("*.py") if "\ndef main(" in file.read_text()}
     assert verbs == set(VERBS)
 
 

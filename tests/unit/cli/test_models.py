@@ -10,9 +10,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from tests.unit.cli.test_load import RUN, written
-from transformer.cli.compose import compose_config
-from transformer.cli.engine import translator_by_engine
+from transformer.cli.config.compose import compose_config
 from transformer.cli.models import device_of, load_checkpoints, model_of
+from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Ensemble

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.run_log import log_to
+from transformer.cli.train.run_log import log_to
 from transformer.common.files import open_unlinked, written_whole
-from transformer.training.metrics_file import ContinuedCSVLogger
-from transformer.training.run_folder import mark_finished, taken
+from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
+from transformer.training.checkpointing.run_directory import mark_finished, taken
 
 
 def linked(folder: Path, name: str) -> Path:

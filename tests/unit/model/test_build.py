@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.helpers.models import tiny_config, tiny_transformer
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer

@@ -12,7 +12,7 @@ from tests.helpers.models import portable, tiny_config, tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.model.build import build_feed_forward, build_norm, build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, load_checkpoint, write_payload
-from transformer.model.layers.initialisation import deepnorm_scale
+from transformer.model.initialisation import deepnorm_scale
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
 from transformer.model.single_stack import build_single_stack
 from transformer.model.transformer import Transformer

@@ -2,7 +2,7 @@
 
 
 def test_no_key_of_a_recipe_is_one_of_a_training() -> None:
-    from transformer.cli.compose import compose_config, config_folder
+    from transformer.cli.config.compose import compose_config, config_folder
     from transformer.cli.recipe import _own_keys
     from transformer.recipes.catalogue import RECIPES as KNOWN
 

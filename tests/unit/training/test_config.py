@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.models import tiny_config
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
 from transformer.model.config import ModelConfig

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from transformer.model.attention.kv_cache import BLOCK
 from transformer.model.encoder import Memory
-from transformer.model.kv_cache import BLOCK
 from transformer.model.transformer import Transformer
 
 

@@ -23,7 +23,7 @@ from transformer.decoding.long_inputs import Segment, segment_lengths, segments_
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Ensemble, Model, leader
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.search.length_limit import LengthLimit
+from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.line_windows import windows_of
 from transformer.decoding.translation.nbest import NBest, with_attention
 from transformer.decoding.translation.result import BLANK, Candidate, Translation

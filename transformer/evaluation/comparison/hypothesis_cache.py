@@ -18,9 +18,9 @@ from typing import Any
 from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE, written_whole
 from transformer.data.tokenization.tags import tags_of
-from transformer.decoding.search.length_limit import warn_of_cuts
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.fingerprint import fingerprint_of
+from transformer.decoding.translation.length_limit import warn_of_cuts
 from transformer.decoding.translation.translator import Translator
 
 FOLDER = "hypotheses"

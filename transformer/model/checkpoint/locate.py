@@ -72,3 +72,11 @@ def _instead(path: Path, wanted: Sequence[str]) -> str:
     if (path / _FOLDER).is_dir():
         return "holds no checkpoint: its run was stopped before it wrote one; train it again"
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
+
+
+def run_folder_of(checkpoint: Path) -> Path:
+    """Where the run lives that a checkpoint, or a run directory, belongs to."""
+    if checkpoint.is_file():
+        inside = checkpoint.resolve().parent
+        return inside.parent if inside.name == "checkpoints" else inside
+    return checkpoint.resolve()

@@ -14,7 +14,7 @@ from tests.unit.data.quality.texts import (
     planted_texts,
     written,
 )
-from transformer.cli.compose import compose_config
+from transformer.cli.config.compose import compose_config
 from transformer.data.quality.base import Finding
 from transformer.data.quality.checks.pair.languages import _identifier
 from transformer.data.quality.config import CHECKS

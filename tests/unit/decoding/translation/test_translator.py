@@ -17,8 +17,8 @@ from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.search.length_limit import warn_of_cuts
 from transformer.decoding.search.model_step import ModelStep
+from transformer.decoding.translation.length_limit import warn_of_cuts
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention

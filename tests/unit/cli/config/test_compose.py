@@ -1,0 +1,202 @@
+"""A call becomes a config, or one line that helps."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+
+from transformer.cli.config.compose import (
+    compose_config,
+    config_folder,
+    flags_and_overrides,
+    with_recipe,
+)
+from transformer.cli.config.hydra_errors import known_keys
+from transformer.common.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("verb", "override", "message"),
+    [
+        ("train", "model.d_modle=64", "unknown key model.d_modle (did you mean model.d_model?)"),
+        ("train", "modle=tiny", "unknown key modle (did you mean model?)"),
+        ("train", "trainer.max_stepz=3", "unknown key trainer.max_stepz (did you mean trainer.max"),
+        ("train", "zzyzx=3", "unknown key zzyzx"),
+        ("translate", "chekpoint=RUN", "unknown key chekpoint (did you mean checkpoint?)"),
+        ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
+        ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
+        ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
+        ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
+        ("average", "--last", "'--last' is not of the form KEY=VALUE"),
+        (
+            "train",
+            "experiment=pokcet",
+            "experiment=pokcet is unknown (did you mean pocket?); choose ",
+        ),
+        ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose iwslt14_deen or mul"),
+        ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
+        ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
+        ("train", "experiment=null", "Config group override must be a string or a list"),
+        ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
+        ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
+        (
+            "train",
+            "data.train=a,b",
+            "data.train=a,b: add --multirun to sweep over them, write 'dat",
+        ),
+        ("train", "model=tiny,base", "model=tiny,base are several; add --multirun to sweep over"),
+        ("evaluate", "decoding=beam,greedy", "decoding=beam,greedy are several; choose one"),
+        ("translate", "input=a,b", "input=a,b: write 'input=[a,b]' for a list, \"input='a,b'\""),
+        ("train", "debug=fast", "debug=fast is unknown; choose quick"),
+        ("translate", "format=text", "checkpoint= is missing; translate needs a value for it"),
+    ],
+)
+def test_what_is_wrong_and_what_was_meant(verb: str, override: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config(verb, [override])
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("group", ["model", "data", "decoding", "trainer"])
+def test_an_unknown_choice_names_the_known_ones(group: str) -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("train", [f"{group}=nothing"])
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{group}=nothing is unknown; choose ")
+    for file in (config_folder() / group).glob("*.yaml"):
+        assert (file.stem in message) != (f"{group}/{file.stem}" == "data/base")
+
+
+def test_the_wrong_argument_is_named_not_the_one_beside_it() -> None:
+    with pytest.raises(InputError, match=r"^unknown key model\.heads \(did you mean"):
+        compose_config("train", ["model.num_heads=2", "model.heads=2", "seed=3"])
+
+
+def test_a_value_that_hydra_cannot_read_is_one_line() -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("train", ["data.train=[a"])
+    assert str(caught.value).startswith("data.train=[a is not KEY=VALUE as Hydra reads it (no via")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("flag", ["--data", "--data=files", "-x", "--multi"])
+def test_a_flag_that_nobody_knows(flag: str) -> None:
+    with pytest.raises(
+        InputError, match=r"'-+[a-z=]+' is not of the form KEY=VALUE; keys have no dash"
+    ):
+        flags_and_overrides(["seed=1", flag, "files"])
+
+
+@pytest.mark.parametrize(
+    ("call", "flags", "overrides"),
+    [
+        ("a=b --cfg job c=d", ["--cfg", "job"], ["a=b", "c=d"]),
+        ("a=1,2 --multirun c=d", ["--multirun"], ["a=1,2", "c=d"]),
+        ("-m a=1,2 c=d", ["-m"], ["a=1,2", "c=d"]),
+        ("a=b -c job --resolve ~c", ["-c", "job", "--resolve"], ["a=b", "~c"]),
+        ("a=b", [], ["a=b"]),
+        ("", [], []),
+    ],
+)
+def test_flags_may_stand_anywhere(call: str, flags: list[str], overrides: list[str]) -> None:
+    assert flags_and_overrides(call.split()) == (flags, overrides)
+
+
+@pytest.mark.parametrize("call", ["seed=1 --cfg", "--cfg seed=1"])
+def test_a_flag_without_its_value_is_one_line(call: str) -> None:
+    with pytest.raises(InputError, match=r"^--cfg/-c: (expected one arg|invalid choice: 'seed=1')"):
+        flags_and_overrides(call.split())
+
+
+def test_all_unknown_keys_are_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        compose_config("translate", ["checkpoint=RUN", "nbest=9", "format=json", "beam=9"])
+    assert str(caught.value) == (
+        "unknown key nbest (did you mean decoding.nbest?); also "
+        "unknown key beam (did you mean decoding.beam_size?)"
+    )
+
+
+def test_all_missing_keys_are_told_at_once() -> None:
+    with pytest.raises(InputError, match=r"^source= and target= are missing; score needs"):
+        compose_config("score", ["checkpoint=RUN"])
+
+
+def test_a_right_call() -> None:
+    config = compose_config("train", ["data=files", "model=base", "~experiment"])
+    assert config.data.corpus == "files"
+    assert config.model.num_heads == 8
+    assert config.trainer.precision == config.precision  # interpolations are resolved
+    assert compose_config("train", ["seed=7"]).data.seed == 7
+
+
+def test_the_corpus_brings_its_recipe_and_an_experiment_another() -> None:
+    assert compose_config("train", []).tokenizer.vocab_size == 4000
+    multi30k = compose_config("train", ["experiment=multi30k_tiny"])
+    assert (multi30k.data.corpus, multi30k.tokenizer.vocab_size) == ("multi30k", 10000)
+    # What the user says goes over both.
+    chosen = compose_config("train", ["tokenizer.vocab_size=99", "experiment=multi30k_tiny"])
+    assert chosen.tokenizer.vocab_size == 99
+
+
+def test_a_recipe_of_a_corpus_may_choose_from_other_groups() -> None:
+    for corpus, vocab_size in (("tanaka_enja", 8000), ("multi30k", 10000)):
+        by_corpus = compose_config("train", [f"data={corpus}"])
+        assert by_corpus == compose_config("train", [f"experiment={corpus}"])
+        assert by_corpus.tokenizer.vocab_size == vocab_size
+    assert by_corpus == compose_config("train", ["experiment=multi30k_tiny"])
+    assert with_recipe(["--cfg=job", "data=tanaka_enja"])[2:] == ["experiment=tanaka_enja"]
+    assert with_recipe(["data=files"]) == ["data=files"]
+
+
+def test_a_sweep_over_corpora_names_an_experiment() -> None:
+    for corpora in ("pocket,multi30k_tok", "choice(pocket,multi30k_tok)"):
+        with pytest.raises(InputError, match=r"sweep over the recipes, --multirun experiment="):
+            with_recipe(["--multirun", f"data={corpora}"])
+        named = ["--multirun", f"data={corpora}", "experiment=pocket"]
+        assert with_recipe(named) == named
+
+
+@pytest.mark.parametrize("corpus", ["multi30k_tok", "tanaka_enja"])
+def test_a_tokenised_corpus_is_scored_so_whatever_the_experiment(corpus: str) -> None:
+    for other in ("experiment=multi30k_tiny", "experiment=pocket", "~experiment"):
+        config = compose_config("train", [f"data={corpus}", other])
+        assert (config.data.corpus, config.metrics.tokenize) == (corpus, "none")
+    # A recipe of stages reads its text from files.
+    files = compose_config("train", [f"experiment={corpus}", "data.corpus=files"])
+    assert files.metrics.tokenize == "none"
+    for raw in ("data=multi30k", "data=files"):
+        assert compose_config("train", [f"experiment={corpus}", raw]).metrics.tokenize == "13a"
+
+
+def test_what_the_call_says_of_the_metrics_goes_over_the_corpus_and_the_recipe() -> None:
+    for recipe in ("data=multi30k_tok", "experiment=multi30k_tok", "experiment=iwslt14_deen"):
+        assert compose_config("train", [recipe]).metrics.tokenize == "none"
+        given = compose_config("train", [recipe, "metrics=detokenised"])
+        assert given.metrics == {"tokenize": "13a", "lowercase": False}
+        assert compose_config("train", [recipe, "metrics.tokenize=char"]).metrics.tokenize == "char"
+
+
+def test_known_keys_are_dotted() -> None:
+    keys = known_keys(compose_config("translate", ["checkpoint=x"]))
+    assert {"checkpoint", "decoding", "decoding.beam_size"} <= set(keys)
+    assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "pocket"),
+        (["experiment=multi30k_tok"], "multi30k_tok"),
+        (["data=files"], "files"),
+        (["~experiment", "data=multi30k"], "multi30k"),
+    ],
+)
+def test_a_run_directory_is_named_by_the_experiment_or_else_by_the_data(
+    overrides: list[str], name: str
+) -> None:
+    with initialize_config_dir(str(config_folder()), version_base="1.3"):
+        config = compose("train", overrides, return_hydra_config=True)
+    HydraConfig.instance().set_config(config)
+    assert config.hydra.run.dir.startswith(f"runs/{name}/2")

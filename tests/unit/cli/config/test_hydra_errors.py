@@ -1,0 +1,76 @@
+"""Which key is meant: by the last part of its name, or by what other toolkits call it."""
+
+import pytest
+from omegaconf import DictConfig
+
+from transformer.cli.config.compose import compose_config
+from transformer.cli.config.hydra_errors import ELSEWHERE, known_keys, nearest_key
+from transformer.common.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def train() -> DictConfig:
+    return compose_config("train", [])
+
+
+@pytest.fixture(scope="module")
+def translate() -> DictConfig:
+    return compose_config("translate", ["checkpoint=x"])
+
+
+def test_what_other_toolkits_say_is_a_key_here(train: DictConfig, translate: DictConfig) -> None:
+    evaluate = compose_config("evaluate", ["checkpoint=x"])
+    known = {"hydra.run.dir"}.union(*map(known_keys, (train, translate, evaluate)))
+    assert {key for keys in ELSEWHERE.values() for key in keys} <= known
+    # A name of our own needs no translation, but where a verb lacks it.
+    assert {name for name in ELSEWHERE if name in known} <= {"device"}
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("optimizer.learning_rate", "optimizer.lr"),
+        ("lr", "optimizer.lr"),
+        ("model.lr", "optimizer.lr"),
+        ("beam", "decoding.beam_size"),
+        ("decoding.beam", "decoding.beam_size"),
+        ("beam_size", "decoding.beam_size"),
+        ("lenpen", "decoding.length_penalty"),
+        ("batch_size", "data.batch_tokens"),
+        ("max_epoch", "trainer.max_epochs"),
+        ("max_epochs", "trainer.max_epochs"),
+        ("epochs", "trainer.max_epochs"),
+        ("max_update", "trainer.max_steps"),
+        ("warmup_updates", "schedule.warmup"),
+        ("warmup-steps", "schedule.warmup"),
+        ("label_smoothing", "loss.label_smoothing"),
+        ("dropout", "model.dropout"),
+        ("model.layers", "model.encoder_layers"),
+        ("heads", "model.num_heads"),
+        ("hidden_size", "model.d_model"),
+        ("trainer.seed", "seed"),
+        ("gpus", "trainer.devices"),
+        ("devices", "trainer.devices"),
+        ("max_length", "data.max_length or model.max_length"),
+        ("callbacks.ema", "callbacks.ema_decay"),
+        ("save_dir", "hydra.run.dir"),
+        ("modle", "model"),
+    ],
+)
+def test_a_key_of_train_is_found(key: str, meant: str, train: DictConfig) -> None:
+    assert nearest_key(key, train) == f" (did you mean {meant}?)"
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("beam", "decoding.beam_size"), ("batch_size", "batch_tokens"), ("gpus", "device")],
+)
+def test_a_key_of_translate_is_its_own(key: str, meant: str, translate: DictConfig) -> None:
+    assert nearest_key(key, translate) == f" (did you mean {meant}?)"
+    assert nearest_key("learning_rate", translate) == ""
+
+
+def test_the_base_of_all_corpora_is_no_choice() -> None:
+    with pytest.raises(InputError, match=r"data=nothing is unknown.*; choose files or") as refused:
+        compose_config("train", ["data=nothing"])
+    assert "base" not in str(refused.value)

@@ -1,0 +1,156 @@
+"""``text`` and ``select``: what recipes are made of, as a user calls them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.metrics import RAW
+from transformer.cli.data import text
+from transformer.cli.translate import select
+from transformer.evaluation.nbest_oracle import nearest
+
+
+def test_every_format_becomes_plain_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"en": f"word {n}", "de": f"Wort\u2028{n}"} for n in range(30)]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "all.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    call = [
+        *("data=files", "data.source=en", "data.target=de", f"data.train={tmp_path}/all.jsonl.gz"),
+        *("data.validation_size=5", "data.test_size=3", f"data.cache={tmp_path}/cache"),
+    ]
+    assert text.main([*call, f"output={tmp_path}/o"]) == 0
+    assert "train: 22 pairs" in capsys.readouterr().err
+    found = {path.name: path.read_text().split("\n")[:-1] for path in (tmp_path / "o").iterdir()}
+    assert {name: len(side) for name, side in found.items()} == {
+        **{"train.en": 22, "validation.en": 5, "test.en": 3},
+        **{"train.de": 22, "validation.de": 5, "test.de": 3},
+    }
+    pairs = {
+        pair
+        for s in ("train", "validation", "test")
+        for pair in zip(found[f"{s}.en"], found[f"{s}.de"], strict=True)
+    }
+    assert pairs == {(row["en"], row["de"]) for row in rows}
+    assert text.main([*call, f"output={tmp_path}/p", "splits=[test]"]) == 0
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {"test.en", "test.de"}
+    assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
+
+
+def test_what_is_not_written_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["data=files", "data.train=[a.tsv]", "output=o"]
+    assert text.main([*call, "data.streaming=true"]) == 2
+    assert "a stream is not written; set data.streaming=false" in capsys.readouterr().err
+    assert text.main(["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"]) == 2
+    assert "one corpus at a time is written; in place of" in capsys.readouterr().err
+
+
+def test_text_that_is_read_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for language in ("en", "de"):
+        lines = [f"{language} {number}\n" for number in range(20)]
+        (tmp_path / f"train.{language}").write_text("".join(lines))
+    (tmp_path / "link").symlink_to(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("train.*")}
+    call = [
+        *("data=files", "data.source=en", "data.target=de", f"data.cache={tmp_path}/cache"),
+        *(f"data.train=[{tmp_path}/train.en,{tmp_path}/train.de]", f"output={tmp_path}/link"),
+        *("data.validation_size=2", "data.test_size=2"),
+    ]
+    assert text.main(call) == 2
+    said = capsys.readouterr().err
+    assert said == (
+        f"error: output={tmp_path}/link/train.en is an input too; it would be lost: give another "
+        "one\n"
+    )
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("[tv]*.*")} == before
+    assert text.main([*call, "splits=[test]"]) == 0
+
+
+def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a").write_text("one\ntwo\n")
+    (tmp_path / "b").write_text("eins\n")
+    files = [
+        *("data=files", f"data.train=[{tmp_path}/a,{tmp_path}/b]", f"output={tmp_path}/o"),
+        *("data.validation_size=0", "data.test_size=0"),
+    ]
+    for arguments, message in (
+        (files, "error: "),
+        ([*files, "splits=[test]"], "error: splits: there is no test; the corpus has train"),
+        ([*files, "output=/proc/o"], "error: output=/proc/o cannot be written"),
+    ):
+        assert text.main(arguments) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(message) and said.count("\n") == 1
+    assert not list(tmp_path.glob("o/*"))
+
+
+def test_of_each_list_the_nearest_to_the_reference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lists = [
+        ["the house is red .", "a house is green .", "the houses"],
+        ["", "x"],
+        [],
+    ]
+    rows = [{"text": "", "nbest": [{"text": one} for one in texts]} for texts in lists]
+    nbest, reference = tmp_path / "n.jsonl", tmp_path / "r"
+    nbest.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reference.write_text("a house is green now .\nx\n\n")
+    call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path}/new/out"]
+    assert select.main(call) == 0
+    assert (tmp_path / "new" / "out").read_text() == "a house is green .\nx\n\n"
+    for text_, message in (
+        ("{}\n" * 3, f"{nbest}:1: not a line of translate format=json"),
+        ("[\n" * 3, f"{nbest}:1: not a line of translate format=json"),
+        ('{"nbest":[{"text":"a\\nb"}]}\n' * 3, f"{nbest}:1: a candidate of several lines"),
+        ('{"nbest":[{"text":"\\ud800"}]}\n' * 3, f"{nbest}:1: half of a character"),
+        ('{"nbest":[{"text":"a"}]}\n', f"{nbest} has 1 lines and {reference} has 3"),
+    ):
+        nbest.write_text(text_)
+        assert select.main([*call, f"output={tmp_path}/other"]) == 2
+        assert capsys.readouterr().err.startswith(f"error: {message}")
+    assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.parametrize("output", ["n.jsonl", "r"])
+def test_what_is_selected_from_is_not_written_over(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nbest, reference = tmp_path / "n.jsonl", tmp_path / "r"
+    nbest.write_text('{"text": "a", "nbest": []}\n')
+    reference.write_text("a\n")
+    before = (tmp_path / output).read_bytes()
+    call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path / output}"]
+    assert select.main(call) == 2
+    assert "is an input too; it would be lost" in capsys.readouterr().err
+    assert (tmp_path / output).read_bytes() == before
+
+
+def test_of_equals_the_first_is_taken() -> None:
+    bleu = RAW.bleu(effective_order=True)
+    assert nearest(["one two", "three"], "four five six", bleu) == "one two"
+    assert nearest(["b", "a b", "a b"], "a b", bleu) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("settings", "chosen"),
+    [
+        ([], "The cat runs ."),
+        (["lowercase=true"], "a DOG RUNS ."),
+        (["tokenize=char"], "a dog rums ."),
+    ],
+)
+def test_the_nearest_is_so_by_the_metrics_that_are_set(
+    tmp_path: Path, settings: list[str], chosen: str
+) -> None:
+    texts = [{"text": one} for one in ("The cat runs .", "a DOG RUNS .", "a dog rums .")]
+    (tmp_path / "n.jsonl").write_text(json.dumps({"text": "", "nbest": texts}) + "\n")
+    (tmp_path / "r").write_text("A dog runs .\n")
+    files = [f"nbest={tmp_path}/n.jsonl", f"reference={tmp_path}/r", f"output={tmp_path}/o"]
+    assert select.main([*files, *settings]) == 0
+    assert (tmp_path / "o").read_text() == f"{chosen}\n"

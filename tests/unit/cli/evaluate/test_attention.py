@@ -1,0 +1,56 @@
+"""``attention`` before any model is loaded: sentences among the arguments."""
+
+import pytest
+
+from transformer.cli.config.compose import compose_config
+from transformer.cli.evaluate.attention import _literal, main
+
+NAMES = ("text", "target")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "A man, who sleeps.",
+        "Is it (red)?",
+        "${oc.env:HOME}",
+        "a=b",
+        "[x",
+        '"q" \'r',
+        "null",
+        "",
+        "~",
+    ],
+)
+def test_a_sentence_is_taken_as_it_is(sentence: str) -> None:
+    keys, sentences = _literal(["checkpoint=x", f"text={sentence}"], NAMES)
+    assert sentences == {"text": sentence}
+    assert compose_config("attention", keys).text == "given"
+
+
+def test_a_target_of_null_is_none() -> None:
+    keys, sentences = _literal(["text=a", "target=null", "png=false"], NAMES)
+    assert sentences == {"text": "a"}
+    config = compose_config("attention", ["checkpoint=x", *keys])
+    assert (config.target, config.png) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["checkpoint=x"], "text= is missing"),
+        (["checkpoint=x", "text=\udcff"], "text= is not UTF-8"),
+        (
+            ["checkpoint=x", "text=a", "sentence=3"],
+            "unknown key sentence (did you mean sentences?)",
+        ),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"error: {says}")
+    assert said.err.count("\n") == 1

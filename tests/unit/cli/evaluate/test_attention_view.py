@@ -1,0 +1,154 @@
+"""From a translator and a sentence to the view of its attention; heads measured over a corpus."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.cli.evaluate.attention_view import attention_view, encoded_pair
+from transformer.common.errors import InputError
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import find_splits
+from transformer.data.text.word_alignment import word_count
+from transformer.decoding.alignment import Aligner
+from transformer.decoding.forced.alignment import align
+from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
+from transformer.model.checkpoint.migrations import DATA_5
+from transformer.model.heads import HeadName
+
+TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
+
+
+def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
+    """The data keys of a run over ``TEXT``; all but one are held out for validation."""
+    lines = "".join(f"{source}\t{target}\n" for source, target in TEXT)
+    (folder / "train.tsv").write_text(lines)
+    if links is not None:
+        (folder / "train.links").write_text("".join(f"{line}\n" for line in links))
+    return {
+        **{"corpus": "files", "source": "en", "target": "de", "root": None},
+        **{"train": str(folder / "train.tsv"), "validation": None, "test": None},
+        **{"validation_size": 4, "test_size": 0, "batch_tokens": 100, "max_length": 50},
+        **{
+            "max_ratio": 8.0,
+            "max_line": 1000,
+            "deduplicate": False,
+            "workers": 0,
+            "seed": 1,
+            "cache": str(folder),
+        },
+        "alignment": None if links is None else str(folder / "train.links"),
+        **DATA_5,
+        "held_out_by": "content",
+        "max_left_out": 1.0,
+    }
+
+
+def call(folder: Path, **keys: Any) -> DictConfig:
+    checkpoint = folder / "best.ckpt"
+    checkpoint.touch()
+    given = {"checkpoint": str(checkpoint), "sentences": 3, "split": "validation", **keys}
+    return OmegaConf.create(given)
+
+
+def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
+    links = [" ".join(f"{n}-{n}" for n in range(min(map(word_count, pair)))) for pair in TEXT]
+    data = corpus(tmp_path, links)
+    aligner = Aligner(HeadName("cross", 1, 2), near_best=0.8)
+    translator = tiny_translator(batch_tokens=40)
+    translator.aligner = aligner
+    pairs = corpus_pairs(translator, data, "validation", 4)
+    split = find_splits(DataConfig(**data))["validation"]
+    proposed = align(translator.model, translator.tokenizer, list(split), aligner=aligner)
+    gold = list(split.word_links())
+    assert len(proposed) == len(gold) == len(pairs) == 4
+    counts = count_links((mine, *theirs) for mine, theirs in zip(proposed, gold, strict=True))
+    cross = survey(translator, pairs)["cross"]
+    assert cross[1][2].alignment_error == pytest.approx(counts.error_rate)
+    assert 0 < counts.error_rate < 1
+    assert len({head.alignment_error for row in cross for head in row}) > 1
+
+
+def test_the_survey_does_not_depend_on_the_batches(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    small, large = tiny_translator(batch_tokens=1), tiny_translator(batch_tokens=1000)
+    pairs = corpus_pairs(small, data, "validation", 4)
+    alone, together = survey(small, pairs), survey(large, pairs)
+    for kind, layers in alone.items():
+        for row, same in zip(layers, together[kind], strict=True):
+            for one, other in zip(row, same, strict=True):
+                assert one.alignment_error is None
+                assert one.to_json() == pytest.approx(other.to_json(), abs=1e-5)
+
+
+def test_a_translation_is_looked_at_in_the_pieces_that_were_found(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    text = PAIRS[0][0]
+    (translation,) = translator.translate([text])
+    view = attention_view(call(tmp_path), text, None, translator, {"data": corpus(tmp_path)})
+    assert (view.source, view.target, view.forced) == (text, translation.text, False)
+    assert (view.sentences, view.measured) == (3, "3 sentence pairs of the run's validation text")
+    encoder, decoder, cross = view.kinds
+    assert list(encoder.keys) == [*translation.source_tokens, "</s>"]
+    assert list(decoder.keys) == ["<s>", *translation.tokens]
+    assert list(cross.queries) == [*translation.tokens, "</s>"]
+    for kind in view.kinds:
+        assert kind.weights.shape == (2, 4, len(kind.queries), len(kind.keys))
+        rows = kind.weights.sum(-1)
+        torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+def test_a_given_target_is_read(tmp_path: Path) -> None:
+    translator, (text, target) = tiny_translator(), PAIRS[1]
+    view = attention_view(call(tmp_path, sentences=0), text, target, translator, {})
+    assert (view.target, view.forced, view.sentences) == (target, True, 1)
+    assert "".join(view.kinds[2].queries) == "\u2581" + target.replace(" ", "\u2581") + "</s>"
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "says"),
+    [
+        (" ", None, "text= is blank"),
+        ("a", "", "target= is blank"),
+        ("a dog " * 40, None, "text= has .* leaves room for 63"),
+        ("a", "ein hund " * 40, "target= has .* leaves room for 63"),
+    ],
+)
+def test_a_blank_or_endless_sentence_is_refused(text: str, target: str | None, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        encoded_pair(tiny_translator(positions="learned"), text, target)
+
+
+def test_only_positions_that_end_bound_a_sentence() -> None:
+    assert len(encoded_pair(tiny_translator(), "a dog " * 40, "ein hund " * 40).source) > 64
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"sentences": -1}, "sentences=-1 must be at least 0"),
+        ({"sentences": "many"}, "sentences='many'"),
+        ({"split": "tset"}, "split=tset is not there; choose train or validation; sentences=0"),
+    ],
+)
+def test_a_wrong_key_is_named(tmp_path: Path, keys: dict[str, Any], says: str) -> None:
+    run = {"data": corpus(tmp_path)}
+    with pytest.raises(InputError, match=says):
+        attention_view(call(tmp_path, **keys), "a dog", None, tiny_translator(), run)
+
+
+def test_blank_and_long_pairs_are_left_out(tmp_path: Path) -> None:
+    data = corpus(tmp_path) | {"validation": str(tmp_path / "other.tsv")}
+    (tmp_path / "other.tsv").write_text(f"\tx\n{'a dog ' * 40}\tx\na dog\tein hund\n")
+    assert len(corpus_pairs(tiny_translator(), data, "validation", 200)) == 2
+    translator = tiny_translator(positions="learned")
+    pairs = corpus_pairs(translator, data, "validation", 200)
+    encode = translator.tokenizer
+    source, target = encode.encode_source(["a dog"]), encode.encode_target(["ein hund"])
+    assert pairs == [EncodedPair(source[0], target[0])]
+    with pytest.raises(InputError, match="no sentence pair"):
+        corpus_pairs(translator, data, "validation", 2)

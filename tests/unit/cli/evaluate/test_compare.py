@@ -1,0 +1,155 @@
+"""What a call of compare means."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.translators import PAIRS
+from transformer.cli.evaluate.compare import main
+
+SOURCES = [source for source, _ in PAIRS]
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two files of hypotheses, the text, and a file that is not as long."""
+    monkeypatch.chdir(tmp_path)
+    references = [reference for _, reference in PAIRS]
+    files = {
+        **{"src": SOURCES, "ref": references, "good": references},
+        **{"bad": [line.split()[0] for line in references], "short": references[:2]},
+    }
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    return tmp_path
+
+
+TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomisation=50")
+
+
+def test_files_of_hypotheses_are_compared_in_the_order_of_the_call(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bad", "good", "./bad", *TEXT, "scores=[ter,bleu]", "output=told"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["systems"]] == ["bad", "good", "bad"]
+    assert (told["text"], told["sentences"]) == ("src", len(PAIRS))
+    assert [one["name"] for one in told["metrics"]] == ["TER", "BLEU"]
+    _, good, bad = told["metrics"][1]["systems"]
+    assert good["score"] == pytest.approx(100)
+    assert bad["difference"] == 0.0
+    assert told["by_frequency"] is None
+    assert json.loads((texts / "told" / "comparison.json").read_text()) == told
+
+
+def test_runs_is_the_same_as_paths(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bad", "good", *TEXT]) == 0
+    by_path = capsys.readouterr()
+    assert main(["runs=[bad,good]", *TEXT]) == 0
+    assert capsys.readouterr().out == by_path.out
+    assert "no table of words by frequency" in by_path.err
+
+
+def test_a_path_may_look_like_a_key(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (texts / "lr=0.1,[x]").write_bytes((texts / "good").read_bytes())
+    assert main(["bad", "./lr=0.1,[x]", *TEXT]) == 0
+    assert json.loads(capsys.readouterr().out)["systems"][1]["name"] == "lr=0.1,[x]"
+
+
+def test_words_are_counted_in_the_file_that_is_named(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bad", "good", *TEXT, "training=ref", "frequencies=[4]"]) == 0
+    found = json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    # Full stops stand four times in the references; each other word less often.
+    words = sum(len(reference.split()) for _, reference in PAIRS)
+    assert [(one["label"], one["words"]) for one in found] == [("0-3", words - 4), ("4+", 4)]
+    assert [match["f1"] for match in found[1]["matches"]] == [0.0, 100.0]
+
+
+def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seed() -> str:
+        assert main(["bad", "good", *TEXT]) == 0
+        signature = json.loads(capsys.readouterr().out)["metrics"][0]["signatures"]["bootstrap"]
+        return str(dict(part.split(":") for part in signature.split("|"))["seed"])
+
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    assert seed() == "12345"
+    monkeypatch.setenv("SACREBLEU_SEED", "6")
+    assert seed() == "6"
+
+
+@pytest.mark.parametrize("value", ["none", "", "0", "-3", "1.5"])
+def test_a_seed_of_sacrebleu_that_is_none_is_named(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", value)
+    assert main(["bad", "good", *TEXT]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a number")
+    assert main(["bad", "good", *TEXT, "seed=3"]) == 0
+
+
+def test_what_is_measured_is_shown_even_if_it_cannot_be_saved(
+    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transformer.report.comparison.write_whole", full)
+    assert main(["bad", "good", *TEXT, "output=o"]) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["text"] == "src"
+    assert "error: o cannot be written to (No space left on device)" in said.err
+
+
+def test_training_text_may_come_from_a_pipe(
+    texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, (texts / "ref").read_bytes())
+    os.close(writing)
+    assert main(["bad", "good", *TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]) == 0
+    os.close(reading)
+    labels = [
+        one["label"] for one in json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
+    ]
+    assert labels == ["0-3", "4+"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["bad", "good", *TEXT, "~decoding"], "~decoding takes away what compare needs"),
+        (["bad", "good", *TEXT, "output=src"], "src cannot be written to (File exists)"),
+        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin is unknown to sacreBLEU"),
+        ([], "compare takes two systems or more, without a key: compare RUN_A RUN_B; each is a"),
+        (["checkpoint=[a,b]"], "compare takes two systems or more, without a key: compare RUN_A"),
+        (["bad"], "give two or more"),
+        (["bad", "runs=[good]"], "bad stands beside runs="),
+        (["bad", "good"], "give source=FILE and reference=FILE"),
+        (["bad", "good", "source=src"], "source=FILE and reference=FILE go together"),
+        (["bad", "short", *TEXT], "short has 2 lines for 4 sentences"),
+        (["bad", "nowhere", *TEXT], "nowhere: no such file"),
+        (["bad", "good", *TEXT, "decoding.beam_size=2"], "decoding.beam_size=2 is for runs"),
+        (["bad", "good", *TEXT, "split=test"], "split=test does nothing beside source=FILE"),
+        (["bad", "good", *TEXT, "training=false", "frequencies=[9]"], "frequencies=[9] does"),
+        (["bad", "good", "to=de"], "to=de does nothing alone"),
+        (["bad", "good", *TEXT, "training=gone"], "gone: no such file"),
+        (["bad", "good", *TEXT, "seed=0"], "seed=0 must be at least 1"),
+        (["bad", "good", *TEXT, "moved_by=ter"], "moved_by='ter' must be bleu or chrf"),
+        (["bad", "good", *TEXT, "lenghts=[3]"], "did you mean lengths?"),
+    ],
+)
+def test_a_wrong_call_is_one_line(
+    texts: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert len(said.err.strip().split("\n")) == 1

@@ -1,0 +1,77 @@
+"""The text of a run that is no longer, or not here: the message says that the run names it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.helpers.corpora import data_config, write_corpus
+from transformer.cli.evaluate.scored_text import pairs_to_score, scored_split
+from transformer.common.errors import InputError, MissingFile
+from transformer.data.config import DataConfig
+from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.data.corpora.split import Split
+from transformer.data.text.parallel import Corpus
+from transformer.evaluation.attention.head_survey import known_split
+
+PLACES: list[Callable[[dict[str, Any]], object]] = [
+    lambda data: scored_split(OmegaConf.create({"split": "validation"}), {"data": data}),
+    lambda data: known_split(data, "validation"),
+    lambda data: validation_pairs(DataConfig(**data), None),
+]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """A run's, whose paths are relative; this is the folder where it was trained."""
+    write_corpus(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return asdict(data_config(Path(), validation="text.tsv", validation_size=0))
+
+
+@pytest.mark.parametrize("read", PLACES)
+def test_it_is_read_where_the_run_was_trained(
+    read: Callable[[Any], object], data: Mapping[str, Any]
+) -> None:
+    assert read(data)
+
+
+@pytest.mark.parametrize("read", PLACES)
+def test_elsewhere_it_is_said_that_the_run_names_it(
+    read: Callable[[Any], object],
+    data: Mapping[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(
+        MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call it"
+    ):
+        read(data)
+
+
+NO_FOLDER = {"corpus": "folder", "root": "gone"} | dict.fromkeys(("train", "validation", "test"))
+
+
+@pytest.mark.parametrize("changed", [{}, NO_FOLDER])
+def test_elsewhere_own_text_is_advised_where_it_is_taken(
+    data: Mapping[str, Any],
+    changed: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)
+    trained = "call it from the folder where the run was trained"
+    with pytest.raises(MissingFile, match=f"{trained}, or give source=FILE and reference=FILE$"):
+        PLACES[0]({**data, **changed})
+    with pytest.raises(MissingFile, match=f"{trained}$"):
+        PLACES[1]({**data, **changed})
+
+
+def test_a_text_without_a_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty.tsv").touch()
+    with pytest.raises(InputError, match=r"empty\.tsv: there is no line to score; give a text"):
+        pairs_to_score(Split(Corpus((tmp_path / "empty.tsv",), "x", "y")))

@@ -1,0 +1,37 @@
+"""The verb makes one file of a checkpoint that lies in several."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.unit.model.checkpoint.test_sharded import payload, write
+from transformer.cli.train.consolidate import main
+from transformer.model.checkpoint.sharded import SHARDS
+
+
+def test_one_file_is_written_and_needs_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = payload()
+    file = write(whole, tmp_path / "run" / "checkpoints")
+    output = tmp_path / "one.ckpt"
+    assert main([f"checkpoint={tmp_path / 'run'}", f"output={output}"]) == 0
+    assert capsys.readouterr().out == f"{output}\n"
+    file.unlink()
+    written = torch.load(output, weights_only=True)
+    assert SHARDS not in written
+    assert torch.equal(written["state_dict"]["a"], whole["state_dict"]["a"])
+
+
+def test_a_folder_without_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([f"checkpoint={tmp_path}", f"output={tmp_path / 'one.ckpt'}"]) == 2
+    assert "holds no checkpoints" in capsys.readouterr().err
+
+
+def test_in_its_own_place_it_is_no_newer_than_it_was(tmp_path: Path) -> None:
+    write(payload(), tmp_path / "checkpoints", "old")
+    last = write(payload(), tmp_path / "checkpoints", "new")
+    before = last.with_name("previous.ckpt").read_bytes()
+    assert main([f"checkpoint={last}", f"output={last}"]) == 0
+    assert last.with_name("previous.ckpt").read_bytes() == before

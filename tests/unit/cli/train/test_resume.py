@@ -1,0 +1,241 @@
+"""Going on with the config that the checkpoint carries."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from transformer.cli.config.compose import compose_config
+from transformer.cli.train.resume import named_checkpoint, resumed_config
+from transformer.common.errors import InputError
+from transformer.data.corpora.trust import TRUST
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    portable_part,
+    read_payload,
+    write_payload,
+)
+from transformer.model.checkpoint.locate import run_folder_of
+from transformer.training.config import sized_model
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    sizes = ["model.d_model=16", "model.ffn_dim=16"]
+    config: Any = OmegaConf.to_container(
+        compose_config("train", [*sizes, "data.root=here", "precision=bf16-mixed", "seed=5"])
+    )
+    model = build_transformer(sized_model(config["model"], 24, 24))
+    weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
+    payload = {"state_dict": weights, PORTABLE: portable_part(model.config, {}, config)}
+    write_payload(payload, tmp_path / "run" / "checkpoints" / "tuned.ckpt")
+    payload |= {"optimizer_states": [], "global_step": 1, "loops": {}, "callbacks": {}}
+    write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "http://127.0.0.1/x", "../x", "~/x", "a::/x"])
+def test_text_outside_that_the_file_names_wants_a_yes(
+    run: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TRUST)
+    file = run / "checkpoints" / "last.ckpt"
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["data"]["train"] = [path, "here"]
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"last\.ckpt names data\.train=") as caught:
+        resumed_config(run, ["seed=6"])
+    assert path in str(caught.value) and "trust=true" in str(caught.value)
+    assert resumed_config(run, ["trust=true"]).data.train == [path, "here"]
+    assert resumed_config(run, ["data.train=[/other,here]"]).data.train == ["/other", "here"]
+    monkeypatch.setenv(TRUST, "true")
+    assert resumed_config(run, []).data.train == [path, "here"]
+
+
+def test_a_config_that_would_be_interpolated_is_refused(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = read_payload(file)
+    payload[PORTABLE]["config"]["data"]["root"] = "x/${oc.env:HOME}"
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"data\.root in its config holds \$\{…\}"):
+        resumed_config(file, ["trust=true"])
+
+
+def test_the_config_is_that_of_the_run(run: Path) -> None:
+    config = resumed_config(run, [])
+    assert (config.model.d_model, config.seed, config.data.root) == (16, 5, "here")
+    of_the_file = resumed_config(run / "checkpoints" / "last.ckpt", [])
+    of_the_file.checkpoint = config.checkpoint
+    assert config == of_the_file
+
+
+def test_weights_alone_do_not_go_on(run: Path) -> None:
+    with pytest.raises(InputError, match=r"tuned\.ckpt holds weights alone; training goes on from"):
+        resumed_config(run / "checkpoints" / "tuned.ckpt", [])
+
+
+def test_single_keys_change(run: Path) -> None:
+    arguments = [
+        f"checkpoint={run}",
+        "trainer.max_steps=77",
+        "optimizer.betas=[0.8,0.9]",
+        "data.root=null",
+        "optimizer.lr=5e-4",
+        "trainer.max_time=00:01:00:00",
+    ]
+    config = resumed_config(run, arguments)
+    assert config.checkpoint == str(run)
+    assert config.trainer.max_steps == 77
+    assert list(config.optimizer.betas) == [0.8, 0.9]
+    assert config.data.root is None
+    assert config.optimizer.lr == 5e-4
+    assert config.trainer.max_time == "00:01:00:00"
+    before = resumed_config(run, [])
+    before.checkpoint = str(run)
+    before.trainer = config.trainer
+    before.schedule.total = 77
+    before.optimizer = config.optimizer
+    before.data.root = None
+    assert config == before  # and nothing else
+
+
+@pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote: str) -> None:
+    renamed = run.rename(run.with_name(name))
+    arguments = [f"checkpoint={quote}{renamed}{quote}", "trainer.max_steps=77"]
+    assert named_checkpoint(arguments) == renamed
+    config = resumed_config(renamed, arguments)
+    assert (config.checkpoint, config.trainer.max_steps) == (str(renamed), 77)
+
+
+def test_a_key_that_others_took_their_value_from_reaches_them(run: Path) -> None:
+    assert resumed_config(run, []).trainer.precision == "bf16-mixed"
+    assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
+
+
+def test_a_seed_reaches_the_data_and_a_bound_the_schedule(run: Path) -> None:
+    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    assert (config.seed, config.data.seed) == (9, 9)
+    assert (config.trainer.max_steps, config.schedule.total) == (77, 77)
+
+
+def test_what_the_user_has_set_alone_stays(run: Path) -> None:
+    config = resumed_config(run, ["seed=9", "data.seed=3", "schedule.total=5", "precision=null"])
+    assert (config.seed, config.data.seed, config.schedule.total) == (9, 3, 5)
+    for key in ("data.seed", "schedule.total"):
+        file = run / "checkpoints" / "last.ckpt"
+        payload = torch.load(file, weights_only=True)
+        group, name = key.split(".")
+        payload[PORTABLE]["config"][group][name] = 123
+        write_payload(payload, file)
+    config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
+    assert (config.data.seed, config.schedule.total) == (123, 123)
+
+
+@pytest.mark.parametrize("key", ["vocab_size", "character_coverage"])
+def test_the_vocabulary_stays(run: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"tokenizer.{key} cannot change: a run goes on with"):
+        resumed_config(run, [f"tokenizer.{key}=1"])
+    assert resumed_config(run, ["tokenizer.sampling=0.3"]).tokenizer.sampling == 0.3
+
+
+def test_what_is_held_out_stays(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    own = {"corpus": "files", "root": None, "train": "a.tsv", "test": "b.tsv"}
+    payload[PORTABLE]["config"]["data"] |= own
+    write_payload(payload, file)
+    for argument, key in (
+        ("data.validation_size=7", "validation_size"),
+        ("data.test=null", "test"),
+        ("data.held_out_by=content", None),
+        ("data.test_size=7", None),
+        ("data.validation=c.tsv", None),
+        ("data.streaming=true", None),
+    ):
+        if key is None:
+            resumed_config(run, [argument])
+            continue
+        with pytest.raises(InputError, match=rf"^data\.{key} cannot change: a run goes on with"):
+            resumed_config(run, [argument])
+    payload[PORTABLE]["config"]["data"] |= {"corpora": {"web": {"validation_size": 3}}}
+    write_payload(payload, file)
+    with pytest.raises(InputError, match=r"^data\.corpora\.web\.validation_size cannot change"):
+        resumed_config(run, ["data.corpora.web.validation_size=4"])
+
+
+def test_a_run_of_an_older_version_keeps_what_it_held_out(run: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    payload[PORTABLE] |= {"format": 6}
+    data = payload[PORTABLE]["config"]["data"]
+    data |= {"corpus": "files", "root": None, "train": "a.tsv"}
+    del data["held_out_by"]
+    write_payload(payload, file)
+    assert resumed_config(run, []).data.held_out_by == "seed"
+    with pytest.raises(InputError, match=r"data\.held_out_by cannot change"):
+        resumed_config(run, ["data.held_out_by=content"])
+
+
+@pytest.mark.parametrize("change", ["tokenize=none", "lowercase=true"])
+def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
+    with pytest.raises(InputError, match=r"metrics\.\w+ cannot change: .* it began with"):
+        resumed_config(run, [f"metrics.{change}"])
+    assert resumed_config(run, ["metrics.tokenize=13a"]).metrics.tokenize == "13a"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("model=base", r"model=… cannot be chosen anew: .* keys, such as model\.KEY=VALUE$"),
+        ("decoding=greedy", r"such as decoding\.algorithm=greedy decoding\.beam_size=1$"),
+        ("trainer=ddp", r"such as trainer\.KEY=VALUE$"),
+        ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
+        ("+trainer.fast=3", r"unknown key trainer\.fast"),
+        ("experiment=pocket", r"unknown key experiment"),
+        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run goes on in its own"),
+        ("nonsense", r"nonsense is not KEY=VALUE as Hydra reads it"),
+        ("--multirun", r"'--multirun' is not of the form KEY=VALUE"),
+        ("data.train=[a", r"data\.train=\[a is not KEY=VALUE as Hydra reads it \(no viable"),
+        ("seed=1,2", r"seed=1,2 does not set a key to a value"),
+        ("~data.root", r"~data\.root does not set a key to a value"),
+    ],
+)
+def test_refusals(run: Path, argument: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        resumed_config(run, [f"checkpoint={run}", argument])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        resumed_config(tmp_path / "nowhere", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["seed=1"], None),
+        (["seed=1", "checkpoint=runs/a b/x.ckpt"], Path("runs/a b/x.ckpt")),
+        (["checkpoint=a", "checkpoint=b"], Path("b")),
+        (["checkpoint=null"], None),
+        (["checkpoint="], None),
+        (["callbacks.checkpoint=a"], None),
+        (["checkpoint=auto"], None),
+        (["checkpoint=./auto"], Path("auto")),
+        (["checkpoint=runs/lr=3"], Path("runs/lr=3")),
+    ],
+)
+def test_the_named_checkpoint(arguments: list[str], expected: Path | None) -> None:
+    assert named_checkpoint(arguments) == expected
+
+
+def test_where_a_run_goes_on(run: Path, tmp_path: Path) -> None:
+    file = run / "checkpoints" / "last.ckpt"
+    assert run_folder_of(run) == run_folder_of(file) == run
+    moved = file.rename(tmp_path / "moved.ckpt")
+    assert run_folder_of(moved) == tmp_path

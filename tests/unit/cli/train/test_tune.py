@@ -1,0 +1,121 @@
+"""``tune`` on files with random weights: what it writes where, and what it refuses."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.tuning_runs import write_run
+from transformer.cli.train.tune import main
+from transformer.common.errors import InputError
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(list(arguments))
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return torch.equal(left, right) if isinstance(left, torch.Tensor) else bool(left == right)
+
+
+def test_a_file_keeps_all_but_its_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path)
+    file = run / "checkpoints" / "best.ckpt"
+    before = read_payload(file)
+    others = contents(run)
+    given = (f"checkpoint={file}", "metric=chrf", "beam_sizes=[3]", "length_penalties=[0.6]")
+    code, stdout, stderr = call(capsys, *given)
+    assert code == 0, stderr
+    report = json.loads(stdout)
+    assert report["checkpoint"] == str(file)
+    assert [trial["weights"] for trial in report["trials"]] == ["own", "own"]
+    after = read_payload(file)
+    decoding = after[PORTABLE]["config"]["decoding"]
+    for key in ("algorithm", "beam_size", "length_penalty"):
+        assert decoding[key] == report["best"][key]
+    after[PORTABLE]["config"]["decoding"] = before[PORTABLE]["config"]["decoding"]
+    assert same(after, before)
+    assert {path for path, data in contents(run).items() if others.get(path) != data} <= {file}
+
+
+@pytest.mark.parametrize(
+    ("ema", "lacks"), [(False, "without weights=ema: the run kept no moving average"), (True, "")]
+)
+def test_what_a_run_lacks_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ema: bool, lacks: str
+) -> None:
+    run = write_run(tmp_path, ema=ema)
+    code, stdout, stderr = call(capsys, f"checkpoint={run}", "beam_sizes=[1]", "metric=chrf")
+    assert code == 0, stderr
+    assert lacks in stderr
+    assert ("without weights" in stderr) == bool(lacks)
+    trials = [(trial["weights"], trial["algorithm"]) for trial in json.loads(stdout)["trials"]]
+    names = ["ema", "single", "average"] if ema else ["single", "average"]
+    assert [name for name, algorithm in trials if algorithm == "beam"] == names
+    assert [algorithm for _, algorithm in trials[len(names) :]] == ["greedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["metric=ter"], "metric=ter is unknown; choose bleu or chrf"),
+        (["weights=[swa]"], "weights='swa' must be single or average or ema"),
+        (["weights=ema"], "weights='ema' must be a list"),
+        (["last=1"], "last=1 leaves nothing to average"),
+        (["beam_sizes=[0]"], "decoding.beam_size=0 must be at least 1"),
+        (["beam_sizes=5"], "beam_sizes=5 must be a list"),
+        (["sentences=0"], "sentences=0 must be at least 1, or null"),
+        (["batch_tokens=0"], "batch_tokens=0 must be at least 1"),
+        (["decoding.beam_size=3"], "unknown key decoding.beam_size"),
+    ],
+)
+def test_what_is_refused_leaves_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    run = write_run(tmp_path)
+    before = contents(run)
+    code, stdout, stderr = call(capsys, f"checkpoint={run}", *arguments)
+    assert (code, stdout) == (2, "")
+    assert says in stderr.strip().split("\n")[-1]
+    assert "weights  algorithm" not in stderr
+    assert contents(run) == before
+
+
+def test_where_nothing_can_be_written_nothing_is_searched(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: Path) -> None:
+        raise InputError(f"{folder} cannot be written to")
+
+    run = write_run(tmp_path)
+    monkeypatch.setattr("transformer.report.scores.require_writable", refuse)
+    monkeypatch.setattr("transformer.runs.tuning.grid.sweep", None)
+    for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
+        parent = folder if folder.is_dir() else folder.parent
+        code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")
+        assert code == 2
+        assert f"{parent} cannot be written to" in stderr
+
+
+@pytest.mark.parametrize("argument", ["weights=[single]", "last=3"])
+def test_a_file_has_no_other_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], argument: str
+) -> None:
+    file = write_run(tmp_path) / "checkpoints" / "last.ckpt"
+    code, _, stderr = call(capsys, f"checkpoint={file}", argument)
+    assert code == 2
+    assert f"{argument} is for a run directory" in stderr
+    assert call(capsys, f"checkpoint={tmp_path / 'gone'}")[0] == 2

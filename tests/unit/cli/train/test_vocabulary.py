@@ -1,0 +1,62 @@
+"""A size that no command names: which run is the same one, and what its folder may say of it."""
+
+from pathlib import Path
+
+import pytest
+from hydra.conf import HydraConf, OverridesConf
+from omegaconf import OmegaConf
+
+from transformer.cli.train.resume import chosen_run
+from transformer.common.errors import InputError
+
+
+def write_run(parent: Path, config: str) -> None:
+    (parent / "run" / "checkpoints").mkdir(parents=True)
+    (parent / "run" / "checkpoints" / "last.ckpt").touch()
+    (parent / "run" / "config.yaml").write_text(config)
+
+
+def chosen(parent: Path, *arguments: str, named: str | None = None) -> tuple[str, int]:
+    """The run that the command goes on with, and the size that it has then."""
+    config = OmegaConf.create(
+        {"task": "x", "seed": 1, "tokenizer": {"vocab_size": 8000}, "model": {}, "metrics": {}}
+    )
+    config.merge_with_dotlist(list(arguments))
+    new = parent / (named or "new")
+    new.mkdir(exist_ok=True)
+    overrides = OverridesConf(["hydra.run.dir=x"] if named else [], list(arguments))
+    return chosen_run(config, new, HydraConf(overrides=overrides)).name, config.tokenizer.vocab_size
+
+
+def test_a_smaller_vocabulary_is_that_of_the_same_run(tmp_path: Path) -> None:
+    rest = "task: x, seed: 1, model: {}, metrics: {}"
+    write_run(tmp_path, f"{{{rest}, tokenizer: {{vocab_size: 300}}}}")
+    assert chosen(tmp_path) == ("run", 300)
+    assert chosen(tmp_path, named="run") == ("run", 300)
+    assert chosen(tmp_path, "seed=2")[0] == "new"
+    assert chosen(tmp_path, "tokenizer.vocab_size=300")[0] == "run"
+    assert chosen(tmp_path, "tokenizer.vocab_size=8000")[0] == "new"
+    with pytest.raises(InputError, match=r"another tokenizer\.vocab_size"):
+        chosen(tmp_path, "tokenizer.vocab_size=8000", named="run")
+    (tmp_path / "run" / "config.yaml").write_text(f"{{{rest}, tokenizer: {{vocab_size: 9000}}}}")
+    assert chosen(tmp_path) == ("new", 8000)
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        ", tokenizer: {vocab_size: '${oc.env:SECRET}'}",
+        ', tokenizer: {vocab_size: "\\x24{oc.env:SECRET}"}',
+        ", tokenizer: {vocab_size: 8000}, more: '${oc.env:SECRET}'",
+        ", tokenizer: {}",
+        ", tokenizer: 3",
+        "",
+    ],
+)
+def test_a_foreign_folder_tells_no_more_than_a_number(
+    tmp_path: Path, tokenizer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET", "300")
+    write_run(tmp_path, f"{{task: x, seed: 1, model: {{}}, metrics: {{}}{tokenizer}}}")
+    assert chosen(tmp_path) == ("new", 8000)
+    assert chosen(tmp_path, named="run") == ("run", 8000)

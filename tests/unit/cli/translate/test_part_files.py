@@ -1,0 +1,150 @@
+"""Which process translates which lines, and what is left of them on the disk."""
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from transformer.cli.translate.part_files import BLOCK, Parts, Share
+from transformer.common.errors import InputError
+
+COUNTS = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 7 * BLOCK + 5]
+WORLDS = [1, 2, 3, 5]
+
+
+def owned(rank: int, world: int, count: int) -> list[int]:
+    """The numbers from 1 of the lines of one process, said differently."""
+    return [n + 1 for n in range(count) if (n // BLOCK) % world == rank]
+
+
+def translate(parts: Parts, lines: list[str], stop: int | None = None) -> int:
+    """Write in capitals the first ``stop`` lines that are left; return how many were done."""
+    with ExitStack() as stack:
+        file, done = parts.open(stack)
+        for line in list(parts.share.lines(lines, done))[:stop]:
+            file.write(line.upper().encode() + b"\n")
+    return done
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_lines_and_their_numbers(world: int, count: int) -> None:
+    lines = [str(number) for number in range(1, count + 1)]
+    for rank in range(world):
+        share = Share(rank, world)
+        expected = owned(rank, world, count)
+        for done in {0, 1, BLOCK - 1, BLOCK, BLOCK + 1, len(expected)}:
+            assert list(share.lines(iter(lines), done)) == list(map(str, expected[done:]))
+        assert [share.number(index) for index in range(len(expected))] == expected
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_joined_output_is_in_the_order_of_the_input(
+    world: int, count: int, tmp_path: Path
+) -> None:
+    lines = [f"line {number}" for number in range(count)]
+    output = tmp_path / "out"
+    # Rank 0 joins, last of all.
+    for rank in reversed(range(world)):
+        parts = Parts(output, Share(rank, world), "job")
+        assert not parts.is_done
+        assert translate(parts, lines) == 0
+        parts.finish()
+        assert parts.is_done
+    assert not output.exists()
+    parts.join()
+    assert output.read_text() == "".join(f"LINE {number}\n" for number in range(count))
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_share_goes_on_without_the_line_that_was_cut(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(4 * BLOCK)]
+    parts = Parts(tmp_path / "out", Share(1, 2), "job")
+    assert translate(parts, lines, stop=BLOCK + 2) == 0
+    with parts.path(1).open("ab") as file:
+        file.write(b"LINE 1")
+    assert translate(parts, lines) == BLOCK + 2
+    expected = [f"LINE {number - 1}" for number in owned(1, 2, 4 * BLOCK)]
+    assert parts.path(1).read_text().splitlines() == expected
+
+
+def test_only_a_cut_line_is_nothing(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "out", Share(), "job")
+    parts.path(0).write_bytes(b"LI")
+    assert translate(parts, ["line"]) == 0
+    assert parts.path(0).read_bytes() == b"LINE\n"
+
+
+@pytest.mark.parametrize(
+    ("share", "job"), [(Share(0, 1), "other"), (Share(0, 2), "job"), (Share(1, 2), "job")]
+)
+def test_a_part_of_another_job_is_neither_used_nor_lost(
+    share: Share, job: str, tmp_path: Path
+) -> None:
+    left = Parts(tmp_path / "out", share, job)
+    translate(left, ["old"] * 4 * BLOCK, stop=3)
+    mine = Parts(tmp_path / "out", Share(0, 1), "job")
+    assert translate(mine, ["new"]) == 0
+    mine.finish()
+    mine.join()
+    assert (tmp_path / "out").read_bytes() == b"NEW\n"
+    assert left.path(share.rank).read_bytes() == b"OLD\n" * 3
+
+
+def test_two_processes_cannot_write_one_part(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "out", Share(), "job")
+    with ExitStack() as stack:
+        parts.open(stack)
+        with pytest.raises(InputError, match=r"\.part is being written by another process"):
+            translate(Parts(tmp_path / "out", Share(), "job"), ["line"])
+        # That of another process is free.
+        translate(Parts(tmp_path / "out", Share(1, 2), "job"), ["line"])
+    assert translate(parts, ["line"]) == 0
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    output = tmp_path / "nowhere" / "out"
+    with pytest.raises(InputError, match=rf"output={output} cannot be written: No such file"):
+        translate(Parts(output, Share(), "job"), ["line"])
+
+
+def test_the_first_process_waits_for_the_others(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(BLOCK + 1)]
+    first, second = (Parts(tmp_path / "out", Share(rank, 2), "job") for rank in range(2))
+    translate(first, lines)
+    first.finish()
+    joining = threading.Thread(target=first.join, daemon=True)
+    joining.start()
+    translate(second, lines)
+    joining.join(timeout=0.3)
+    assert joining.is_alive()
+    assert not first.output.exists()
+    second.finish()
+    joining.join(timeout=5)
+    assert not joining.is_alive()
+    assert first.output.read_text() == "".join(line.upper() + "\n" for line in lines)
+
+
+def test_an_error_of_the_input_says_where_the_lines_before_it_are(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / "out", Share(), "job")
+    with pytest.raises(InputError, match=r"^line 1 is bad$"), ExitStack() as stack, parts.told():
+        parts.open(stack)
+        raise InputError("line 1 is bad")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match="line 2 is bad; the lines before") as caught:
+        translate(parts, ["line"])
+        with parts.told():
+            raise InputError("line 2 is bad")
+    assert str(parts.path(0)) in str(caught.value)
+    assert parts.path(0).read_bytes() == b"LINE\n"
+
+
+def test_the_share_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert Share.of_process() == Share(0, 1)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert Share.of_process() == Share(2, 3)

@@ -1,0 +1,190 @@
+"""CTranslate2 behind our translator says what our own search says."""
+
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.translation.fingerprint import write_fingerprint
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import read_ctranslate2, write_ctranslate2
+from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+from transformer.interchange.safetensors import write_settings
+from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.heads import HeadName, switch_off
+from transformer.model.transformer import Transformer
+
+TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "", "  ", "the dog " * 6]
+
+
+def exported(translator: Translator, folder: Path) -> Translator:
+    """One that asks the engine, beside the one that asks the model."""
+    write_ctranslate2(translator.model, translator.tokenizer, folder)
+    write_fingerprint(translator.model, translator.tokenizer, folder)
+    twin = copy(translator)
+    twin.searcher = CTranslate2Searcher(translator, folder)
+    return twin
+
+
+def willing(**changes: Any) -> Translator:
+    """Its translations end, some of them before their longest length.
+
+    Padding and beginning are as improbable as a trained model has them: the engine renormalises
+    without them, ours does not.
+    """
+    translator = tiny_translator(**{"tie_embeddings": "none", "stopping": "full"} | changes)
+    let_end(translator.model)
+    return translator
+
+
+def let_end(model: Transformer) -> None:
+    """Make the end of a sentence probable, padding and beginning improbable."""
+    with torch.no_grad():
+        # The first component of what is projected is 10, whatever was said.
+        model.decoder.final_norm.weight[0], model.decoder.final_norm.bias[0] = 0, 10
+        model.projection.weight[:, 0] = 0
+        model.projection.weight[[PAD, BOS], 0] = -10
+        model.projection.weight[EOS, 0] = 0.2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": "greedy", "beam_size": 1},
+        {"algorithm": "greedy", "beam_size": 1, "length_penalty": 1.0},
+        {"beam_size": 1, "length_penalty": 0.6},
+        {"beam_size": 4, "nbest": 4},
+        {"beam_size": 3, "length_penalty": 1.0, "nbest": 2},
+        {"beam_size": 3, "length_penalty": 0.6, "length_penalty_form": "average"},
+        {"beam_size": 5, "length_penalty": -0.5, "nbest": 5, "max_length_offset": 40},
+        {"beam_size": 3, "max_length_ratio": 0.5, "max_length_offset": 1, "nbest": 3},
+        {"beam_size": 3, "positions": "learned", "max_length": 14, "max_length_offset": 40},
+        {"beam_size": 3, "max_length_ratio": 2.0, "max_length_offset": 1, "batch_tokens": 1},
+    ],
+    ids=str,
+)
+def test_translations_and_scores_are_equal(changes: dict[str, Any], tmp_path: Path) -> None:
+    ours = willing(**changes)
+    theirs = exported(ours, tmp_path)
+    for expected, found in zip(ours.translate(TEXTS), theirs.translate(TEXTS), strict=True):
+        assert found.text == expected.text
+        assert found.tokens == expected.tokens
+        assert found.source_tokens == expected.source_tokens
+        assert len(found.nbest) == len(expected.nbest)
+        for candidate, wanted in zip(found.nbest, expected.nbest, strict=True):
+            assert candidate.log_probability == pytest.approx(wanted.log_probability, abs=1e-4)
+            assert candidate.score == pytest.approx(wanted.score, abs=1e-4)
+
+
+def test_it_says_that_it_stops_with_a_full_beam(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    exported(willing(beam_size=3, stopping="exact"), tmp_path)
+    assert "engine=ctranslate2 stops with a full beam" in caplog.text
+
+
+def test_nothing_is_translated_to_nothing(tmp_path: Path) -> None:
+    engine = exported(willing(), tmp_path)
+    assert engine.translate([]) == []
+    assert [translation.text for translation in engine.translate([" "])] == [""]
+
+
+def test_attention_and_links_are_those_of_the_model(tmp_path: Path) -> None:
+    ours = willing(beam_size=2)
+    theirs = exported(ours, tmp_path)
+    wanted = {"attention": True, "alignment": True}
+    for expected, found in zip(
+        ours.translate(TEXTS, **wanted), theirs.translate(TEXTS, **wanted), strict=True
+    ):
+        assert found.alignment == expected.alignment
+        if expected.attention is not None:
+            torch.testing.assert_close(found.attention, expected.attention)
+
+
+def test_what_is_constrained_is_searched_by_the_model(tmp_path: Path) -> None:
+    ours = willing(beam_size=3)
+    asked = [None, Constraints(prefix="die katze")]
+    texts = ["the dog", "the dog"]
+    expected = [translation.text for translation in ours.translate(texts, asked)]
+    found = [translation.text for translation in exported(ours, tmp_path).translate(texts, asked)]
+    assert found == expected and expected[0] != expected[1]
+
+
+def test_an_export_alone_translates_as_with_its_model(tmp_path: Path) -> None:
+    ours = willing(beam_size=3, nbest=2, max_length_ratio=0.5, max_length_offset=1)
+    theirs = exported(ours, tmp_path)
+    run: dict[str, Any] = {**{group: {} for group in GROUPS}, "task": "translation"}
+    write_settings(ours.model.config, ours.tokenizer, run, tmp_path / "transformer.json")
+    (tmp_path / "moved").mkdir()
+    for file in tmp_path.glob("*.*"):
+        file.rename(tmp_path / "moved" / file.name)
+    checkpoint = read_ctranslate2(tmp_path / "moved")
+    tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
+    alone = Translator(checkpoint.model, tokenizer, ours.search, 200, device="meta")
+    alone.searcher = CTranslate2Searcher(alone, tmp_path / "moved", torch.device("cpu"))
+    limits = [ours.search.limit(len(row)) for row in ours.tokenizer.encode_source(TEXTS)]
+    for expected, found, limit in zip(
+        theirs.translate(TEXTS), alone.translate(TEXTS), limits, strict=True
+    ):
+        # At its longest length the engine lets any piece end it.
+        assert found.tokens == expected.tokens or len(found.tokens) == limit
+        assert len(found.nbest) == len(expected.nbest)
+    with pytest.raises(InputError, match="an export alone has no prefix, must or never"):
+        alone.translate(["a dog"], [Constraints(never=("dog",))])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": "sampling", "beam_size": 1},
+        {"algorithm": "diverse"},
+        {"coverage_penalty": 0.2},
+        {"eos_threshold": 1.5},
+        {"min_length": 2},
+        {"no_repeat_ngram": 3},
+    ],
+    ids=str,
+)
+def test_a_search_that_the_engine_cannot_do_is_named(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    (name, value), *_ = changes.items()
+    with pytest.raises(InputError, match=f"decoding.{name}={value} cannot be done alike"):
+        CTranslate2Searcher(tiny_translator(**changes), tmp_path)
+
+
+def test_an_export_of_another_model_is_refused(tmp_path: Path) -> None:
+    ours = willing()
+    exported(ours, tmp_path)
+    with torch.no_grad():
+        ours.model.encoder.layers[0].attention.query.bias[0] += 1e-3
+    with pytest.raises(InputError, match="not exported from this checkpoint as it is now"):
+        CTranslate2Searcher(ours, tmp_path)
+
+
+def test_an_export_that_the_engine_does_not_load_is_refused(tmp_path: Path) -> None:
+    ours = willing()
+    exported(ours, tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"no model")
+    with pytest.raises(InputError, match=f"CTranslate2 cannot load {tmp_path}"):
+        CTranslate2Searcher(ours, tmp_path)
+
+
+def test_heads_that_are_off_are_off_in_the_export(tmp_path: Path) -> None:
+    ours = willing(beam_size=2)
+    before = [translation.tokens for translation in ours.translate(TEXTS)]
+    with pytest.raises(InputError, match="not exported from this checkpoint"):
+        exported(ours, tmp_path)
+        switch_off(ours.model, [HeadName("cross", 1, 0), HeadName("decoder", 0, 2)])
+        CTranslate2Searcher(ours, tmp_path)
+    expected = [translation.tokens for translation in ours.translate(TEXTS)]
+    assert expected != before
+    (tmp_path / "off").mkdir()
+    engine = exported(ours, tmp_path / "off")
+    assert [translation.tokens for translation in engine.translate(TEXTS)] == expected

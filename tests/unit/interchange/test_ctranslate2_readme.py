@@ -1,0 +1,92 @@
+"""What README.md of an export says is enough to translate with it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.outside import called_outside, translated_outside
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS, tiny_tokenizer
+from transformer.data.tokenization.tags import SourceTags, Tags
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import write_ctranslate2
+from transformer.interchange.ctranslate2_readme import readme
+from transformer.interchange.safetensors import write_settings
+
+from .test_engine import TEXTS, let_end
+
+NASTY = ["", "  ", "\u2581 a  \u2581 dog", "a\tdog", "cafe\u0301\u00a0dog", "\u4f60 <s> < > <2 de>"]
+
+
+def translator_of(tokenizer: Tokenizer, **search: Any) -> Translator:
+    """A random model of that vocabulary, whose translations end if it is searched by a beam."""
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        tie_embeddings="none",
+    )
+    with torch.no_grad():
+        model.projection.weight.mul_(2)
+    if search["algorithm"] == "beam":
+        let_end(model)
+    return Translator(model, tokenizer, search_config(stopping="full", **search), 200)
+
+
+GREEDY = {"algorithm": "greedy", "beam_size": 1, "max_length_offset": 16, "max_length_ratio": 0.0}
+SEPARATE = TokenizerConfig("bpe", 310, False, 0.0, 1.0, 1000)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "search"),
+    [
+        (tiny_tokenizer, {"algorithm": "beam", "beam_size": 4, "length_penalty": 0.6}),
+        (tiny_tokenizer, {"algorithm": "beam", "beam_size": 3, "length_penalty_form": "average"}),
+        (tiny_tokenizer, GREEDY),
+        (lambda: Tokenizer.train(SEPARATE, lambda: PAIRS), GREEDY),
+        (lambda: tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))), GREEDY),
+        (lambda: tiny_tokenizer().with_tags(Tags(corpora=("web",), optional=False)), GREEDY),
+        (lambda: tiny_tokenizer().with_tags(Tags(sentences=2, pieces=60)), GREEDY),
+    ],
+    ids=["beam", "average", "greedy", "separate", "target", "corpus", "documents"],
+)
+def test_its_program_translates_alike(
+    tokenizer: Callable[[], Tokenizer], search: dict[str, Any], tmp_path: Path
+) -> None:
+    found = tokenizer()
+    ours = translator_of(found, **search)
+    write_ctranslate2(ours.model, found, tmp_path)
+    write_settings(ours.model.config, found, {}, tmp_path / "transformer.json")
+    (tmp_path / "README.md").write_text(readme(found, ours.search, 63), encoding="utf-8")
+    names = found.tags.targets, found.tags.corpora
+    ours.tokenizer = found.tagged(SourceTags(*(next(iter(some), None) for some in names)))
+    # Where a beam of random weights goes on for long, rounding decides.
+    texts = [*TEXTS, *NASTY] if search is GREEDY else TEXTS
+    expected = [translation.text for translation in ours.translate(texts)]
+    assert translated_outside(tmp_path, texts) == expected
+    assert len(set(expected)) > 3
+
+
+def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
+    tokenizer, long = tiny_tokenizer(), "a " * 20
+    ours = translator_of(tokenizer, **GREEDY)
+    write_ctranslate2(ours.model, tokenizer, tmp_path)
+    write_settings(ours.model.config, tokenizer, {}, tmp_path / "transformer.json")
+    (tmp_path / "README.md").write_text(readme(tokenizer, ours.search, 9), encoding="utf-8")
+    done = called_outside(tmp_path, ["a dog", long])
+    pieces = len(tokenizer.encode_source([long])[0])
+    says = f"line 2 has {pieces} pieces, and the model reads at most 9; cut it\n"
+    assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", says)
+
+
+def test_it_names_the_tags() -> None:
+    tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), sentences=3, pieces=50))
+    text = readme(tokenizer, search_config(), 63)
+    assert "begins with its tags, here ['<2 de>']. There are `< >`, `<2 de>`, `<2 fr>`." in text
+    assert "between sentences, which are cut alone, stands `< >`" in text
+    plain = readme(tiny_tokenizer(), search_config(), 63)
+    assert "tag" not in plain and "< >" not in plain

@@ -1,0 +1,171 @@
+"""A folder of safetensors is the whole translator, bit by bit."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.helpers.models import tiny_transformer
+from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.interchange.safetensors import (
+    read_safetensors,
+    verify_safetensors,
+    write_safetensors,
+)
+from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.heads import HeadName, switch_off
+
+RUN = {
+    **{group: {} for group in GROUPS},
+    **{"task": "translation", "decoding": {"beam_size": 2}, "schedule": {"betas": [0.9, 0.98]}},
+}
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    translator = tiny_translator(**changes)
+    write_safetensors(translator.model, translator.tokenizer, RUN, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tie_embeddings": "none"},
+        {"share_layers": "all"},
+        {"positions": "relative", "norm": "rms", "activation": "swiglu"},
+        {"positions": "learned", "num_kv_heads": 2},
+    ],
+    ids=str,
+)
+def test_weights_are_bit_equal(changes: dict[str, Any], tmp_path: Path) -> None:
+    translator = tiny_translator(**changes)
+    found = read_safetensors(written(tmp_path, **changes))
+    assert found.config == RUN
+    assert found.model.config == translator.model.config
+    assert not found.model.training
+    expected = translator.model.state_dict()
+    assert found.model.state_dict().keys() == expected.keys()
+    for name, weight in found.model.state_dict().items():
+        assert torch.equal(weight, expected[name])
+    if changes == {}:
+        assert found.model.projection.weight is found.model.source_embedding.tokens.weight
+    tokenizer = Tokenizer.from_state(found.tokenizer)
+    assert tokenizer.fingerprint == translator.tokenizer.fingerprint
+    assert tokenizer.config == translator.tokenizer.config
+
+
+def test_each_weight_is_there_once_under_its_name(tmp_path: Path) -> None:
+    weights = load_file(written(tmp_path) / "model.safetensors")
+    model = tiny_translator().model
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    assert weights.keys() <= parameters.keys()
+    assert sum(weight.numel() for weight in weights.values()) == sum(
+        parameter.numel() for parameter in model.parameters()
+    )
+
+
+def test_others_may_read_it(tmp_path: Path) -> None:
+    written(tmp_path)
+    assert all(file.stat().st_mode & 0o044 == 0o044 for file in tmp_path.iterdir())
+
+
+def test_separate_vocabularies(tmp_path: Path) -> None:
+    config = TokenizerConfig("bpe", 290, False, 0.1, 1.0, 1000)
+    tokenizer = Tokenizer.train(config, lambda: PAIRS)
+    model = tiny_transformer(
+        source_vocab_size=tokenizer.source_vocab_size,
+        target_vocab_size=tokenizer.target_vocab_size,
+        tie_embeddings="decoder",
+    )
+    write_safetensors(model, tokenizer, RUN, tmp_path)
+    assert (tmp_path / "source.model").read_bytes() != (tmp_path / "target.model").read_bytes()
+    found = Tokenizer.from_state(read_safetensors(tmp_path).tokenizer)
+    assert (found.fingerprint, found.config) == (tokenizer.fingerprint, config)
+
+
+def test_tags_go_with_it(tmp_path: Path) -> None:
+    tokenizer = tiny_translator().tokenizer.with_tags(Tags(("de",), ("web",), False, 3, 50))
+    size = tokenizer.source_vocab_size
+    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
+    write_safetensors(model, tokenizer, RUN, tmp_path)
+    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == tokenizer.tags
+    # A folder of before there were tags.
+    file = tmp_path / "config.json"
+    values = json.loads(file.read_text())
+    del values["tags"]
+    file.write_text(json.dumps(values))
+    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == Tags()
+
+
+def test_a_difference_is_noticed(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    written(tmp_path)
+    verified = verify_safetensors(translator.model, translator.tokenizer, tmp_path)
+    assert verified["equal_weights"] == len(translator.model.state_dict())
+    weights = load_file(tmp_path / "model.safetensors")
+    name = next(iter(weights))
+    weights[name].view(-1)[5] += 1e-6
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(RuntimeError, match=f"{name} is not what was written"):
+        verify_safetensors(translator.model, translator.tokenizer, tmp_path)
+
+
+def test_heads_that_are_off_are_refused(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    switch_off(translator.model, [HeadName("cross", 1, 2)])
+    with pytest.raises(InputError, match=r"keeps all heads, cross\.1\.2 too"):
+        write_safetensors(translator.model, translator.tokenizer, RUN, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "source.model"])
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_damaged_folder_is_refused(file: str, content: bytes | None, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / file).unlink()
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read as an export"):
+        read_safetensors(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["config", "model", "tokenizer"])
+def test_settings_that_are_none_are_refused(part: str, tmp_path: Path) -> None:
+    file = written(tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {part: None}))
+    with pytest.raises(InputError, match="cannot be read as an export"):
+        read_safetensors(tmp_path)
+
+
+def test_who_may_read_the_weights_is_the_umasks_to_say(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        folder = written(tmp_path)
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_folder_that_names_a_program_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path) / "config.json"
+    values = json.loads(file.read_text())
+    values["config"]["decoding"]["utility"] = "subprocess:call"
+    file.write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"names a program, decoding\.utility=subprocess:call"):
+        read_safetensors(tmp_path)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path) / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 99}))
+    with pytest.raises(InputError, match="has format 99, this version reads up to"):
+        read_safetensors(tmp_path)

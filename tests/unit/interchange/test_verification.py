@@ -1,0 +1,76 @@
+"""What an exported model lacks is measured."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import ctranslate2
+import pytest
+
+from tests.helpers.metrics import RAW
+from tests.helpers.translators import PAIRS, tiny_translator
+from transformer.common.errors import InputError
+from transformer.interchange.ctranslate2 import QUANTIZATIONS, write_ctranslate2
+from transformer.interchange.verification import agreement, verify_ctranslate2
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "share"),
+    [
+        ([["a", "b"]], [["a", "b"]], 1.0),
+        ([["a", "b"]], [["a", "x"]], 1 / 3),
+        ([["a", "b"]], [["a"]], 1 / 3),
+        ([["a"]], [["a", "b"]], 1 / 2),
+        ([["a", "b"], []], [["x"], []], 1 / 4),
+        ([], [], 1.0),
+    ],
+)
+def test_agreement_ends_at_the_first_difference(
+    expected: list[list[str]], found: list[list[str]], share: float
+) -> None:
+    assert agreement(expected, found) == pytest.approx(share)
+
+
+def test_an_export_agrees_and_a_stranger_does_not(tmp_path: Path) -> None:
+    translator = tiny_translator()
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
+    same = verify_ctranslate2(translator, tmp_path, PAIRS, RAW)
+    assert same.agreement == 1
+    assert same.loss == 0
+    assert min(same.seconds) > 0
+    searching = {"algorithm": "diverse", "beam_size": 4, "groups": 2, "min_length": 9}
+    found = verify_ctranslate2(tiny_translator(**searching), tmp_path, PAIRS, RAW)
+    assert replace(found, seconds=same.seconds) == same
+    short = tiny_translator(max_length=8)
+    assert verify_ctranslate2(short, tmp_path, PAIRS[:1], RAW).agreement == 1
+    other = tiny_translator(encoder_layers=1, decoder_layers=1)
+    assert verify_ctranslate2(other, tmp_path, PAIRS, RAW).agreement < 1
+
+
+def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
+    translator = tiny_translator(max_length=12)
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path)
+    long = ("a dog runs . " * 9, "ein hund .")
+    found = verify_ctranslate2(translator, tmp_path, [long, *PAIRS[:1]], RAW)
+    assert (found.agreement, found.loss) == (1, 0)
+    with pytest.raises(InputError, match="no validation sentence has 11 pieces or fewer"):
+        verify_ctranslate2(translator, tmp_path, [long], RAW)
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_what_this_machine_cannot_compute_in_is_verified_in_another_type(
+    quantization: str, tmp_path: Path
+) -> None:
+    translator = tiny_translator()
+    write_ctranslate2(translator.model, translator.tokenizer, tmp_path, quantization)
+    found = verify_ctranslate2(translator, tmp_path, PAIRS, RAW).to_json()
+    assert found["agreement"] > 0.5
+    supported = ctranslate2.get_supported_compute_types("cpu")
+    if quantization in supported:
+        assert found["computed_in"].startswith(quantization)
+    else:
+        assert found["computed_in"] in supported
+
+
+def test_an_export_that_the_engine_does_not_load_is_the_users_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"CTranslate2 cannot load {tmp_path}: "):
+        verify_ctranslate2(tiny_translator(), tmp_path, PAIRS, RAW)

@@ -1,0 +1,185 @@
+"""The budget that fits: found in few attempts, without a number that does not fit."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.common.errors import InputError
+from transformer.data.modules.base import BatchModule
+from transformer.runs import train
+from transformer.runs.auto_batch_size import Attempt, device_of, largest_fitting, with_budget
+from transformer.runs.train import fit
+from transformer.tasks.registry import make_task
+from transformer.training.config import BUDGET_STEP, RunConfig
+
+
+@pytest.mark.parametrize("most", [1024, 3000, 4096, 25_000, 100_000, 1_000_000, 10**9])
+def test_the_largest_that_fits_less_a_tenth(most: int) -> None:
+    tried: list[int] = []
+    found = largest_fitting(lambda budget: tried.append(budget) or budget <= most, 1024)  # type: ignore[func-returns-value]
+    assert found % BUDGET_STEP == 0
+    bound = min(most, 2**20)
+    assert found <= bound
+    assert found >= min(bound * 0.9 * 15 / 16 - BUDGET_STEP, bound) - BUDGET_STEP
+    assert len(tried) == len(set(tried)) <= 16
+
+
+def test_nothing_that_does_not_hold_the_longest_pair_is_tried() -> None:
+    tried: list[int] = []
+    largest_fitting(lambda budget: tried.append(budget) or budget <= 9000, 5120)  # type: ignore[func-returns-value]
+    assert min(tried) == 5120
+
+
+def test_a_device_without_room_is_named() -> None:
+    with pytest.raises(InputError, match="no memory for batches of 2048 tokens"):
+        largest_fitting(lambda budget: False, 2048)
+
+
+def auto(tmp_path: Path, *overrides: str) -> RunConfig:
+    return composed(["data.batch_tokens=auto", *overrides], tmp_path)
+
+
+def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+
+
+def test_a_cpu_has_nothing_to_measure(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"with trainer\.accelerator=cpu give a number"):
+        device_of(auto(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "number"),
+    [(4, "1", 0), (4, "'1'", 0), (4, "[2]", 2), (4, "'2,'", 2), (1, "-1", 0), (1, "auto", 0)],
+)
+def test_what_is_measured_is_what_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: int, devices: str, number: int
+) -> None:
+    on_machine_with(gpus, monkeypatch)
+    config = auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}")
+    assert device_of(config) == torch.device("cuda", number)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *[f"trainer.devices={devices}" for devices in (2, "'2'", -1, "'-1'", "auto", "[0,1]")],
+        "trainer.num_nodes=2",
+    ],
+)
+@pytest.mark.parametrize("trainer", ["gpu", "ddp"])
+def test_several_gpus_are_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainer: str, override: str
+) -> None:
+    on_machine_with(2, monkeypatch)
+    with pytest.raises(InputError, match="measures one GPU"):
+        device_of(auto(tmp_path, f"trainer={trainer}", override))
+
+
+@pytest.mark.parametrize("devices", ["[7]", "many", "true"])
+def test_a_gpu_that_is_not_there_is_not_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: str
+) -> None:
+    on_machine_with(1, monkeypatch)
+    with pytest.raises(InputError, match=r"^trainer\.devices="):
+        device_of(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["data=files", "data.streaming=true", "trainer=gpu"], "which a stream does not"),
+        (["trainer=fsdp"], "does not go with trainer=fsdp.* set data.batch_tokens=NUMBER"),
+        (["trainer=fsdp", "trainer.accelerator=cpu"], "does not go with trainer=fsdp"),
+    ],
+)
+def test_what_auto_does_not_go_with_is_said_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], says: str
+) -> None:
+    on_machine_with(1, monkeypatch)
+    with pytest.raises(InputError, match=says):
+        fit(auto(tmp_path / "cache", *overrides), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_auto_is_no_number_until_it_is_measured(tmp_path: Path) -> None:
+    config = composed(["data.batch_tokens=auto", "data.max_length=1500"], tmp_path)
+    assert (config.automatic_budget, config.data.batch_tokens) == (True, 2048)
+    assert config.resolved["data"]["batch_tokens"] == "auto"
+    measured = with_budget(config, 9216)
+    assert (measured.automatic_budget, measured.data.batch_tokens) == (False, 9216)
+    assert measured.resolved["data"]["batch_tokens"] == 9216
+    with pytest.raises(InputError, match=r"data\.batch_tokens='much' must be"):
+        composed(["data.batch_tokens=much"], tmp_path)
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.3])
+def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
+    tmp_path: Path, sampling: float
+) -> None:
+    settings = [*SMALL, *corpus_overrides(tmp_path), f"tokenizer.sampling={sampling}"]
+    config = composed(settings, tmp_path / "cache")
+    task: Any = make_task(config)
+    task.data.prepare_data()
+
+    def data_of(budget: int) -> BatchModule:
+        data = make_task(with_budget(config, budget)).data
+        data.setup("fit")
+        return data
+
+    seen: list[int] = []
+    learn = task.module.micro_loss
+
+    def micro_loss(batch: Any) -> Any:
+        seen.append(batch.positions)
+        if batch.positions > 3000:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return learn(batch)
+
+    task.module.micro_loss = micro_loss
+    attempt = Attempt(task.module, data_of, torch.device("cpu"), config)
+    assert attempt(1024)
+    assert not attempt(4096)
+    small, large = seen
+    assert 800 < small <= 2048
+    assert 3 < large / small < 5
+    assert all(parameter.grad is None for parameter in task.module.parameters())
+
+
+class Weights(Callback):
+    """Keeps those that a run begins with."""
+
+    first: dict[str, torch.Tensor]
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.first = {name: w.clone() for name, w in pl_module.state_dict().items()}
+
+
+def test_a_measured_run_is_the_run_with_the_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [*SMALL, *corpus_overrides(tmp_path), "trainer.max_steps=1"]
+    examined: list[Any] = []
+    monkeypatch.setattr(train, "log_faults", examined.append)
+    monkeypatch.setattr(train, "device_of", lambda config: torch.device("cpu"))
+    monkeypatch.setattr(train, "largest_fitting", lambda fits, least: least if fits(least) else 0)
+    begun = {}
+    for budget in ("1024", "auto"):
+        weights = Weights()
+        config = composed([*settings, f"data.batch_tokens={budget}"], tmp_path / "cache")
+        fit(config, tmp_path / budget, [weights])
+        begun[budget] = weights.first
+        assert len(examined) == 1
+        examined.clear()
+    assert begun["auto"].keys() == begun["1024"].keys()
+    assert all(torch.equal(weight, begun["1024"][name]) for name, weight in begun["auto"].items())
+    # A run that goes on measures no more.
+    monkeypatch.setattr(train, "largest_fitting", lambda fits, least: pytest.fail("measured again"))
+    resumed = [*settings, "data.batch_tokens=auto", f"checkpoint={tmp_path / 'auto'}"]
+    _, task, _ = fit(composed(resumed, tmp_path / "cache"), tmp_path / "auto")
+    assert task.config.data.batch_tokens == 1024

@@ -1,0 +1,76 @@
+"""``config.yaml`` says what the run is, whatever calls are refused, killed or short of space."""
+
+import os
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from transformer.cli.train.resume import _looked_at, _readable
+from transformer.common.errors import InputError
+from transformer.runs.config_file import read_config, said
+
+BEFORE, NOW = OmegaConf.create({"seed": 1}), OmegaConf.create({"seed": 2})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    with said(BEFORE, tmp_path):
+        (tmp_path / "checkpoints").mkdir()
+        (tmp_path / "checkpoints" / "last.ckpt").write_text("1")
+    return tmp_path
+
+
+def test_a_refused_call_changes_nothing(run: Path) -> None:
+    with pytest.raises(InputError, match="refused"), said(NOW, run):
+        assert read_config(run) == {"seed": 2}
+        raise InputError("refused")
+    assert read_config(run) == {"seed": 1}
+
+
+def test_a_call_refused_when_a_damaged_checkpoint_is_set_aside_changes_nothing(run: Path) -> None:
+    with pytest.raises(InputError, match="refused"), said(NOW, run):
+        (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "unused-last.ckpt")
+        raise InputError("refused")
+    assert read_config(run) == {"seed": 1}
+
+
+def test_what_has_trained_says_with_what(run: Path) -> None:
+    with pytest.raises(InputError, match="diverges"), said(NOW, run):
+        file = run / "checkpoints" / "last.ckpt"
+        file.with_name("new").write_text("2")
+        os.replace(file.with_name("new"), file)
+        raise InputError("diverges")
+    assert read_config(run) == {"seed": 2}
+
+
+def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with (
+        pytest.raises(InputError, match=r"config\.yaml: cannot be written \(No space left on dev"),
+        said(NOW, run),
+    ):
+        pass
+    assert read_config(run) == {"seed": 1}
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "checkpoints"}
+
+
+@pytest.mark.parametrize("content", [b"", b"a: [1, 2", b"- 1", b"\xff\xfe\x00", b"3"])
+def test_a_damaged_config_counts_as_none(
+    run: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "config.yaml").write_bytes(content)
+    looked_at = _looked_at(run)
+    assert (looked_at.config, looked_at.has_checkpoint) == (None, True)
+    assert "config.yaml is missing or damaged" in capsys.readouterr().err
+
+
+def test_folders_of_others_break_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    assert _readable([run]) == []

@@ -1,0 +1,180 @@
+"""What only the run can check, since it sees the config, the tokenizer and the trainer at once."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from pytorch_lightning import Callback, Trainer
+
+from tests.helpers.runs import composed
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.model.checkpoint.checkpoint import PORTABLE
+from transformer.runs import train
+from transformer.tasks.registry import make_task
+from transformer.tasks.translation import model_config
+from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.config import RunConfig
+from transformer.training.distributed.replicated import ReplicatedStrategy
+from transformer.training.trainer import build_trainer, end_of
+
+
+def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
+    tokenizer = Mock(spec=Tokenizer, joint=False, source_vocab_size=9, target_vocab_size=9)
+    with pytest.raises(InputError, match="needs one vocabulary"):
+        model_config(composed([], tmp_path), tokenizer)
+    apart = composed(["model.tie_embeddings=decoder"], tmp_path)
+    assert model_config(apart, tokenizer).tie_embeddings == "decoder"
+
+
+def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
+    config = composed(
+        ["trainer.val_check_interval=6", "trainer.accumulate_grad_batches=2"], tmp_path
+    )
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+    assert trainer.val_check_interval == 6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
+    config = composed(["trainer=gpu"], tmp_path)
+    with pytest.raises(InputError, match="accelerator=gpu is not there; set trainer=cpu"):
+        build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+def test_several_processes_sum_their_gradients_themselves(tmp_path: Path, strategy: str) -> None:
+    processes = ["trainer.devices=2", f"trainer.strategy={strategy}"]
+    config = composed(processes, tmp_path)
+    chosen = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max")).strategy
+    assert isinstance(chosen, ReplicatedStrategy)
+
+
+@pytest.mark.parametrize("ema_decay", [0.0, 0.99])
+@pytest.mark.parametrize("patience", [None, 3])
+def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
+    wanted = [f"callbacks.ema_decay={ema_decay}", f"callbacks.patience={patience or 'null'}"]
+    config = composed([*wanted, "callbacks.keep_last=2"], tmp_path)
+    validation = Callback()
+    trainer = build_trainer(config, tmp_path, [validation], Criterion("val/x", "min"))
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    # The average must be in place before validation translates, the patience counted and the best
+    # known before the last checkpoint says so.
+    assert [type(callback).__name__ for callback in callbacks] == [
+        "GracefulStop",
+        *(["MovingAverage"] if ema_decay else []),
+        *["Callback", "Measure", "ContinuedLogs", "ProgressBar", "LastValidation"],
+        *(["Patience"] if patience else []),
+        *["BestCheckpoint", "RecentCheckpoints", "LastCheckpoint"],
+    ]
+    for callback in callbacks:
+        assert getattr(callback, "criterion", Criterion("val/x", "min")).mode == "min"
+
+
+def test_what_is_left_out_is_judged_where_a_run_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = []
+
+    def prepared(config: RunConfig, payload: object) -> None:
+        allowed.append(config.data.max_left_out)
+        raise InputError("enough")
+
+    monkeypatch.setattr(train, "_prepared_task", prepared)
+    monkeypatch.setattr(train, "find_resumable", lambda path: (path, {"global_step": 1}))
+    for checkpoint in ("null", str(tmp_path)):
+        with pytest.raises(InputError, match="enough"):
+            train._begun(composed([f"checkpoint={checkpoint}"], tmp_path))
+    assert allowed == [0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("override", "bound", "done", "reached"),
+    [
+        ("trainer.max_steps=9", 9, 9, "all 9 updates of trainer.max_steps=9 are done"),
+        ("trainer.max_epochs=2", 8, 8, "all 8 updates of trainer.max_epochs=2 are done"),
+        ("trainer.max_time=00:00:00:00", 9, 7, "max_time=00:00:00:00 is over after update 7 of 9"),
+        ("callbacks.patience=3", 9, 7, "callbacks.patience=3 has ended training after update 7"),
+        ("trainer.max_time=00:00:00:09", 9, 7, "all 7 updates are done"),
+    ],
+)
+def test_the_key_that_ended_a_run_is_known(
+    tmp_path: Path, override: str, bound: int, done: int, reached: str
+) -> None:
+    config = composed([override], tmp_path)
+    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
+    callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    for callback in callbacks:
+        if isinstance(callback, Patience):
+            callback.waited = 3
+    ended = Mock(spec=Trainer, global_step=done, max_steps=bound, callbacks=callbacks)
+    key, line = end_of(ended, config)
+    assert line.endswith(reached)
+    assert key == override.partition("=")[0] or "max_epochs, trainer.max_time or" in key
+
+
+def test_a_run_may_go_on_without_the_callbacks_it_had(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    build_trainer(composed([], tmp_path), tmp_path, [], Criterion("val/bleu", "max"))
+    recwarn.clear()
+    warnings.warn("Be aware that when using `ckpt_path`, callbacks used to", stacklevel=1)
+    assert not recwarn.list
+
+
+def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
+    payload = {PORTABLE: {"config": {"task": "tagging"}}}
+    with pytest.raises(InputError, match="trained for task=tagging; it cannot go on with task=tr"):
+        make_task(composed([], tmp_path), payload)
+
+
+@pytest.mark.parametrize("name", ["tagging", "lm"])
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.decoder_layers=4", "set model.decoder_layers=0, or begin with experiment=pocket_"),
+        ("model.decoder_pattern=sliding", "one stack, of model.encoder_layers; set model.decoder_"),
+        ("loss.alignment_weight=0.1", "loss.alignment_weight=0.1 is of a decoder that attends to"),
+    ],
+)
+def test_one_stack_has_no_cross_attention(
+    tmp_path: Path, name: str, override: str, message: str
+) -> None:
+    config = composed([f"experiment=pocket_{name}", override], tmp_path)
+    with pytest.raises(InputError, match=message):
+        make_task(config)
+
+
+def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
+    config = composed(["task=tagging", "model.decoder_layers=0"], tmp_path)
+    with pytest.raises(InputError, match=r"outputs are tags; set model\.tie_embeddings=none"):
+        make_task(config)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("trainer.accumulate_grad_batches=0", "must be at least 1"),
+        ("trainer.accumulate_grad_batches=two", "must be a whole number"),
+        ("trainer.log_every_n_steps=0", "must be at least 1"),
+        ("trainer.val_check_interval=0", "must be at least 1"),
+        ("trainer.gradient_clip_val=-1", "must be above 0, or null"),
+        ("trainer.gradient_clip_val=abc", "must be a number or null"),
+        ("trainer.max_epochs=0", "must be at least 1; -1 sets no bound"),
+        ("seed=-1", "must be from 0 to 4294967295"),
+    ],
+)
+def test_what_lightning_does_not_check_is_checked(tmp_path: Path, override: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"{override.split('=')[0]}.*{says}"):
+        composed([override], tmp_path)
+
+
+@pytest.mark.parametrize("strategy", ["ddp_fork", "ddp_find_unused_parameters_true", "deepspeed"])
+def test_other_strategies_are_refused(tmp_path: Path, strategy: str) -> None:
+    config = composed([f"trainer.strategy={strategy}"], tmp_path)
+    with pytest.raises(InputError, match=f"trainer.strategy={strategy} is not for this training"):
+        build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))

@@ -1,0 +1,121 @@
+"""Who tags what in which order, and what the task refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.runs import composed
+from tests.helpers.translators import tiny_tokenizer
+from tests.unit.data.modules.test_tagging import SENTENCES, write
+from transformer.common.errors import InputError
+from transformer.data.text.conllu import TaggedSentence, read_conllu
+from transformer.decoding.prediction.tagger import Tagger
+from transformer.tasks.tagging import Tagging
+
+ALONE = [
+    "task=tagging",
+    "model.decoder_layers=0",
+    "model.tie_embeddings=none",
+    "data.validation_size=0",
+    "data.test_size=0",
+]
+
+
+def files(folder: Path, *overrides: str, sentences: list[TaggedSentence] = SENTENCES) -> Tagging:
+    given = [f"data.{name}={write(folder / name, sentences)}" for name in ("train", "validation")]
+    config = composed(["data=files", *given, *ALONE, *overrides], folder / "cache")
+    return Tagging(config, tiny_tokenizer())
+
+
+def test_the_order_of_the_sentences_is_kept(tmp_path: Path) -> None:
+    task = files(tmp_path)
+    model = task.module.model.eval()
+    words = [list(sentence.words) for sentence in SENTENCES]
+
+    def tagged(budget: int, sentences: list[list[str]]) -> list[tuple[str, ...]]:
+        tagger = Tagger(model, task.data.tokenizer, budget)
+        return [found.tags for found in tagger.tag(sentences)]
+
+    alone = [tagged(50, [sentence])[0] for sentence in words]
+    assert [len(tags) for tags in alone] == [3, 2, 2]
+    assert tagged(50, words) == alone
+    assert tagged(1, words) == alone  # each alone, longer than the budget
+
+
+def test_words_that_training_leaves_out_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = TaggedSentence(("cat",) * 30, ("NOUN",) * 30)
+    task = files(tmp_path, "data.max_length=20", sentences=[*SENTENCES, long])
+    model = task.module.model.eval()
+    tagger = Tagger(model, task.data.tokenizer)
+    monkeypatch.setattr(Tagger, "load", lambda *_, **__: tagger)
+    evaluate = task.evaluator(tmp_path, "cpu")
+    read: list[Path] = []
+
+    def read_once(path: Path, max_line: int) -> Iterator[TaggedSentence]:
+        read.append(path)
+        return read_conllu(path, max_line)
+
+    monkeypatch.setattr("transformer.data.modules.tagging.read_conllu", read_once)
+    scores = {score.name: score for score in evaluate("validation").scores}
+    assert scores["accuracy"].signature.startswith("words:37|unknown:30|")
+    assert read == [tmp_path / "validation"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("tokenizer.sampling=0.1", "does not go with task=tagging"),
+        ("model.decoder_layers=1", r"set model\.decoder_layers=0"),
+        ("model.target_token_dropout=0.1", r"set model\.target_token_dropout=0, or begin with"),
+        ("loss=r_drop", "loss.consistency is for task=translation, not task=tagging; leave it out"),
+        ("model.tie_embeddings=all", r"set model\.tie_embeddings=none"),
+    ],
+)
+def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        files(tmp_path, override)
+
+
+def test_all_that_a_new_tagger_cannot_have_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        Tagging(composed(["task=tagging"], tmp_path))
+    said = str(caught.value).split("; also ")
+    keys = [
+        "model.decoder_layers",
+        "model.tie_embeddings",
+        "data.validation_size",
+        "data.test_size",
+    ]
+    assert [one.partition("=")[0] for one in said] == keys
+
+
+def test_only_learned_positions_end(tmp_path: Path) -> None:
+    files(tmp_path, "model.max_length=5").data.prepare_data()
+    with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
+        files(tmp_path, "model.max_length=5", "model.positions=learned").data.prepare_data()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.validation_size=50", "validation_size=50 has no meaning with task=tagging"),
+        ("data.test_size=50", r"data\.test_size=50 has no .* give data\.validation=FILE"),
+        ("data.alignment=links", r"alignment=links is for source and .* set data\.alignment=null"),
+        ("tokenizer.joint=false", r"task=tagging reads one text; set tokenizer\.joint=true"),
+    ],
+)
+def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
+    tmp_path: Path, override: str, message: str
+) -> None:
+    config = composed([*ALONE, override], tmp_path)
+    with pytest.raises(InputError, match=message):
+        Tagging(config)
+    Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
+
+
+def test_the_experiment_holds_nothing_out(tmp_path: Path) -> None:
+    data = Tagging(composed(["experiment=pocket_tagging"], tmp_path)).config.data
+    assert (data.validation_size, data.test_size) == (0, 0)

@@ -1,0 +1,284 @@
+"""Signals and patience, with a trainer that only records."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from pytorch_lightning import LightningModule
+
+from transformer.cli.config.compose import config_folder
+from transformer.common.errors import Interrupted
+from transformer.training.callbacks.early_stopping import Patience
+from transformer.training.callbacks.graceful_shutdown import (
+    SIGNALS,
+    GracefulStop,
+    listen,
+    stoppable,
+)
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.optimization.divergence import Judge
+
+from .fakes import fake_trainer
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[list[Any]]:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield before
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def module(bad_updates: int = 0) -> Mock:
+    judge = Mock(spec=Judge, in_a_row=bad_updates)
+    return Mock(spec=LightningModule, judge=judge)
+
+
+def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop, Mock]:
+    stop, trainer = GracefulStop(folder), fake_trainer(**changes)
+    stop.on_train_start(trainer, module())
+    return stop, trainer
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_waits_for_the_update(
+    tmp_path: Path, number: int, handlers: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    stop, trainer = listening(tmp_path)
+    send(number)
+    assert "stopping after this update" in caplog.text
+    assert not trainer.should_stop
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
+    stop.on_fit_end(trainer, module())
+    assert [signal.getsignal(n) for n in SIGNALS] == handlers
+    for written, says in (
+        (False, "there is no checkpoint yet: give the same command again"),
+        (True, rf"go on with: transformer train checkpoint={tmp_path}"),
+    ):
+        (tmp_path / "checkpoints").mkdir(exist_ok=True)
+        if written:
+            (tmp_path / "checkpoints" / "last.ckpt").touch()
+        with pytest.raises(Interrupted, match=says) as caught:
+            stop.raise_if_stopped()
+        assert caught.value.code == 128 + number
+
+
+def test_without_a_signal_nothing_stops() -> None:
+    stop, trainer = listening()
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    stop.on_validation_epoch_start(trainer, module())
+    assert not trainer.should_stop
+    stop.raise_if_stopped()
+
+
+def test_a_second_ctrl_c_stops_at_once() -> None:
+    listening()
+    send(signal.SIGINT)
+    with pytest.raises(Interrupted) as caught:
+        send(signal.SIGINT)
+    assert caught.value.code == 130
+
+
+def test_schedulers_may_say_it_several_times() -> None:
+    _, trainer = listening()
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+        send(number)
+    assert not trainer.should_stop
+
+
+def test_a_validation_is_broken_off_and_the_next_update_is_not() -> None:
+    stop, trainer = listening()
+    stop.on_validation_epoch_start(trainer, module())
+    with pytest.raises(Interrupted):
+        send(signal.SIGTERM)
+    stop, trainer = listening()
+    stop.on_validation_epoch_start(trainer, module())
+    stop.on_validation_end(trainer, module())
+    send(signal.SIGTERM)
+
+
+def test_a_validation_without_a_checkpoint_before_it_is_not_broken_off() -> None:
+    stop, trainer = listening()
+    stop.on_validation_epoch_start(trainer, module(bad_updates=2))
+    send(signal.SIGTERM)
+    stop.on_validation_end(trainer, module())
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
+
+
+def another_rank_hears(number: int) -> Any:
+    """The collective of two ranks, of which the other has been told this."""
+    weight = 1 + [int(known) for known in SIGNALS].index(number)
+
+    def reduce(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        assert reduce_op == "max"
+        return tensor.clamp(min=weight)
+
+    return reduce
+
+
+@pytest.mark.parametrize("here", [None, signal.SIGTERM, signal.SIGINT])
+def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None:
+    stop, trainer = listening(world_size=2)
+    trainer.strategy.reduce = another_rank_hears(signal.SIGUSR1)
+    if here is not None:
+        send(here)
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    with pytest.raises(Interrupted) as caught:
+        stop.raise_if_stopped()
+    assert caught.value.code == 128 + signal.SIGUSR1
+
+
+def test_a_signal_after_the_ranks_have_agreed_waits_for_the_next_update() -> None:
+    stop, trainer = listening(world_size=2)
+
+    def too_late(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        send(signal.SIGUSR1)
+        return tensor
+
+    trainer.strategy.reduce = too_late
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert not trainer.should_stop
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
+
+
+def test_a_signal_to_one_rank_stops_all() -> None:
+    stop, trainer = listening(world_size=2)
+    trainer.strategy.reduce = another_rank_hears(signal.SIGTERM)
+    stop.on_train_batch_start(trainer, module(), None, 0)
+    assert trainer.should_stop
+    stop, trainer = listening(world_size=2)
+    stop.on_validation_epoch_start(trainer, module())
+    send(signal.SIGTERM)  # waits until the ranks agree
+    with pytest.raises(Interrupted):
+        stop.on_validation_batch_start(trainer, module(), None, 0)
+
+
+def test_an_error_hands_the_signals_back(handlers: list[Any]) -> None:
+    stop, trainer = listening()
+    assert [signal.getsignal(n) for n in SIGNALS] != handlers
+    stop.on_exception(trainer, module(), ValueError())
+    assert [signal.getsignal(n) for n in SIGNALS] == handlers
+
+
+def test_a_process_that_loads_data_leaves_at_sigterm_and_ignores_ctrl_c() -> None:
+    listen(lambda number, frame: None)
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGUSR1, 7)):
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), number)
+            os._exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_where_there_is_nothing_to_finish_it_stops_at_once(
+    number: int, handlers: list[Any]
+) -> None:
+    with pytest.raises(Interrupted) as caught, stoppable(Path("run")):
+        send(number)
+    assert caught.value.code == 128 + number
+    assert [signal.getsignal(n) for n in SIGNALS] == handlers
+
+
+def test_slurm_warns_jobs_of_a_sweep_with_a_signal_that_is_heard() -> None:
+    job = OmegaConf.load(config_folder() / "cluster" / "slurm.yaml").hydra.launcher
+    name, _, _ = job.additional_parameters.signal.partition("@")
+    assert signal.Signals[f"SIG{name}"] in SIGNALS
+
+
+@pytest.mark.parametrize(
+    ("environment", "number", "job"),
+    [
+        ({"SLURM_JOB_ID": "17"}, signal.SIGUSR1, "17"),
+        ({"SLURM_JOB_ID": "17"}, signal.SIGTERM, None),
+        ({"SLURM_JOB_ID": "17", "SLURM_PROCID": "1"}, signal.SIGUSR1, None),
+        (
+            {"SLURM_JOB_ID": "18", "SLURM_ARRAY_JOB_ID": "17", "SLURM_ARRAY_TASK_ID": "3"},
+            signal.SIGUSR1,
+            "17_3",
+        ),
+        ({"SLURM_JOB_ID": "17; rm -r ."}, signal.SIGUSR1, None),
+        ({"SLURM_JOB_ID": "17", "SLURM_NTASKS": ""}, signal.SIGUSR1, None),
+    ],
+)
+def test_slurm_gets_the_job_back(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    number: int,
+    job: str | None,
+) -> None:
+    scontrol, said = tmp_path / "scontrol", tmp_path / "said"
+    scontrol.write_text(f'#!/bin/sh\necho "$@" > {said}\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name, value in ({"SLURM_NTASKS": "2", "SLURM_JOB_NAME": "train"} | environment).items():
+        monkeypatch.setenv(name, value)
+    if not environment.get("SLURM_NTASKS", "2"):
+        monkeypatch.delenv("SLURM_NTASKS")
+    with pytest.raises(Interrupted), stoppable(tmp_path):
+        send(number)
+    assert (said.read_text() if said.exists() else None) == (job and f"requeue {job}\n")
+
+
+def test_a_cluster_without_scontrol_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, value in {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "17", "PATH": ""}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Interrupted), stoppable(Path("run")):
+        send(signal.SIGUSR1)
+    assert "scontrol requeue 17 failed" in caplog.text
+
+
+def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
+    stopped = []
+    for score in scores:
+        trainer.state, trainer.callback_metrics = Mock(fn="fit"), {"val/x": score}
+        patience.on_validation_end(trainer, module())
+        stopped.append(bool(trainer.should_stop))
+    return stopped
+
+
+@pytest.mark.parametrize(
+    ("mode", "scores"),
+    [("max", [1, 3, 3, 4, 2, float("nan")]), ("min", [9, 5, 5, 4, 8, float("nan")])],
+)
+def test_patience_ends_after_validations_without_a_better_score(
+    mode: Any, scores: list[float]
+) -> None:
+    patience = Patience(Criterion("val/x", mode), 2)
+    assert validated(patience, fake_trainer(), *scores) == [False] * 5 + [True]
+
+
+def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
+    criterion = Criterion("val/x", "max")
+    before = Patience(criterion, 2)
+    assert validated(before, fake_trainer(), 3, 2, 1) == [False, False, True]
+    for patience, stops in ((2, True), (3, False)):
+        after, trainer = Patience(criterion, patience), fake_trainer()
+        after.load_state_dict(before.state_dict())
+        after.on_train_start(trainer, module())
+        assert trainer.should_stop is stops
+    assert validated(after, trainer, 3) == [True]
+
+
+def test_patience_does_not_count_the_validation_at_an_end_off_the_interval() -> None:
+    patience, trainer = Patience(Criterion("val/x", "max"), 2), fake_trainer(val_check_interval=4)
+    for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
+        trainer.global_step = step
+        assert validated(patience, trainer, score) == [False]
+        assert patience.waited == waited

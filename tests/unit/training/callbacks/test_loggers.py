@@ -1,0 +1,232 @@
+"""Where metrics go, and what a resumed run finds there."""
+
+import csv
+import errno
+import os
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from transformer.training.callbacks.config import LoggerConfig
+from transformer.training.callbacks.loggers import (
+    ContinuedLogs,
+    ContinuedTensorBoard,
+    build_loggers,
+)
+from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
+
+from .fakes import fake_module, fake_trainer
+
+
+def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:
+    """One run, or one part of it."""
+    logger = ContinuedCSVLogger(folder)
+    for step, metrics in rows:
+        logger.log_metrics(metrics, step)
+        logger.save()
+    logger.finalize("success")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    with open(folder / "metrics.csv", newline="") as file:
+        return [
+            {key: float(value) for key, value in row.items() if value}
+            for row in csv.DictReader(file)
+        ]
+
+
+@pytest.mark.parametrize("key", ["loss", "another", "a"])
+def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> None:
+    log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5, "val": 9.0}))
+    log(tmp_path, (3, {key: 1.5}))  # with the same columns or a new one
+    log(tmp_path, (4, {"loss": 0.5}))
+    assert rows(tmp_path) == [
+        {"step": 1, "loss": 3.5},
+        {"step": 2, "loss": 2.5, "val": 9.0},
+        {"step": 3, key: 1.5},
+        {"step": 4, "loss": 0.5},
+    ]
+
+
+def test_a_resumed_run_that_logs_nothing_loses_nothing(tmp_path: Path) -> None:
+    log(tmp_path, (1, {"loss": 3.5}))
+    log(tmp_path)
+    assert rows(tmp_path) == [{"step": 1, "loss": 3.5}]
+
+
+def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
+    log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}), (2, {"val": 9.0}))
+    logger = ContinuedCSVLogger(tmp_path)
+    assert logger.rows == 3
+    logger.cut(2)
+    assert logger.rows == 2
+    logger.log_metrics({"val": 8.0}, 2)
+    assert logger.rows == 3
+    logger.save()
+    assert [row.get("val") for row in rows(tmp_path)] == [None, None, 8.0]
+    logger.cut(5)
+    assert len(rows(tmp_path)) == 3
+
+
+def test_the_order_of_the_columns_does_not_depend_on_what_came_first(tmp_path: Path) -> None:
+    texts = []
+    for name, metrics in (("a", ["x", "b"]), ("b", ["b", "x"])):
+        (tmp_path / name).mkdir()
+        log(tmp_path / name, *((1, {metric: 1.0}) for metric in metrics))
+        texts.append((tmp_path / name / "metrics.csv").read_text().split("\n")[0])
+    assert texts == ["b,step,x"] * 2
+
+
+def test_half_a_row_of_a_killed_process_is_dropped(tmp_path: Path) -> None:
+    log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5}))
+    with open(tmp_path / "metrics.csv", "a") as file:
+        file.write("0.12")
+    log(tmp_path, (3, {"loss": 1.5}))
+    assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
+    assert rows(tmp_path)[2]["loss"] == 1.5
+
+
+def test_where_the_disk_is_full_rows_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    for step, metrics in ((1, {"loss": 3.5}), (2, {"loss": 2.5}), (3, {"val": 1.0})):
+        logger.log_metrics(metrics, step)
+        with monkeypatch.context() as full:
+            full.setattr(os, "fsync", lambda handle: _no_space())
+            logger.save()
+        assert "its rows wait" in caplog.text
+        before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
+        assert len(before) == step - 1
+        logger.save()
+    assert [row["step"] for row in rows(tmp_path)] == [1, 2, 3]
+
+
+def _no_space() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_where_the_disk_is_full_tensorboard_leaves_points_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+    logger.log_metrics({"loss": 1.0}, 1)
+    logger.save()
+    with monkeypatch.context() as full:
+        full.setattr(RecordWriter, "write", lambda writer, data: _no_space())
+        for attempt in (
+            lambda: logger.log_metrics({"loss": 2.0}, 2),
+            logger.save,
+            lambda: logger.log_metrics({"loss": 3.0}, 3),
+            lambda: logger.cut(3),
+            lambda: logger.finalize("success"),
+        ):
+            attempt()
+    assert "No space left on device; some points are missing" in caplog.text
+    logger.log_metrics({"loss": 4.0}, 4)
+    logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(1, 1.0), (4, 4.0)]
+
+
+def test_another_error_is_not_taken_for_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+    monkeypatch.setattr(logger.experiment, "add_scalar", Mock(side_effect=RuntimeError("a bug")))
+    with pytest.raises(ValueError, match="tried to log"):
+        logger.log_metrics({"loss": 1.0}, 1)
+
+
+def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> None:
+    for part, steps in enumerate(((0, 1, 2, 3), (2, 3, 4))):
+        logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
+        if part:
+            logger.cut(2)
+        for step in steps:
+            logger.log_metrics({"loss": step + 10.0 * part}, step)
+        logger.finalize("success")
+        time.sleep(1.1)  # the names of its files are seconds
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [
+        (0, 0.0),
+        (1, 1.0),
+        (2, 12.0),
+        (3, 13.0),
+        (4, 14.0),
+    ]
+
+
+def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
+    logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path)[0]
+    ContinuedLogs().on_train_start(fake_trainer(loggers=[logger]), fake_module())
+    # Lightning counts updates from 0, and epochs never.
+    logger.log_metrics({"loss": 3.5, "epoch": 0}, 33)
+    logger.finalize("success")
+    assert rows(tmp_path) == [{"step": 33, "loss": 3.5, "epoch": 3.4}]
+
+
+def test_where_no_epoch_is_known_there_is_none(tmp_path: Path) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    logger.epochs = lambda done: None if done < 3 else 0.5
+    assert logger.counted({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
+    assert logger.counted({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
+
+
+def test_damaged_rows_tell_nothing(tmp_path: Path) -> None:
+    damaged = "1.5,abc\n2.5\n3.5,3,4\n,4\nabc,5\n\xff,6\n"
+    (tmp_path / "metrics.csv").write_text(f"loss,step\n9.5,0\n{damaged}", "latin-1")
+    logger = ContinuedCSVLogger(tmp_path)
+    assert logger.newest() == {"loss": (9.5, 1), "step": (4.0, 5)}
+    logger.log_metrics({"val": 1.0}, 7)
+    logger.save()
+    assert logger.newest()["val"] == (1.0, 8)
+    (tmp_path / "metrics.csv").write_text("loss\n1.5\n")
+    assert ContinuedCSVLogger(tmp_path).newest() == {}
+
+
+@pytest.mark.parametrize("csv_wanted", [True, False])
+def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) -> None:
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    checkpoint: dict[str, Any] = {"global_step": 2}
+    for step in (1, 2, 3):
+        for logger in loggers:
+            logger.log_metrics({"loss": float(step)}, step)
+        if step == 2:
+            callback = ContinuedLogs()
+            callback.on_save_checkpoint(fake_trainer(loggers=loggers), fake_module(), checkpoint)
+    for logger in loggers:
+        logger.save()
+        logger.finalize("success")
+    time.sleep(1.1)  # the names of TensorBoard's files are seconds
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=True), tmp_path)
+    trainer, callback = fake_trainer(loggers=loggers, global_step=2), ContinuedLogs()
+    callback.on_load_checkpoint(trainer, fake_module(), checkpoint)
+    callback.on_train_start(trainer, fake_module())
+    for logger in loggers:
+        logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("loss")] == [1, 2]
+    if csv_wanted:
+        assert [row["step"] for row in rows(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("csv_wanted", [True, False])
+@pytest.mark.parametrize("tensorboard", [True, False])
+def test_the_loggers_that_are_asked_for(
+    tmp_path: Path, csv_wanted: bool, tensorboard: bool
+) -> None:
+    loggers = build_loggers(LoggerConfig(csv=csv_wanted, tensorboard=tensorboard), tmp_path)
+    kinds = [ContinuedCSVLogger] * csv_wanted + [ContinuedTensorBoard] * tensorboard
+    assert [type(logger) for logger in loggers] == kinds
+    expected = [str(tmp_path)] * csv_wanted + [str(tmp_path / "tensorboard")] * tensorboard
+    assert [str(logger.log_dir).rstrip("/") for logger in loggers] == expected

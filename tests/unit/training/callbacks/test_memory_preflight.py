@@ -1,0 +1,123 @@
+"""The largest batch is tried before the first update, and nothing of it is left."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from tests.helpers.corpora import data_module, first_epoch, write_corpus
+from tests.helpers.models import tiny_transformer
+from tests.helpers.updates import module_settings
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import Batch
+from transformer.data.modules.translation import DataModule
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.callbacks.memory_preflight import Rehearsal
+
+from .fakes import fake_trainer
+
+
+class Listening(TranslationModule):
+    """Notes what it is rehearsed with."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            tiny_transformer(source_vocab_size=268, target_vocab_size=268), **module_settings()
+        )
+        self.rehearsed: list[Batch] = []
+
+    def micro_loss(self, batch: Batch) -> Any:
+        self.rehearsed.append(batch)
+        return super().micro_loss(batch)
+
+    def manual_backward(self, loss: torch.Tensor, *arguments: Any, **keywords: Any) -> None:
+        loss.backward()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataModule:
+    module = data_module(write_corpus(tmp_path).parent)
+    module.setup("fit")
+    return module
+
+
+def trainer(**changes: Any) -> Any:
+    fake = fake_trainer(**changes)
+    fake.precision_plugin.train_step_context = nullcontext
+    return fake
+
+
+def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
+    module = Listening()
+    Rehearsal(data).on_train_start(trainer(), module)
+    (tried,) = module.rehearsed
+    assert tried.positions == max(batch.positions for batch in first_epoch(data))
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_ranks_that_share_out_the_weights_halve_no_batch(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
+) -> None:
+    def no_memory(loss: torch.Tensor) -> None:
+        if module.accumulate.most_positions == float("inf"):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        loss.backward()
+
+    monkeypatch.setattr(Listening, "sharded", sharded)
+    module = Listening()
+    monkeypatch.setattr(module, "manual_backward", no_memory)
+    # Lightning calls the modules' after all callbacks', which must not be too late.
+    module.on_fit_start()
+    if sharded:
+        with pytest.raises(InputError, match="ranks that share out the weights cannot halve"):
+            Rehearsal(data).on_train_start(trainer(), module)
+    else:
+        Rehearsal(data).on_train_start(trainer(), module)
+        whole, *halves = [one.size for one in module.rehearsed]
+        assert len(halves) == 2 and sum(halves) == whole
+
+
+def test_what_an_update_adds_up_is_tried_beside_its_gradient_with_every_layer(
+    data: DataModule,
+) -> None:
+    module = Listening()
+    module.model.encoder.layer_drop = module.model.decoder.layer_drop = 0.999
+    kept = []
+    for layer in (*module.model.encoder.layers, *module.model.decoder.layers):
+        layer.register_forward_hook(lambda *_: kept.append(1))
+    data.accumulation = 3
+    Rehearsal(data).on_train_start(trainer(), module)
+    first, second = module.rehearsed
+    assert first is second
+    layers = len(module.model.encoder.layers) + len(module.model.decoder.layers)
+    assert len(kept) == 2 * layers
+    assert module.model.encoder.layer_drop == 0.999
+
+
+def test_ranks_that_plan_other_batches_do_not_begin(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(everything: list[str], mine: str) -> None:
+        everything[:] = [mine, "another"]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    with pytest.raises(InputError, match="the processes plan different batches"):
+        Rehearsal(data).on_train_start(trainer(world_size=2), Listening())
+
+
+def test_an_optimiser_whose_state_does_not_fit_is_named(
+    data: DataModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*arguments: Any, **keywords: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    module = Listening()
+    begins = trainer(optimizers=[Mock(state={})])
+    monkeypatch.setattr(torch, "empty_like", no_memory)
+    with pytest.raises(InputError, match=r"^the device has no memory for .* optimiser.*; take"):
+        Rehearsal(data).on_train_start(begins, module)
+    assert not module.rehearsed

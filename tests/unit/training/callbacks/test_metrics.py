@@ -1,0 +1,264 @@
+"""What the callbacks count, log and ask for, with a trainer that only records."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import LightningModule
+
+from tests.helpers.metrics import RAW
+from tests.helpers.steps import search_config
+from transformer.data.batching.batch import collate
+from transformer.data.batching.loader import Update
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.translation.length_limit import LengthLimit
+from transformer.decoding.translation.result import BLANK, Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import MetricsConfig, score
+from transformer.tasks.bleu_validation import TranslateValidation
+from transformer.training.callbacks.ema import MovingAverage
+from transformer.training.callbacks.metrics import Measure
+
+from .fakes import fake_module, fake_trainer, logged
+
+SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
+REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+# Rows of 3 and 2 source and of 2 and 4 target tokens, end of sentence included.
+UPDATE = Update.of([collate([[5, 6], [7]], [[5], [6, 7, 8]])], [0])
+
+
+def run_update(
+    measure: Measure, trainer: Any, module: Any, loss: float, *, good: bool = True, **sums: Any
+) -> None:
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    trainer.global_step += 1
+    outputs = {"sums": {"loss": loss} | sums, "tokens": 6, "lr": 0.125, "good": good}
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
+
+
+def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for loss in (12.0, 18.0):
+        clock.now += 1
+        run_update(measure, trainer, module, loss)
+    assert len(logged(module)) == 1
+    values = logged(module)[0]
+    assert values["train/loss"] == (12 + 18) / (2 * 6)
+    # 5 of 6 source and 6 of 8 target places are real.
+    assert values["train/padding"] == pytest.approx(1 - 11 / 14)
+    assert values["lr"] == 0.125
+    for _ in range(2):
+        clock.now += 3
+        run_update(measure, trainer, module, 6.0)
+    assert [v["train/loss"] for v in logged(module)] == [2.5, 1.0]
+    # The clock starts with the first batch, and goes on from one log to the next.
+    assert [v["train/tokens_per_second"] for v in logged(module)] == [12 / 1, 12 / 6]
+
+
+def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
+        clock.now += 1
+        run_update(measure, trainer, module, 1.0, alignment=[summed, linked])
+    for _ in range(2):
+        clock.now += 1
+        run_update(measure, trainer, module, 1.0)
+    with_links, without = logged(module)
+    assert with_links["train/alignment_loss"] == (6 + 3) / (2 + 4)
+    assert "train/alignment_loss" not in without
+
+
+def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    for divergence in (6.0, 3.0):
+        clock.now += 1
+        run_update(measure, trainer, module, 1.0, consistency=divergence)
+    assert logged(module)[0]["train/consistency"] == (6 + 3) / (2 * 6)
+    run_update(measure, trainer, module, 1.0, consistency=5.0)
+    checkpoint: dict[str, Any] = {}
+    trainer.strategy.root_device = torch.device("cpu")
+    measure.on_save_checkpoint(trainer, module, checkpoint)
+    resumed = Measure()
+    resumed.on_load_checkpoint(trainer, module, checkpoint)
+    resumed.on_train_batch_start(trainer, module, UPDATE, 0)
+    clock.now += 1
+    run_update(resumed, trainer, module, 1.0, consistency=1.0)
+    assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
+    # A checkpoint of a version that knew of none.
+    del checkpoint["measured"]["consistency"]
+    Measure().on_load_checkpoint(trainer, module, checkpoint)
+
+
+def test_the_moving_average_lives_where_the_weights_will() -> None:
+    trainer, average = fake_trainer(), MovingAverage(0.9)
+    trainer.strategy.root_device = torch.device("meta")
+    average.setup(trainer, LightningModule(), "fit")
+    assert average._average_model is not None
+    assert average._average_model.n_averaged.device.type == "meta"
+
+
+def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    outputs = {"sums": {"loss": 1.0}, "tokens": 6, "lr": 0.125, "good": True}
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    clock.now += 2
+    trainer.global_step = 1
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 0)
+    measure.on_validation_start(trainer, module)
+    clock.now += 1000
+    measure.on_train_batch_start(trainer, module, UPDATE, 1)
+    clock.now += 1
+    trainer.global_step = 2
+    measure.on_train_batch_end(trainer, module, outputs, UPDATE, 1)
+    assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
+
+
+def test_the_speed_is_that_since_a_break_and_the_loss_that_since_the_last_log(clock: Clock) -> None:
+    checkpoints = []
+    for seconds in (2, 1000):
+        measure, trainer, module = Measure(), fake_trainer(), fake_module()
+        trainer.strategy.root_device = torch.device("cpu")
+        measure.on_train_batch_start(trainer, module, UPDATE, 0)
+        clock.now += seconds
+        run_update(measure, trainer, module, 1.0)
+        checkpoints.append(dict[str, Any]())
+        measure.on_save_checkpoint(trainer, module, checkpoints[-1])
+    # What a run leaves behind does not hang on how long it took.
+    assert checkpoints[0] == checkpoints[1]
+    resumed = Measure()
+    resumed.on_load_checkpoint(trainer, module, checkpoints[0])
+    resumed.on_train_batch_start(trainer, module, UPDATE, 1)
+    clock.now += 3
+    run_update(resumed, trainer, module, 2.0)
+    assert logged(module)[0]["train/tokens_per_second"] == 6 / 3
+    assert logged(module)[0]["train/loss"] == (1 + 2) / (2 * 6)
+
+
+def test_an_update_that_was_left_out_does_not_hide_the_others(clock: Clock) -> None:
+    measure, trainer, module = Measure(), fake_trainer(), fake_module()
+    clock.now += 1
+    run_update(measure, trainer, module, float("nan"), good=False)
+    clock.now += 1
+    run_update(measure, trainer, module, 12.0)
+    assert logged(module)[0]["train/loss"] == 2.0
+    assert logged(module)[0]["train/tokens_per_second"] == 12 / 1
+
+
+def test_measure_counts_over_all_micro_batches_and_ranks(clock: Clock) -> None:
+    measure, module = Measure(), fake_module()
+    trainer = fake_trainer(log_every_n_steps=1)
+    # Another rank has had a batch without padding, of 30 tokens.
+    other = torch.tensor([30.0, 30.0], dtype=torch.float64)
+    trainer.strategy.reduce = lambda counted, reduce_op: counted + other
+    measure.on_train_batch_start(trainer, module, UPDATE, 0)
+    trainer.global_step, clock.now = 1, clock.now + 2
+    twice = Update.of(UPDATE.batches * 2, [0, 2])
+    outputs = {"sums": {"loss": 54.0}, "tokens": 27, "lr": 0.125, "good": True}
+    measure.on_train_batch_end(trainer, module, outputs, twice, 0)
+    (values,) = logged(module)
+    assert values["train/loss"] == 2.0
+    assert values["train/tokens_per_second"] == 27 / 2
+    assert values["train/padding"] == pytest.approx(1 - (2 * 11 + 30) / (2 * 14 + 30))
+
+
+class Dictionary(Translator):
+    """Translates a source into its reference, but for one, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.device = torch.device("meta")
+        self.length_limit = LengthLimit(search_config(), 99)
+
+    def translate(self, texts: Sequence[str], attention: bool = False) -> list[Translation]:
+        self.asked.append(list(texts))
+        hypotheses = dict(zip(SOURCES, HYPOTHESES, strict=True))
+        return [replace(BLANK, text=hypotheses[text]) for text in texts]
+
+
+HYPOTHESES = [*REFERENCES[:-1], "six !"]
+
+
+def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -> None:
+    translator, module = Dictionary(), fake_module()
+    # One of five has the eight pieces that any translation may have at most.
+    short, longest = (Hypothesis((4,) * length, 0.0, 0.0) for length in (7, 8))
+    translator.length_limit.counted([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
+    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
+    with caplog.at_level(logging.INFO):
+        validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    assert 0 < bleu.value < 100
+    assert logged(module) == [{"val/bleu": bleu.value, "val/chrf": chrf.value}]
+    assert translator.device == module.device
+    assert caplog.messages[0].startswith("1 of 5 translations reached the longest length and")
+    assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
+    assert len(caplog.messages) == 4
+    assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
+    assert translator.length_limit.taken() == (0, 0)
+
+
+def test_validation_scores_as_the_run_says() -> None:
+    module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
+    ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
+    validation = TranslateValidation(
+        Dictionary(), SOURCES, REFERENCES, samples=0, ranges=ranges, metrics=metrics
+    )
+    validation.on_validation_epoch_start(fake_trainer(), module)
+    places = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
+    for name, place in places.items():
+        texts = HYPOTHESES[place], REFERENCES[place]
+        (bleu,) = score(*texts, ("bleu",), config=metrics)
+        assert logged(module)[0][f"val/bleu{name}"] == bleu.value
+    assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 7])
+def test_the_ranks_share_the_sentences(
+    world_size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shares: dict[int, Any] = {}
+    for rank in range(world_size):
+        sources = SOURCES[rank::world_size]
+        # Of two on each rank one reaches its limit.
+        shares[rank] = [HYPOTHESES[SOURCES.index(source)] for source in sources], (1, 2)
+
+    def all_gather_object(gathered: list[Any], own: Any) -> None:
+        assert own == shares[trainer.global_rank]
+        gathered[:] = [shares[rank] for rank in range(world_size)]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", all_gather_object)
+    asked, values = [], []
+    for rank in range(world_size):
+        translator, module = Dictionary(), fake_module()
+        both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
+        translator.length_limit.counted([Segment([4])] * 2, both)
+        trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
+        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
+        validation.on_validation_epoch_start(trainer, module)
+        asked += translator.asked[0]
+        values += logged(module)
+    assert sorted(asked) == sorted(SOURCES)  # each once
+    bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
+    warning = f"{world_size} of {2 * world_size} translations reached the longest"
+    assert [line.startswith(warning) for line in caplog.messages] == [True]
+    # Every rank logs the score of all sentences in their own order.
+    assert values == [{"val/bleu": bleu.value, "val/chrf": chrf.value}] * world_size

@@ -1,0 +1,207 @@
+"""A bar where somebody watches, a line in the log where nobody does."""
+
+import io
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
+from transformer.training.callbacks.progress import Fitting, ProgressBar
+
+from .fakes import fake_module, fake_trainer
+
+METRICS = {
+    "train/loss": torch.tensor(2.34567),
+    "val/bleu": torch.tensor(31.25),
+    "train/tokens_per_second": torch.tensor(12345.6),
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def run(trainer: Any, steps: list[int]) -> None:
+    """After each, the trainer has done so many updates; after the second it has validated."""
+    bar, module = ProgressBar(), fake_module()
+    bar.on_train_start(trainer, module)
+    for step in steps:
+        trainer.global_step = step
+        bar.on_train_batch_end(trainer, module, None, None, 0)
+        if step == steps[1] and any(name.startswith("val/") for name in trainer.callback_metrics):
+            bar.on_validation_end(trainer, module)
+    bar.on_train_end(trainer, module)
+
+
+def test_no_terminal_no_bar(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(callback_metrics=METRICS), [1, 3, 4, 6])
+    assert capfd.readouterr() == ("", "")
+    shown = "loss 2.346  BLEU 31.2 at update 3  12,346 tokens/s"
+    assert caplog.messages == [
+        f"update 4/40, epoch 0.4: {shown}",
+        f"update 6/40, epoch 0.6: {shown}",
+    ]
+
+
+def test_a_validation_without_bleu_has_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(callback_metrics={"val/accuracy": torch.tensor(93.254)})
+    with caplog.at_level(logging.INFO):
+        run(trainer, [39, 41])
+    assert caplog.messages == ["update 41/40, epoch 4.1: accuracy 93.25 at update 41"]
+
+
+def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(callback_metrics={}, estimated_stepping_batches=float("inf"))
+    with caplog.at_level(logging.INFO):
+        run(trainer, [1, 2, 3])
+    assert caplog.messages == ["update 2/?, epoch 0.2: "]
+
+
+def test_an_epoch_that_nobody_knows_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = fake_trainer(datamodule=Mock(epochs=lambda done: None))
+    with caplog.at_level(logging.INFO):
+        run(trainer, [1, 2, 3])
+    assert caplog.messages == ["update 2/40: "]
+
+
+def test_rank_0_alone_reads_what_was_logged() -> None:
+    csv = Mock(spec=ContinuedCSVLogger)
+    trainer = fake_trainer(is_global_zero=False, global_step=4, loggers=[csv])
+    ProgressBar().on_train_start(trainer, fake_module())
+    csv.newest.assert_not_called()
+
+
+def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        run(fake_trainer(is_global_zero=False), [1, 2])
+    assert caplog.messages == []
+
+
+@contextmanager
+def logging_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    """As stderr, to which the log goes too."""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    handler = logging.StreamHandler(terminal)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield terminal
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert handler.stream is terminal and not handler.filters
+
+
+def test_a_terminal_gets_a_bar_and_the_log_its_lines(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with caplog.at_level(logging.INFO), logging_terminal(monkeypatch) as terminal:
+        run(fake_trainer(global_step=30, callback_metrics=METRICS), [31, 40])
+    assert [message[:22] for message in caplog.messages] == ["update 40/40, epoch 4."]
+    assert "40/40  epoch 4.0  loss 2.346  12,346 tokens/s  left 00:00" in terminal.getvalue()
+    assert "update 40/40" not in terminal.getvalue()
+
+
+def test_a_line_of_the_log_stands_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    trainer, bar = fake_trainer(callback_metrics=METRICS), ProgressBar()
+    line = "[red]:smile: " + "word " * 30 + "end"
+    with logging_terminal(monkeypatch) as terminal:
+        bar.on_train_start(trainer, fake_module())
+        logging.getLogger("transformer").warning(line)
+        bar.on_train_end(trainer, fake_module())
+    before, _, after = terminal.getvalue().partition(line + "\n")
+    # The bar is wiped off before it, and drawn again after it.
+    assert before.endswith("\r\x1b[2K")
+    assert "left --:--" in before and "0/40" in after
+
+
+LONG = {
+    "update": "98765/100000",
+    "epoch": "epoch 12.3",
+    "train/loss": "loss 2.346",
+    "val/bleu": "BLEU 31.2 at update 98000",
+    "train/tokens_per_second": "123,456 tokens/s",
+}
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "98765/100000  loss 2.346  left --:--"),
+        (60, "98765/100000  loss 2.346  123,456 tokens/s  left --:--"),
+        (80, "98765/100000  epoch 12.3  loss 2.346  123,456 tokens/s  left --:--"),
+        (
+            120,
+            "98765/100000  epoch 12.3  loss 2.346  BLEU 31.2 at update 98000  123,456 tokens/s  "
+            "left --:--",
+        ),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters(width: int, shown: str) -> None:
+    console = Console(width=width, file=io.StringIO(), force_terminal=True)
+    progress = Progress(Fitting(console), console=console)
+    progress.add_task("", total=100_000, completed=98_765, **LONG)
+    with console.capture() as captured:
+        console.print(progress.get_renderable())
+    (line,) = Text.from_ansi(captured.get()).plain.splitlines()
+    assert line.rstrip().endswith(shown)
+    # What is left of the width is the bar, if that is enough to see anything.
+    assert line.strip(" ━╸╺") == shown
+    assert (len(line.rstrip()) > len(shown)) == (width - len(shown) >= 10)
+
+
+def test_a_bar_that_goes_on_shows_at_once_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [
+        "epoch,step,train/loss,val/bleu,val/loss",
+        *("0.2,1,2.5,,", "0.2,1,,31.25,2.0", "0.4,3,2.25,,"),
+    ]
+    (tmp_path / "metrics.csv").write_text("\n".join([*rows, ""]))
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    trainer = fake_trainer(global_step=4, loggers=[ContinuedCSVLogger(tmp_path)])
+    bar = ProgressBar()
+    bar.on_train_start(trainer, fake_module())
+    bar.on_train_end(trainer, fake_module())
+    assert "4/40  epoch 0.4  loss 2.250  BLEU 31.2 at update 2" in terminal.getvalue()
+
+
+def test_the_bar_has_an_end_though_a_validation_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    trainer, bar = fake_trainer(estimated_stepping_batches=float("inf")), ProgressBar()
+    bar.on_train_start(trainer, fake_module())
+    trainer.estimated_stepping_batches = 40
+    bar.on_train_batch_end(trainer, fake_module(), None, None, 0)
+    assert bar.progress is not None
+    assert bar.progress.tasks[0].total == 40
+    bar.on_train_end(trainer, fake_module())
+
+
+def test_an_error_closes_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    bar = ProgressBar()
+    bar.on_train_start(fake_trainer(), fake_module())
+    progress = bar.progress
+    assert progress is not None
+    assert progress.live.is_started
+    bar.on_exception(fake_trainer(), fake_module(), ValueError())
+    assert not progress.live.is_started
+    assert bar.progress is None

@@ -1,0 +1,248 @@
+"""Which checkpoints are written when, with a trainer that only records."""
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from pytorch_lightning import LightningModule
+
+from transformer.common.errors import AnotherRankFailed, InputError
+from transformer.training.checkpointing import callbacks
+from transformer.training.checkpointing.callbacks import (
+    BestCheckpoint,
+    LastCheckpoint,
+    RecentCheckpoints,
+)
+from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
+from transformer.training.optimization.divergence import Judge
+
+from .fakes import fake_trainer
+
+
+class Disk(AtomicCheckpointIO):
+    """A disk that may be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+
+
+def saving_trainer(step: int = 0, score: float = 0.0) -> tuple[Mock, list[str]]:
+    """A trainer in training, and the names of the files it has written, with the update."""
+    trainer = fake_trainer(global_step=step, state=Mock(fn="fit"), fit_loop=Mock())
+    written: list[str] = []
+    disk = Disk()
+    trainer.strategy.checkpoint_io = disk
+    trainer.strategy.broadcast = lambda value: value
+    trainer.callback_metrics = {"val/x": score}
+
+    def save(path: Path, weights_only: bool) -> None:
+        disk.error = InputError("full") if disk.full else None
+        if not disk.full:
+            path.touch()
+            written.append(f"{path.stem} {trainer.global_step}")
+
+    trainer.save_checkpoint = save
+    return trainer, written
+
+
+def module(in_a_row: int = 0, returned: int = 0) -> Mock:
+    judge = Mock(spec=Judge, in_a_row=in_a_row, returned=returned)
+    return Mock(spec=LightningModule, judge=judge)
+
+
+def run(last: LastCheckpoint, trainer: Mock, until: int, bad: tuple[int, ...] = ()) -> None:
+    while trainer.global_step < until:
+        last.on_train_batch_start(trainer, module(trainer.global_step in bad), None, 0)
+        trainer.global_step += 1
+
+
+def test_the_last_is_written_at_the_start_every_few_updates_and_at_the_end(tmp_path: Path) -> None:
+    last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
+    last.on_train_start(trainer, module())
+    run(last, trainer, 8)
+    last.on_train_end(trainer, module())
+    assert written == ["last 0", "last 3", "last 6", "last 8"]
+    last.on_train_end(trainer, module())
+    assert len(written) == 4  # nothing new to write
+    trainer, written = saving_trainer(8)
+    last = LastCheckpoint(tmp_path, None)
+    last.on_train_start(trainer, module())
+    run(last, trainer, 20)
+    assert written == []
+
+
+def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
+    for name in (".last.ckpt.0f", ".last-0f-1of2.shard.0f", "last-0f-1of2.shard"):
+        (tmp_path / name).touch()
+    LastCheckpoint(tmp_path, None).on_train_start(saving_trainer()[0], module())
+    assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
+
+
+def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path: Path) -> None:
+    last, (trainer, written) = LastCheckpoint(tmp_path, 100), saving_trainer(5)
+    last.on_train_start(trainer, module())
+    assert last.state_dict() == {"validates": False}
+    last.on_validation_start(trainer, module())
+    assert last.state_dict() == {"validates": True}
+    last.on_validation_epoch_end(trainer, module())
+    assert last.state_dict() == {"validates": False}
+    assert written == ["last 5", "last 5"]
+    last.on_train_end(trainer, module())
+    assert len(written) == 3  # that the validation is over is new
+    trainer.state.fn = "validate"
+    last.on_validation_start(trainer, module())
+    assert len(written) == 3
+
+
+def test_the_last_is_not_written_while_updates_are_bad_but_where_training_stops(
+    tmp_path: Path,
+) -> None:
+    last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
+    last.on_train_start(trainer, module())
+    run(last, trainer, 6, bad=(3, 4))
+    last.on_validation_start(trainer, module(in_a_row=1))
+    last.on_validation_epoch_end(trainer, module(in_a_row=1))
+    assert written == ["last 0", "last 5"]
+    last.on_train_end(trainer, module(in_a_row=1))
+    assert written[2:] == ["last 6"]
+
+
+def test_a_run_that_has_gone_back_writes_so_at_once(tmp_path: Path) -> None:
+    for returned, expected in ((0, []), (1, ["last 7"])):
+        (tmp_path / "last.ckpt").touch()
+        last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer(7)
+        last.on_train_start(trainer, module(returned=returned))
+        assert written == expected
+
+
+def test_what_a_run_begins_with_must_be_written(tmp_path: Path) -> None:
+    for rank_0, error in ((True, InputError), (False, AnotherRankFailed)):
+        last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+        trainer.is_global_zero = rank_0
+        trainer.strategy.checkpoint_io.full = True
+        with pytest.raises(error, match="full"):
+            last.on_train_start(trainer, module())
+
+
+def test_what_training_ends_with_must_be_written(tmp_path: Path) -> None:
+    last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+    last.on_train_start(trainer, module())
+    trainer.strategy.checkpoint_io.full = True
+    run(last, trainer, 5)  # training goes on
+    for rank_0, error in ((True, InputError), (False, AnotherRankFailed)):
+        trainer.is_global_zero = rank_0
+        last._saved = None
+        with pytest.raises(error, match="full"):
+            last.on_train_end(trainer, module())
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_tuned_and_tested_are_of_before_where_training_goes_on(tmp_path: Path, stops: bool) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "tuned.ckpt").touch()
+    (tmp_path / "test.json").touch()
+    last, (trainer, _) = LastCheckpoint(folder, 2), saving_trainer()
+    trainer.should_stop = stops
+    last.on_train_start(trainer, module())
+    assert (folder / "tuned.ckpt").exists() == stops == (tmp_path / "test.json").exists()
+    assert len(list(folder.glob("outdated-tuned-*"))) == (not stops)
+    assert len(list(tmp_path.glob("outdated-test-*"))) == (not stops)
+
+
+@pytest.mark.parametrize("time_is_up", [False, True])
+def test_a_validation_that_is_still_to_come_is_made_up_for_though_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_is_up: bool
+) -> None:
+    stops_before = []
+    monkeypatch.setattr(callbacks, "validate_now", lambda one: stops_before.append(one.should_stop))
+    last, (trainer, _) = LastCheckpoint(tmp_path, 2), saving_trainer()
+    trainer.fit_loop, trainer.max_steps, trainer.should_stop = Mock(), 9, time_is_up
+    last.load_state_dict({"validates": True})
+    # Lightning begins no training that is to stop, or has made all its updates.
+    last.on_fit_start(trainer, module())
+    assert (trainer.should_stop, trainer.fit_loop.epoch_loop.max_steps) == (False, -1)
+    last.on_train_start(trainer, module())
+    assert stops_before == [False]
+    assert (trainer.should_stop, trainer.fit_loop.epoch_loop.max_steps) == (time_is_up, 9)
+
+
+def validate(best: Any, trainer: Mock, *scores: float) -> None:
+    for score in scores:
+        trainer.global_step += 1
+        trainer.callback_metrics = {"val/x": score}
+        best.on_validation_end(trainer, module())
+
+
+@pytest.mark.parametrize(("mode", "scores"), [("max", (1, 3, 3, 2, 4)), ("min", (4, 2, 2, 3, 1))])
+def test_the_best_is_better_than_all_before(
+    tmp_path: Path, mode: Any, scores: tuple[float, ...]
+) -> None:
+    best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", mode)), saving_trainer()
+    validate(best, trainer, *scores)
+    assert written == ["best 1", "best 2", "best 5"]
+
+
+def test_the_best_score_goes_with_the_directory_wherever_it_is(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    best, (trainer, _) = BestCheckpoint(here, Criterion("val/x", "max")), saving_trainer()
+    validate(best, trainer, 7)
+    here.rename(there)
+    moved, (trainer, written) = BestCheckpoint(there, best.criterion), saving_trainer(1)
+    moved.load_state_dict(best.state_dict())
+    moved.on_train_start(trainer, module())
+    validate(moved, trainer, 6, 8)
+    assert written == ["best 3"]
+
+
+def test_a_score_without_its_file_is_forgotten(tmp_path: Path) -> None:
+    best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    best.load_state_dict({"score": 7.0})
+    best.on_train_start(trainer, module())
+    validate(best, trainer, 6)
+    assert written == ["best 1"]
+
+
+def test_a_best_that_could_not_be_written_is_not_the_one_to_beat(tmp_path: Path) -> None:
+    best, (trainer, written) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    validate(best, trainer, 5)
+    trainer.strategy.checkpoint_io.full = True
+    validate(best, trainer, 7)
+    trainer.strategy.checkpoint_io.full = False
+    validate(best, trainer, 6)
+    assert written == ["best 1", "best 3"]
+
+
+def test_all_ranks_know_what_rank_0_could_not_write(tmp_path: Path) -> None:
+    best, (trainer, _) = BestCheckpoint(tmp_path, Criterion("val/x", "max")), saving_trainer()
+    validate(best, trainer, 5)
+    trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
+    validate(best, trainer, 7)
+    assert best.score == 5
+    trainer.strategy.broadcast = lambda value: None  # nor does an error of its own count
+    trainer.strategy.checkpoint_io.full = True
+    validate(best, trainer, 6)
+    assert best.score == 6
+
+
+@pytest.mark.parametrize(("keep", "expected"), [(2, [3, 4]), (-1, [1, 2, 3, 4]), (0, [])])
+def test_the_newest_few_are_kept(tmp_path: Path, keep: int, expected: list[int]) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    recent, (trainer, _) = RecentCheckpoints(folder, keep), saving_trainer()
+    validate(recent, trainer, 1, 1, 1, 1)
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [f"step-{step:08d}.ckpt" for step in expected]
+
+
+def test_those_that_the_run_has_gone_back_behind_are_deleted(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for step in (1, 2, 3):
+        (folder / f"step-{step:08d}.ckpt").touch()
+    trainer, _ = saving_trainer(2)
+    RecentCheckpoints(folder, 5).on_train_start(trainer, module())
+    assert len(list(folder.iterdir())) == 2

@@ -1,0 +1,45 @@
+"""A checkpoint that training outdates is kept, and no longer used."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.training.checkpointing.checkpoint_io import set_aside_outdated, set_aside_unused
+
+
+def test_every_outdated_one_is_kept_by_when_it_was_written(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "best.ckpt").touch()
+    set_aside_outdated(tmp_path)
+    for day in (1, 2):
+        tuned = folder / "tuned.ckpt"
+        written = datetime(2026, 5, day, 12).timestamp()
+        for file in (tuned, tmp_path / "test_2017.json", tmp_path / "test_2017.hyp"):
+            file.write_text(str(day))
+            os.utime(file, (written, written))
+        assert find_checkpoint(tmp_path) == tuned
+        set_aside_outdated(tmp_path)
+        assert find_checkpoint(tmp_path) == folder / "best.ckpt"
+        then = f"2026-05-0{day}_12-00-00"
+        assert (folder / f"outdated-tuned-{then}.ckpt").read_text() == str(day)
+        for suffix in ("json", "hyp"):
+            assert not (tmp_path / f"test_2017.{suffix}").exists()
+            assert (tmp_path / f"outdated-test_2017-{then}.{suffix}").read_text() == str(day)
+
+
+@pytest.mark.parametrize("name", ["best.ckpt", "previous.ckpt"])
+def test_the_last_is_kept_where_training_goes_on_from_another(tmp_path: Path, name: str) -> None:
+    last = tmp_path / "last.ckpt"
+    last.write_text("newest")
+    os.utime(last, (datetime(2026, 5, 1, 12).timestamp(),) * 2)
+    for resume in (None, last, tmp_path / "." / "last.ckpt"):
+        set_aside_unused(tmp_path, resume)
+        assert last.exists()
+    set_aside_unused(tmp_path, tmp_path / name)
+    assert not last.exists()
+    assert (tmp_path / "unused-last-2026-05-01_12-00-00.ckpt").read_text() == "newest"
+    set_aside_unused(tmp_path, tmp_path / name)

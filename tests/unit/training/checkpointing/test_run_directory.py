@@ -1,0 +1,277 @@
+"""What ``checkpoint=auto`` goes on with: a function of what lies there and of the config."""
+
+import errno
+import fcntl
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer.common.errors import InputError
+from transformer.runs.resume import RunFolder, changes, run_to_go_on_with
+from transformer.runs.resume_compatibility import fixed_key_that_differs
+from transformer.training.checkpointing.run_directory import (
+    LOCK,
+    has_checkpoint,
+    is_finished,
+    is_taken,
+    mark_finished,
+    mark_unfinished,
+    taken,
+)
+
+CONFIG: dict[str, Any] = {
+    "task": "translation",
+    "seed": 1,
+    "checkpoint": "auto",
+    "tokenizer": {"vocab_size": 100, "sampling": 0.0},
+    "metrics": {"tokenize": "none", "lowercase": False},
+    "optimizer": {"lr": 0.1},
+}
+STARTED = CONFIG | {"checkpoint": None}
+
+
+def folder(name: str, **changes: Any) -> RunFolder:
+    run = RunFolder(
+        path=Path(name), config=STARTED, has_checkpoint=True, finished=False, changed=1.0
+    )
+    return replace(run, **changes)
+
+
+def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
+    path, why = run_to_go_on_with(CONFIG, given, others)
+    assert "\n" not in why
+    return None if path is None else path.name
+
+
+def test_without_any_run_a_new_one_begins() -> None:
+    assert chosen(None) is None
+
+
+def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
+    runs = [
+        folder("old", changed=1.0),
+        folder("new", changed=2.0),
+        folder("finished", changed=3.0, finished=True),
+        folder("other", changed=3.0, config=STARTED | {"seed": 2}),
+        folder("empty", changed=3.0, has_checkpoint=False),
+        folder("taken", changed=3.0, taken=True),
+        folder("foreign", changed=3.0, config=None),
+    ]
+    assert chosen(None, *runs) == "new"
+    assert chosen(None, *reversed(runs)) == "new"
+    assert chosen(None, *runs[2:]) is None
+
+
+def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
+    assert chosen(folder("run", has_checkpoint=False), folder("other")) is None
+    assert chosen(folder("run")) == "run"
+    # With another learning rate it goes on as well, and has it.
+    assert chosen(folder("run", config=STARTED | {"optimizer": {"lr": 0.2}})) == "run"
+    assert chosen(folder("run", finished=True)) == "run"
+    sampled = {"vocab_size": 100, "sampling": 0.5}
+    assert chosen(folder("run", config=STARTED | {"tokenizer": sampled})) == "run"
+
+
+@pytest.mark.parametrize(
+    ("key", "config"),
+    [
+        ("task", {"task": "tagging"}),
+        ("tokenizer.vocab_size", {"tokenizer": {"vocab_size": 99, "sampling": 0.0}}),
+        ("metrics.tokenize", {"metrics": {"tokenize": "13a"}}),
+    ],
+)
+def test_a_named_directory_of_another_run_is_refused(key: str, config: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=f"run holds a run with another {key}; give another hydra"):
+        chosen(folder("run", config=STARTED | config))
+
+
+def test_what_a_run_began_with_may_be_moved_or_have_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, weights in (("a.ckpt", "same"), ("copy.ckpt", "same"), ("b.ckpt", "other")):
+        Path(name).write_text(weights)
+    for name in ("one", "two"):
+        Path(name).mkdir()
+    Path("link").symlink_to("one")
+
+    def differs(before: str | None, now: str | None) -> bool:
+        starts = [STARTED | {"finetune_from": start} for start in (before, now)]
+        return fixed_key_that_differs(starts[0], starts[1]) == "finetune_from"
+
+    alike = [("a.ckpt", "./a.ckpt"), ("a.ckpt", "copy.ckpt"), ("one", "link"), ("moved", "a.ckpt")]
+    assert not any(differs(*starts) for starts in [*alike, ("moved", "moved"), (None, None)])
+    unlike = [("a.ckpt", "b.ckpt"), ("a.ckpt", "one"), ("one", "two"), ("one", "nix"), ("x", "nix")]
+    assert all(differs(*starts) for starts in [*unlike, (None, "a.ckpt"), ("a.ckpt", None)])
+
+
+def test_marks(tmp_path: Path) -> None:
+    assert not is_finished(tmp_path)
+    mark_unfinished(tmp_path)
+    mark_finished(tmp_path)
+    assert is_finished(tmp_path)
+    mark_unfinished(tmp_path)
+    assert not is_finished(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [("last", True), ("previous", True), ("best", False), ("step-00000001", False)],
+)
+def test_what_training_goes_on_from(tmp_path: Path, name: str, there: bool) -> None:
+    assert not has_checkpoint(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
+    assert has_checkpoint(tmp_path) is there
+
+
+def test_one_process_trains_in_a_directory_and_a_dead_one_does_not(tmp_path: Path) -> None:
+    assert not is_taken(tmp_path)
+    with taken(tmp_path):
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                assert is_taken(tmp_path)
+                with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+                    pass
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+    assert not is_taken(tmp_path)
+    child = os.fork()
+    if not child:
+        with taken(tmp_path):
+            os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    with taken(tmp_path):
+        pass
+
+
+def test_what_has_changed_is_named_key_by_key() -> None:
+    now = CONFIG | {"seed": 2, "optimizer": {"lr": 0.2}, "new": 1}
+    assert changes(STARTED, now) == [
+        "new: None before, 1 now",
+        "optimizer.lr: 0.1 before, 0.2 now",
+        "seed: 1 before, 2 now",
+    ]
+    assert changes(STARTED, CONFIG) == []
+
+
+def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / LOCK).touch()
+    ready, looks = os.pipe()
+    child = os.fork()
+    if not child:
+        with open(tmp_path / LOCK) as lock:
+            fcntl.lockf(lock, fcntl.LOCK_SH)
+            os.write(looks, b"1")
+            time.sleep(0.2)
+            os._exit(0)
+    os.read(ready, 1)
+    assert not is_taken(tmp_path)
+    with taken(tmp_path):
+        pass
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES])
+def test_systems_say_in_two_ways_that_a_lock_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def held(file: object, how: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr(fcntl, "lockf", held)
+    assert is_taken(tmp_path)
+    with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+        pass
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(file: object, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr(fcntl, "lockf", none)
+    assert not is_taken(tmp_path)
+    with pytest.raises(InputError, match="cannot be locked: No locks"), taken(tmp_path):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / LOCK).mkdir()
+    with pytest.raises(InputError, match=r"\.lock cannot be written: "), taken(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("before", [{}, {"tokenizer": None}, {"tokenizer": "ha"}])
+def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, Any]) -> None:
+    given = RunFolder(Path("run"), config=before, has_checkpoint=True, finished=False)
+    assert run_to_go_on_with(CONFIG, given, [])[0] == Path("run")
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ({"num_heads": 8}, "model.num_heads"),
+        ({"activation": "gelu"}, "model.activation"),
+        ({"max_length": 64}, None),
+        ({"positions": "learned", "max_length": 64}, "model.positions"),
+        ({"dropout": 0.5, "attention": "eager", "new": 1}, None),
+        ({"relative_buckets": 16}, None),
+        ({"head_dim": 32, "num_kv_heads": 4}, None),
+        ({"head_dim": 64}, "model.head_dim"),
+        ({"num_kv_heads": 2}, "model.num_kv_heads"),
+        ({"positions": "relative", "relative_buckets": 16}, "model.positions"),
+    ],
+)
+def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
+    model: dict[str, Any], key: str | None
+) -> None:
+    """These have weights of the same shapes."""
+    base = {"num_heads": 4, "activation": "relu", "positions": "rotary", "max_length": 32}
+    base |= {"d_model": 128, "head_dim": None, "num_kv_heads": None, "relative_buckets": 32}
+    before = CONFIG | {"model": base | {"dropout": 0.1, "attention": "auto"}}
+    assert fixed_key_that_differs(before, CONFIG | {"model": before["model"] | model}) == key
+    learned = {"model": before["model"] | {"positions": "learned"}}
+    longer = {"model": learned["model"] | {"max_length": 64}}
+    assert fixed_key_that_differs(CONFIG | learned, CONFIG | longer) == "model.max_length"
+    buckets = {"model": before["model"] | {"positions": "relative"}}
+    fewer = {"model": buckets["model"] | {"relative_buckets": 16}}
+    assert fixed_key_that_differs(CONFIG | buckets, CONFIG | fewer) == "model.relative_buckets"
+
+
+@pytest.mark.parametrize(("size", "key"), [(5, "data.corpora.new"), (0, None)])
+def test_what_a_corpus_by_another_name_holds_out_may_have_been_trained_on(
+    size: int, key: str | None
+) -> None:
+    corpus = {"validation": None, "test": None, "validation_size": size, "test_size": 0}
+    before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
+    now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}
+    assert fixed_key_that_differs(before, now) == key
+
+
+@pytest.mark.parametrize(
+    ("corpus", "validation", "key"),
+    [
+        ("files", None, "data.held_out_by"),
+        ("folder", None, "data.held_out_by"),
+        ("files", "a.tsv", None),
+        ("pocket", None, None),
+    ],
+)
+def test_what_an_older_version_held_out_is_not_exchanged(
+    corpus: str, validation: str | None, key: str | None
+) -> None:
+    sizes = {"validation_size": 5, "test_size": 0}
+    before = CONFIG | {"data": {"corpus": corpus, "validation": validation, "test": None} | sizes}
+    now = CONFIG | {"data": before["data"] | {"held_out_by": "content"}}
+    assert fixed_key_that_differs(before, now) == key
+    assert fixed_key_that_differs(now, now) is None

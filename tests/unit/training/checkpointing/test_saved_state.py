@@ -1,0 +1,129 @@
+"""Of a checkpoint, training takes over what training has written, and nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.models import tiny_payload, tiny_transformer
+from transformer.common.errors import InputError
+from transformer.model.checkpoint.checkpoint import write_payload
+from transformer.training.checkpointing.saved_state import (
+    check_saved_state,
+    find_resumable,
+    optimizer_state,
+    schedule_state,
+)
+from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
+from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
+
+ADAM = OptimizerConfig("adam", lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+LOADER: dict[str, Any] = {
+    **{"identity": {"pairs": 3, "seed": 1}, "row": None, "epoch_length": 4},
+    **{"ranks": 1, "accumulation": 1, "first": 0, "since": 0},
+}
+
+
+def state(**changes: Any) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "epoch": 0,
+        "global_step": 7,
+        "optimizer_states": [],
+        "loops": {"fit_loop": {"state_dict": {"combined_loader": [LOADER]}}},
+        "callbacks": {"BestCheckpoint": {"score": 1.5}, "LastCheckpoint": {"validates": False}},
+        "recovery": {"losses": [1.0], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
+    }
+    return whole | changes
+
+
+def loader(**changes: Any) -> dict[str, Any]:
+    return {"fit_loop": {"state_dict": {"combined_loader": [LOADER | changes]}}}
+
+
+def test_what_training_writes_is_taken() -> None:
+    check_saved_state(state(), Path("x.ckpt"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"global_step": -1}, "global_step=-1 must be at least 0"),
+        ({"global_step": "7"}, "global_step='7' must be a whole number"),
+        ({"callbacks": 3}, "callbacks must be a mapping"),
+        ({"callbacks": {"LastCheckpoint": {"validates": 1}}}, "validates=1 must be true or false"),
+        ({"recovery": {"losses": ["x"]}}, r"recovery\.losses='x' must be a number"),
+        ({"loops": []}, "no state of the data loader"),
+        ({"loops": loader(ranks=0)}, "must be at least 1"),
+        ({"loops": loader(first=None)}, r"loops\.first=null must be a whole number"),
+        ({"loops": loader(identity=[])}, r"loops\.identity"),
+    ],
+)
+def test_what_it_does_not_write_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=rf"^x\.ckpt: .*{says}"):
+        check_saved_state(state(**changes), Path("x.ckpt"))
+
+
+@pytest.mark.parametrize("key", ["global_step", "loops", "callbacks"])
+def test_a_part_that_is_missing_is_named(tmp_path: Path, key: str) -> None:
+    payload = tiny_payload(**state())
+    del payload[key]
+    write_payload(payload, tmp_path / "x.ckpt")
+    with pytest.raises(InputError, match=f"x.ckpt: {key} is missing"):
+        find_resumable(tmp_path / "x.ckpt")
+
+
+def trained() -> dict[str, Any]:
+    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
+    optimizer = build_optimizer(ADAM, model.parameters())
+    model(torch.tensor([[5, 3]]), torch.tensor([[2, 9]])).sum().backward()
+    optimizer.step()
+    return optimizer.state_dict()
+
+
+def begun() -> torch.optim.Optimizer:
+    model = tiny_transformer(encoder_layers=1, decoder_layers=1)
+    return build_optimizer(ADAM, model.parameters())
+
+
+def test_moments_come_from_the_file_and_settings_from_the_run() -> None:
+    saved = trained()
+    saved["param_groups"][0] |= {"maximize": True, "lr": 100.0}
+    found = optimizer_state([saved], begun())
+    assert found["state"].keys() == saved["state"].keys()
+    assert not found["param_groups"][0]["maximize"]
+    assert found["param_groups"][0]["lr"] == 1e-3
+
+
+@pytest.mark.parametrize("damage", ["shape", "name", "number", "params", "none", "text", "step"])
+def test_moments_of_other_weights_are_refused(damage: str) -> None:
+    saved = trained()
+    first = saved["state"][0]
+    states: Any = [saved]
+    match damage:
+        case "shape":
+            first["exp_avg"] = first["exp_avg"][:1]
+        case "name":
+            first["other"] = first.pop("exp_avg")
+        case "number":
+            saved["state"][999] = first
+        case "params":
+            saved["param_groups"][0]["params"] = [0]
+        case "none":
+            states = None
+        case "text":
+            saved["state"] = "x"
+        case "step":
+            first["step"] = torch.zeros(3)
+    with pytest.raises(InputError, match="do not fit the weights"):
+        optimizer_state(states, begun())
+
+
+def test_the_schedule_stands_where_its_updates_would_have_brought_it() -> None:
+    config = ScheduleConfig("cosine", warmup=3, total=20, floor=0.0)
+    stepped = build_schedule(config, begun(), 16)
+    for _ in range(7):
+        stepped.optimizer.step()
+        stepped.step()
+    made = schedule_state(build_schedule(config, begun(), 16), 7, 1.0)
+    assert made == stepped.state_dict()

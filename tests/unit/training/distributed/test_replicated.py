@@ -1,0 +1,123 @@
+"""How many processes there are is what starts them says, and what cannot be is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.runs import composed
+from transformer.common.errors import InputError
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.distributed.fsdp import ShardedStrategy
+from transformer.training.distributed.replicated import placed
+from transformer.training.launcher import RankLauncher, Ranks
+from transformer.training.rendezvous import external_place
+from transformer.training.trainer import build_trainer
+
+BLEU = Criterion("val/bleu", "max")
+GIVEN = {"devices": -1, "num_nodes": 1, "accelerator": "gpu"}
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "none",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_WORLD_SIZE": "3",
+    "WORLD_SIZE": "6",
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "GROUP_RANK": "2",
+    "MASTER_ADDR": "first",
+    "MASTER_PORT": "29500",
+}
+SLURM = {
+    "SLURM_NTASKS": "4",
+    "SLURM_NTASKS_PER_NODE": "2",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+    "SLURM_NODEID": "1",
+    "SLURM_NODELIST": "n[01-02]",
+    "SLURM_JOB_NAME": "train",
+    "SLURM_JOB_ID": "20001",
+    "SLURM_JOBID": "20001",
+}
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in {*TORCHRUN, *SLURM}:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def started_by(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
+    started_by(TORCHRUN, alone)
+    assert placed(GIVEN) == GIVEN | {"devices": 2, "num_nodes": 3}
+    place = external_place()
+    assert place is not None
+    assert (place.rank, place.ranks, place.address, place.port) == (5, 6, "first", 29500)
+
+
+def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
+    started_by(SLURM, alone)
+    place = external_place()
+    assert place is not None
+    assert (place.rank, place.ranks, place.address) == (3, 4, "n01")
+
+
+def test_slurm_options_that_lightning_does_not_take_are_named(alone: pytest.MonkeyPatch) -> None:
+    started_by(SLURM, alone)
+    alone.delenv("SLURM_NTASKS_PER_NODE")
+    with pytest.raises(InputError, match="--ntasks-per-node"):
+        external_place()
+
+
+def test_a_process_alone_knows_it(alone: pytest.MonkeyPatch) -> None:
+    assert external_place() is None
+    assert placed(GIVEN) == GIVEN
+
+
+@pytest.mark.parametrize(
+    ("environment", "changes", "says"),
+    [
+        (TORCHRUN, {"devices": 1}, r"torchrun has started 2 processes .*set trainer\.devices=2"),
+        (TORCHRUN, {"num_nodes": 2}, "torchrun runs on 3 machines, and trainer.num_nodes=2"),
+        ({}, {"num_nodes": 2}, "start one call on every machine with torchrun or srun"),
+        ({}, {"accelerator": "cpu"}, r"on a CPU say how many .* trainer\.devices=2"),
+    ],
+)
+def test_what_contradicts_is_refused(
+    alone: pytest.MonkeyPatch, environment: dict[str, str], changes: dict[str, Any], says: str
+) -> None:
+    started_by(environment, alone)
+    with pytest.raises(InputError, match=says):
+        placed(GIVEN | changes)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("callbacks.ema_decay=0.9", "callbacks.ema_decay does not go with trainer=fsdp"),
+        ("model.layer_drop=0.1", "all ranks put a layer together at the same time"),
+    ],
+)
+def test_what_does_not_go_with_shards_or_at_all(tmp_path: Path, override: str, says: str) -> None:
+    config = composed(
+        ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2", override], tmp_path
+    )
+    with pytest.raises(InputError, match=says):
+        build_trainer(config, tmp_path, [], BLEU)
+
+
+def test_shards_have_their_strategy_and_our_launcher(
+    tmp_path: Path, alone: pytest.MonkeyPatch
+) -> None:
+    overrides = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2"]
+    ranks = Ranks(["python"])
+    strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU, ranks).strategy
+    assert isinstance(strategy, ShardedStrategy)
+    strategy._configure_launcher()
+    assert isinstance(strategy.launcher, RankLauncher)
+    assert strategy.launcher.ranks is ranks

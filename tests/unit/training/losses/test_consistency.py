@@ -1,0 +1,220 @@
+"""Two passes that have to predict alike: the formulas, the fused form, and what is refused."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.losses import loss_config
+from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.training.losses.config import LossConfig
+from transformer.training.losses.consistency import (
+    ConsistencyLoss,
+    Terms,
+    consistency_loss,
+    fused_consistency_loss,
+    plain_consistency_loss,
+    terms,
+)
+from transformer.training.losses.cross_entropy import cross_entropy
+
+ROWS, WIDTH, VOCAB = 23, 8, 31
+R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
+SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.05}
+UNEQUAL = Terms((0.3, 0.9), (0.2, 1.7), 2.5)
+"""No paper's: no share can stand in for another."""
+
+
+def inputs(rows: int = ROWS, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    hidden = torch.randn(2, rows, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
+    weight = torch.randn(VOCAB, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
+    return hidden, weight, torch.randint(0, VOCAB, (rows,), generator=generator)
+
+
+def config(chunk: int = 0, **changes: Any) -> LossConfig:
+    return loss_config(**({"chunk": chunk, **R_DROP} | changes))
+
+
+def fused(chunk: int, dtype: torch.dtype = torch.float32, **changes: Any) -> ConsistencyLoss:
+    return fused_consistency_loss(*inputs(dtype=dtype), config(chunk, **changes), UNEQUAL)
+
+
+def predictions(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    p, q = (hidden @ weight.T).log_softmax(-1)
+    return p, q
+
+
+def test_r_drop_by_hand() -> None:
+    """Liang et al., equations 2 to 4, halved: so it is a loss of as many tokens as without."""
+    hidden, weight, target = inputs()
+    p, q = predictions(hidden, weight)
+    divergence = ((p.exp() * (p - q)).sum() + (q.exp() * (q - p)).sum()) / 2
+    entropies = [cross_entropy(each, weight, target, 0.1) for each in hidden]
+    found = consistency_loss(config(), hidden, weight, target)
+    assert_close(found.loss, (sum(entropies) + 5.0 * divergence) / 2)
+    assert_close(found.cross_entropy, sum(entropies) / 2)
+    assert_close(found.divergence, divergence)
+    # The other way to write the divergence.
+    assert_close(found.divergence, ((p.exp() - q.exp()) * (p - q)).sum() / 2)
+
+
+def test_simcut_by_hand() -> None:
+    hidden, weight, target = inputs()
+    p, q = predictions(hidden, weight)
+    divergence = (p.exp() * (p - q)).sum()
+    entropy = cross_entropy(hidden[0], weight, target, 0.1)
+    found = consistency_loss(config(**SIMCUT), hidden, weight, target)
+    assert_close(found.loss, entropy + 3.0 * divergence)
+    assert_close(found.cross_entropy, entropy)
+    assert_close(found.divergence, divergence)
+    # Bidirectional: the pass that is whole learns from the divergence, too.
+    ours, alone = (torch.autograd.grad(e, hidden)[0][0] for e in (found.loss, entropy))
+    assert not torch.allclose(ours, alone)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 4, 45, 46, 47, 512])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_fused_equals_plain_in_value_and_gradient(
+    chunk: int, smoothing: float, dtype: torch.dtype
+) -> None:
+    for parts in (UNEQUAL, terms(config()), terms(config(**SIMCUT))):
+        hidden, weight, target = inputs(dtype=dtype)
+        plain = plain_consistency_loss(hidden, weight, target, smoothing, parts)
+        settings = config(chunk, label_smoothing=smoothing)
+        mine = fused_consistency_loss(hidden, weight, target, settings, parts)
+        for ours, formula in zip(mine, plain, strict=True):
+            assert_close(ours, formula)
+        upstream = torch.tensor(0.7, dtype=dtype)
+        expected = torch.autograd.grad(plain.loss, (hidden, weight), upstream)
+        for gradient, formula in zip(
+            torch.autograd.grad(mine.loss, (hidden, weight), upstream), expected, strict=True
+        ):
+            assert_close(gradient, formula)
+
+
+def test_more_tokens_than_go_through_the_cache_at_a_time() -> None:
+    hidden, weight, target = inputs(rows=150, dtype=torch.float64)
+    plain = plain_consistency_loss(hidden, weight, target, 0.1, UNEQUAL)
+    mine = fused_consistency_loss(hidden, weight, target, config(512), UNEQUAL)
+    assert_close(mine.loss, plain.loss)
+    expected = torch.autograd.grad(plain.loss, (hidden, weight))
+    for gradient, formula in zip(
+        torch.autograd.grad(mine.loss, (hidden, weight)), expected, strict=True
+    ):
+        assert_close(gradient, formula)
+
+
+def test_gradcheck() -> None:
+    hidden, weight, target = inputs(rows=5, dtype=torch.float64)
+
+    def loss(*tensors: Tensor) -> Tensor:
+        return fused_consistency_loss(*tensors, target, config(4), UNEQUAL).loss
+
+    assert torch.autograd.gradcheck(loss, (hidden, weight))
+
+
+@pytest.mark.parametrize("chunk", [6, 512])
+def test_fused_in_bfloat16_is_near(chunk: int) -> None:
+    hidden, weight, target = inputs()
+    plain = plain_consistency_loss(hidden, weight, target, 0.1, UNEQUAL)
+    settings = config(chunk, bfloat16=True)
+    mine = fused_consistency_loss(hidden, weight, target, settings, UNEQUAL)
+    for ours, formula in zip(mine, plain, strict=True):
+        assert ours.dtype == torch.float32
+        torch.testing.assert_close(ours, formula, rtol=1e-2, atol=0)
+    expected = torch.autograd.grad(plain.loss, (hidden, weight))
+    actual = torch.autograd.grad(mine.loss, (hidden, weight))
+    for gradient, formula in zip(actual, expected, strict=True):
+        assert gradient.dtype == torch.float32
+        assert 1e-5 < ((gradient - formula).norm() / formula.norm()).item() < 1e-2
+    with torch.autocast("cpu", torch.bfloat16):
+        under = fused_consistency_loss(hidden, weight, target, config(chunk), UNEQUAL)
+    assert torch.equal(under.loss, mine.loss)
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+@pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
+def test_equal_passes_do_not_diverge(kind: dict[str, Any], chunk: int) -> None:
+    """Then the loss and its gradient are those of one pass, whatever alpha is."""
+    hidden, weight, target = inputs()
+    once = hidden[0].detach().requires_grad_()
+    loss = cross_entropy(once, weight, target, 0.1)
+    found = consistency_loss(config(chunk, **kind), torch.stack([once, once]), weight, target)
+    assert_close(found.divergence, torch.zeros(()))
+    assert_close(found.loss, loss)
+    expected = torch.autograd.grad(loss, (once, weight))
+    for mine, other in zip(torch.autograd.grad(found.loss, (once, weight)), expected, strict=True):
+        assert_close(mine, other)
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_no_weight_leaves_the_cross_entropy(chunk: int) -> None:
+    hidden, weight, target = inputs()
+    expected = cross_entropy(hidden.flatten(0, 1), weight, target.repeat(2), 0.1)
+    alone = Terms((0.5, 0.5), (0.5, 0.5), 0.0)
+    if chunk:
+        found = fused_consistency_loss(hidden, weight, target, config(chunk), alone)
+    else:
+        found = plain_consistency_loss(hidden, weight, target, 0.1, alone)
+    assert_close(found.loss, expected / 2)
+    assert_close(found.loss, found.cross_entropy)
+    ours, theirs = (torch.autograd.grad(e, (hidden, weight)) for e in (found.loss, expected / 2))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert_close(mine, other)
+
+
+@pytest.mark.parametrize("parts", [(1.0, 0.0), (0.0, 1.0)])
+def test_a_divergence_is_never_negative(parts: tuple[float, float]) -> None:
+    hidden, weight, target = inputs(dtype=torch.float64)
+    for near in (1.0, 1e-3, 1e-6):
+        close = torch.stack([hidden[0], hidden[0] + near * hidden[1]])
+        found = fused_consistency_loss(
+            close, weight, target, config(4), Terms((0.0, 0.0), parts, 1.0)
+        )
+        assert found.divergence > 0
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_large_logits_stay_finite(chunk: int) -> None:
+    hidden, weight, target = inputs()
+    found = consistency_loss(config(chunk), hidden * 1e4, weight, target)
+    gradients = torch.autograd.grad(found.loss, (hidden, weight))
+    assert all(torch.isfinite(value).all() for value in (*found, *gradients))
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_no_rows_have_no_loss(chunk: int) -> None:
+    hidden, weight, target = inputs(rows=0)
+    found = consistency_loss(config(chunk), hidden, weight, target)
+    found.loss.backward()
+    assert found.loss == found.divergence == 0
+    assert weight.grad is not None and not weight.grad.any()
+
+
+def test_only_the_loss_has_a_gradient() -> None:
+    for found in (fused(4), plain_consistency_loss(*inputs(), 0.1, UNEQUAL)):
+        assert found.loss.requires_grad
+        assert not found.cross_entropy.requires_grad and not found.divergence.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"consistency_weight": 5.0}, r"loss\.consistency_weight=5\.0 is of a second pass; set"),
+        ({"cut": 0.1}, r"loss\.cut=0\.1 is of a second pass; set loss\.consistency=r_drop or sim"),
+        (R_DROP | {"consistency_weight": 0.0}, r"r_drop needs a loss\.consistency_weight above 0"),
+        (SIMCUT | {"consistency_weight": -1.0}, r"loss\.consistency_weight above 0, not -1\.0"),
+        (SIMCUT | {"consistency_weight": float("inf")}, r"above 0, not inf"),
+        (R_DROP | {"cut": 0.05}, r"loss\.cut=0\.05 is of loss\.consistency=simcut, not of r_drop"),
+        (SIMCUT | {"cut": 0.0}, r"loss\.cut=0\.0 must be in \(0, 1\)"),
+        (SIMCUT | {"cut": 1.0}, r"loss\.cut=1\.0 must be in \(0, 1\)"),
+        (SIMCUT | {"alignment_weight": 0.1}, r"loss\.alignment_weight=0\.1 guides one pass"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        loss_config(**changes)

@@ -1,0 +1,137 @@
+"""The fused loss is the plain one, and the plain one is torch's."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tests.helpers.losses import loss_config
+from tests.helpers.tolerance import assert_close
+from transformer.common.errors import InputError
+from transformer.training.losses.config import LossConfig
+from transformer.training.losses.cross_entropy import (
+    cross_entropy,
+    fused_cross_entropy,
+    loss_function,
+    negative_log_likelihood,
+)
+
+ROWS, WIDTH, VOCAB = 23, 8, 31
+
+
+def inputs(rows: int = ROWS) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    hidden = torch.randn(rows, WIDTH, generator=generator, requires_grad=True)
+    weight = torch.randn(VOCAB, WIDTH, generator=generator, requires_grad=True)
+    return hidden, weight, torch.randint(0, VOCAB, (rows,), generator=generator)
+
+
+def config(smoothing: float = 0.1, chunk: int = 4, bfloat16: bool = False) -> LossConfig:
+    return loss_config(label_smoothing=smoothing, chunk=chunk, bfloat16=bfloat16)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+def test_the_formula(smoothing: float) -> None:
+    """Section 7: the target is (1 - e) on the right token and e / V on each of all V."""
+    hidden, weight, target = inputs()
+    log_p = (hidden @ weight.T).log_softmax(-1)
+    expected = F.one_hot(target, VOCAB) * (1 - smoothing) + smoothing / VOCAB
+    loss = cross_entropy(hidden, weight, target, smoothing)
+    assert_close(loss, -(expected * log_p).sum())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 4, 22, 23, 24, 512])
+def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) -> None:
+    hidden, weight, target = inputs()
+    plain = cross_entropy(hidden, weight, target, smoothing)
+    fused = fused_cross_entropy(hidden, weight, target, config(smoothing, chunk))
+    assert_close(fused, plain)
+    # Another upstream than one: the gradient of a mean, or of half of it.
+    expected = torch.autograd.grad(plain, (hidden, weight), torch.tensor(0.7))
+    actual = torch.autograd.grad(fused, (hidden, weight), torch.tensor(0.7))
+    for mine, other in zip(actual, expected, strict=True):
+        assert_close(mine, other)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 511, 512, 513, 1025])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtype) -> None:
+    hidden, weight, target = inputs(rows)
+    with torch.no_grad():
+        expected = cross_entropy(hidden.to(dtype), weight.to(dtype), target, 0.0)
+        actual = negative_log_likelihood(hidden.to(dtype), weight.to(dtype), target)
+    assert actual.dtype == dtype
+    assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("chunk", [5, 512])
+def test_fused_in_bfloat16_is_near(chunk: int) -> None:
+    hidden, weight, target = inputs()
+    plain = cross_entropy(hidden, weight, target, 0.1)
+    fused = fused_cross_entropy(hidden, weight, target, config(0.1, chunk, True))
+    assert fused.dtype == torch.float32
+    torch.testing.assert_close(fused, plain, rtol=1e-2, atol=0)
+    expected = torch.autograd.grad(plain, (hidden, weight))
+    actual = torch.autograd.grad(fused, (hidden, weight))
+    for mine, other in zip(actual, expected, strict=True):
+        assert mine.dtype == torch.float32
+        assert 1e-5 < ((mine - other).norm() / other.norm()).item() < 1e-2
+
+
+def test_autocast_decides_the_dtype_of_the_products() -> None:
+    hidden, weight, target = inputs()
+    with torch.autocast("cpu", torch.bfloat16):
+        under = fused_cross_entropy(hidden, weight, target, config())
+    in_bfloat16 = fused_cross_entropy(hidden, weight, target, config(bfloat16=True))
+    assert torch.equal(under, in_bfloat16)
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_large_logits_stay_finite(chunk: int) -> None:
+    hidden, weight, target = inputs()
+    loss = loss_function(config(chunk=chunk), hidden * 1e4, weight, target)
+    gradients = torch.autograd.grad(loss, (hidden, weight))
+    assert all(torch.isfinite(value).all() for value in (loss, *gradients))
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_no_rows_have_no_loss(chunk: int) -> None:
+    hidden, weight, target = inputs(rows=0)
+    loss = loss_function(config(chunk=chunk), hidden, weight, target)
+    loss.backward()
+    assert loss == 0
+    assert weight.grad is not None
+    assert not weight.grad.any()
+
+
+@pytest.mark.parametrize(("chunk", "logits"), [(0, ROWS), (4, 4)])
+def test_the_fused_form_never_holds_all_logits(chunk: int, logits: int) -> None:
+    hidden, weight, target = inputs()
+    seen = []
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            result = function(*args, **(kwargs or {}))
+            # The transposed weight has as many columns, and WIDTH rows.
+            if isinstance(result, Tensor) and result.shape[1:] == (VOCAB,) and len(result) != WIDTH:
+                seen.append(len(result))
+            return result
+
+    with Watch():
+        loss_function(config(chunk=chunk), hidden, weight, target)
+    assert max(seen) == logits
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ((1.0, 512, False), r"loss\.label_smoothing=1\.0 must be in \[0, 1\)"),
+        ((-0.1, 512, False), r"loss\.label_smoothing=-0\.1 must be in"),
+        ((0.1, -1, False), r"loss\.chunk=-1 must be 0 \(plain\) or a number of rows"),
+        ((0.1, 0, True), r"loss\.bfloat16=true needs the fused form; set loss\.chunk=512"),
+    ],
+)
+def test_refusals(fields: tuple[float, int, bool], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        config(*fields)

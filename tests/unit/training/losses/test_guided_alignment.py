@@ -1,0 +1,144 @@
+"""Guided alignment: the formula, the head it belongs to, and the step that it is part of."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.losses import loss_config
+from tests.helpers.models import tiny_config, tiny_transformer
+from tests.helpers.tolerance import assert_close
+from tests.helpers.updates import translation_module
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import Batch, collate
+from transformer.decoding.alignment import guided_head
+from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.model.build import build_transformer
+from transformer.model.heads import HeadName
+from transformer.model.transformer import Transformer
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.losses.guided_alignment import alignment_loss, watching
+
+LINKED = [np.array([[1, 0], [0, 1], [0, 0]], dtype=bool), np.array([[1]], dtype=bool)]
+BATCH = collate([[5, 6], [7]], [[8, 9, 10], [11]], LINKED)
+UNLINKED = Batch(BATCH.source, BATCH.target_input, BATCH.target_output)
+
+
+def module(model: Transformer | None = None, **changes: Any) -> TranslationModule:
+    return translation_module(model, loss=loss_config(**changes))
+
+
+def test_the_formula() -> None:
+    """Equation 5 of Garg et al., by hand; the token without a link does not count."""
+    weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0.6, 0.3, 0.1]]])
+    links = torch.tensor([[[True, True, False], [False, False, False], [False, False, True]]])
+    loss, linked = alignment_loss(weights, links)
+    expected = -(0.5 * np.log(0.5) + 0.5 * np.log(0.25)) - np.log(0.1)
+    assert_close(loss, torch.tensor(expected, dtype=torch.float32))
+    assert linked == 2
+
+
+def test_weights_that_are_spent_elsewhere_give_a_finite_loss() -> None:
+    weights = torch.tensor([[[1.0, 0.0]]], requires_grad=True)
+    loss, _ = alignment_loss(weights, torch.tensor([[[False, True]]]))
+    (gradient,) = torch.autograd.grad(loss, weights)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(gradient).all()
+
+
+def test_links_stand_where_pieces_do() -> None:
+    assert BATCH.alignment is not None
+    assert BATCH.alignment.shape == (2, 4, 3)
+    assert BATCH.alignment.nonzero().tolist() == [[0, 0, 0], [0, 1, 1], [1, 0, 0]]
+    moved = BATCH.to("meta")
+    assert moved.alignment is not None
+    assert moved.alignment.device.type == "meta"
+    assert UNLINKED.to("meta").alignment is None
+
+
+@pytest.mark.parametrize(
+    ("layers", "changes", "expected"),
+    [
+        (4, {}, (2, 0)),
+        (1, {}, (0, 0)),
+        (4, {"alignment_layer": 3, "alignment_head": 1}, (3, 1)),
+    ],
+)
+def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[int, int]) -> None:
+    config = tiny_config(decoder_layers=layers)
+    loss = asdict(loss_config(alignment_weight=0.1, **changes))
+    assert guided_head(loss, config) == HeadName("cross", *expected)
+    assert guided_head(loss | {"alignment_weight": 0.0}, config) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alignment_layer": 2}, r"loss\.alignment_layer=2 is not there: the decoder has 2 layers"),
+        ({"alignment_head": 4}, r"loss\.alignment_head=4 is not there: the decoder has 4 heads"),
+        ({"alignment_head": -1}, r"loss\.alignment_head=-1 is not there"),
+        ({"alignment_weight": -1.0}, r"loss\.alignment_weight=-1\.0 must be 0 or more"),
+        ({"alignment_weight": 0.0, "alignment_layer": 0}, r"set loss\.alignment_weight=0\.05"),
+        ({"alignment_weight": 0.0, "alignment_head": 1}, r"set loss\.alignment_weight=0\.05"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        module(**({"alignment_weight": 0.5} | changes))
+
+
+def test_a_shared_layer_that_moves_is_not_guided() -> None:
+    module(tiny_transformer(layer_drop=0.1, share_layers="feed_forward"), alignment_weight=0.5)
+    moving = tiny_transformer(layer_drop=0.1, share_layers="all")
+    with pytest.raises(InputError, match=r"set model\.layer_drop=0 or model\.share_layers=none"):
+        module(moving, alignment_weight=0.5)
+
+
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_the_head_that_is_watched_is_that_of_the_maps(sharing: str) -> None:
+    model = tiny_transformer(share_layers=sharing, decoder_layers=3, encoder_layers=3)
+    with watching(model, HeadName("cross", 1, 2)) as looked:
+        model(BATCH.source, BATCH.target_input)
+    [weights] = looked
+    maps = attention_maps(model, BATCH.source, BATCH.target_input)
+    assert_close(weights, maps.cross[1][:, 2])
+
+
+def test_a_layer_that_was_dropped_was_not_watched() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = build_transformer(tiny_config(layer_drop=0.999)).train()
+        with watching(model, HeadName("cross", 0, 0)) as looked:
+            model(BATCH.source, BATCH.target_input)
+    assert looked == []
+
+
+def test_the_step_adds_the_weighted_loss_and_learns_from_it() -> None:
+    plain, guided = module(), module(alignment_weight=0.5)
+    alone, tokens, _ = plain.micro_loss(UNLINKED)
+    together, same, sums = guided.micro_loss(BATCH)
+    maps = attention_maps(plain.model, BATCH.source, BATCH.target_input).cross
+    assert BATCH.alignment is not None
+    expected, linked = alignment_loss(maps[0][:, 0], BATCH.alignment)
+    assert same == tokens == 6
+    assert_close(together, alone + 0.5 * expected)
+    assert_close(sums["loss"], alone)
+    assert_close(sums["alignment"], torch.stack([expected, linked]))
+    together.backward()
+    alone.backward()
+    ours = guided.model.decoder.layers[0].cross_attention.query.weight.grad
+    theirs = plain.model.decoder.layers[0].cross_attention.query.weight.grad
+    assert not torch.allclose(ours, theirs)
+
+
+def test_without_weight_nothing_changes() -> None:
+    """Not even the last bit, whether or not the batch carries links."""
+    plain, linked = (module().micro_loss(batch)[0] for batch in (UNLINKED, BATCH))
+    assert torch.equal(plain, linked)
+
+
+def test_a_batch_without_links_is_a_bug() -> None:
+    with pytest.raises(ValueError, match=r"DataModule\(links=True\)"):
+        module(alignment_weight=0.5).micro_loss(UNLINKED)

@@ -1,0 +1,138 @@
+"""The training step that passes over each batch twice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.losses import loss_config
+from tests.helpers.models import tiny_transformer
+from tests.helpers.runs import composed
+from tests.helpers.tolerance import assert_close
+from tests.helpers.updates import translation_module
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import collate
+from transformer.tasks.translation import Translation
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.losses.consistency import consistency_loss
+from transformer.training.losses.token_cutoff import cutting, drawn_cut
+
+BATCH = collate([[5, 6, 7, 4], [7]], [[8, 9, 10], [11]])
+R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
+SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.3}
+
+
+def module(loss: dict[str, Any] | None = None, **changes: Any) -> TranslationModule:
+    made = translation_module(tiny_transformer(**changes), loss=loss_config(**(loss or {})))
+    return made.train()
+
+
+def step(trained: TranslationModule, seed: int = 3) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss and what is logged, after the gradient has been left."""
+    torch.manual_seed(seed)
+    loss, tokens, sums = trained.micro_loss(BATCH)
+    assert tokens == BATCH.target_tokens == 6
+    trained.zero_grad()
+    loss.backward()
+    return loss.detach(), sums
+
+
+def gradients(trained: TranslationModule) -> dict[str, Tensor]:
+    return {n: p.grad for n, p in trained.model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_without_dropout_r_drop_is_the_plain_loss(chunk: int) -> None:
+    plain, twice = module({"chunk": chunk}), module(R_DROP | {"chunk": chunk})
+    (loss, sums), (expected, logged) = step(twice), step(plain)
+    assert_close(loss, expected)
+    assert_close(sums["loss"], logged["loss"])
+    assert_close(sums["consistency"], torch.zeros(()))
+    mine, other = gradients(twice), gradients(plain)
+    assert mine.keys() == other.keys()
+    for name, gradient in other.items():
+        assert_close(mine[name], gradient)
+
+
+def test_the_passes_of_r_drop_draw_other_dropout() -> None:
+    trained = module(R_DROP, dropout=0.3)
+    loss, sums = step(trained)
+    assert sums["consistency"] > 1e-2
+    assert_close(loss, sums["loss"] + 5.0 / 2 * sums["consistency"])
+    assert torch.equal(step(trained)[0], loss)
+    assert not torch.equal(step(trained, seed=4)[0], loss)
+
+
+def test_token_dropout_alone_makes_the_passes_differ() -> None:
+    for side in ("source", "target"):
+        trained = module(R_DROP, **{f"{side}_token_dropout": 0.4})
+        assert step(trained)[1]["consistency"] > 1e-3
+
+
+def test_simcut_compares_the_whole_with_what_is_cut() -> None:
+    trained = module(SIMCUT)
+    loss, sums = step(trained)
+    expected, logged = step(module())
+    assert_close(sums["loss"], logged["loss"])
+    assert loss > expected
+    # The same draws, in two calls of the model.
+    torch.manual_seed(3)
+    rows = slice(BATCH.size, None)
+    drawn = (drawn_cut(side.repeat(2, 1), 0.3) for side in (BATCH.source, BATCH.target_input))
+    cut = [each[rows] for each in drawn if each is not None]
+    assert all(each.any() for each in cut)
+    whole = trained.predictions(BATCH)
+    with cutting(trained.model, *cut):
+        part = trained.predictions(BATCH)
+    hidden = torch.stack([whole[0], part[0]])
+    weight = trained.model.projection.weight
+    by_hand = consistency_loss(trained.loss, hidden, weight, whole[1])
+    assert_close(loss, by_hand.loss.detach())
+    assert_close(sums["consistency"], by_hand.divergence)
+
+
+@pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
+def test_layers_computed_twice_leave_the_same_gradient(kind: dict[str, Any]) -> None:
+    settings = {"dropout": 0.2, "layer_drop": 0.2, "source_token_dropout": 0.2}
+    kept, forgetful = module(kind, **settings), module(kind, **settings)
+    forgetful.recompute_layers()
+    step(kept), step(forgetful)
+    mine, expected = gradients(forgetful), gradients(kept)
+    assert mine.keys() == expected.keys()
+    assert all(torch.equal(mine[name], gradient) for name, gradient in expected.items())
+
+
+@pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
+def test_validation_passes_once(kind: dict[str, Any]) -> None:
+    found = []
+    for loss in (None, kind):
+        validated = module(loss, dropout=0.2, source_token_dropout=0.2).eval()
+        validated.validation_step(BATCH, 0)
+        found.append(validated.means.over_all_ranks())
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", [R_DROP, SIMCUT])
+def test_training_with_it_lowers_the_plain_loss(kind: dict[str, Any]) -> None:
+    trained = module(kind | {"label_smoothing": 0.0}, dropout=0.1, target_token_dropout=0.1)
+    optimizer = torch.optim.Adam(trained.parameters(), 1e-2)
+    validated = []
+    for updates in (0, 60):
+        for update in range(updates):
+            step(trained.train(), seed=update)
+            optimizer.step()
+        trained.eval().validation_step(BATCH, 0)
+        validated.append(trained.means.over_all_ranks()["val/loss"])
+    before, after = validated
+    assert after < 1 < 2.5 < before
+
+
+def test_r_drop_without_dropout_is_refused(tmp_path: Path) -> None:
+    none = ["loss=r_drop", "model.dropout=0.0", "model.layer_drop=0.1"]
+    with pytest.raises(InputError, match=r"makes differ, and model\.dropout=0\.0; set model\.drop"):
+        Translation(composed(none, tmp_path))
+    for one in ("dropout", "attention_dropout", "activation_dropout", "source_token_dropout"):
+        Translation(composed([*none, f"model.{one}=0.1"], tmp_path))
+    Translation(composed(["loss=simcut", "model.dropout=0.0"], tmp_path))

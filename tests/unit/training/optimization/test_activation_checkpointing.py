@@ -1,0 +1,129 @@
+"""A layer computed twice leaves the same gradient as one computed once, and keeps less."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.helpers.models import tiny_config, tiny_transformer
+from transformer.model.heads import HeadName
+from transformer.model.single_stack import build_single_stack
+from transformer.model.transformer import Transformer
+from transformer.training.losses.guided_alignment import watching
+from transformer.training.optimization.activation_checkpointing import recompute_layers
+
+SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+TARGET = torch.tensor([[1, 5, 9, 7], [1, 6, 0, 0]])
+RANDOM = {"dropout": 0.2, "attention_dropout": 0.1, "activation_dropout": 0.1}
+
+
+def gradients(model: Transformer) -> list[Tensor | None]:
+    model.train()
+    model.zero_grad()
+    torch.manual_seed(7)
+    model(SOURCE, TARGET).square().sum().backward()
+    return [parameter.grad for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layer_drop": 0.4},
+        {"share_layers": "all"},
+        {"share_layers": "attention"},
+        {"attention": "eager", "norm_order": "post"},
+        {"positions": "rotary", "pattern": "sliding"},
+        {"positions": "relative"},
+        {"positions": "relative", "attention": "eager"},
+    ],
+)
+def test_the_gradient_is_the_same_bit_for_bit(changes: dict[str, Any]) -> None:
+    kept, forgetful = (tiny_transformer(**RANDOM, **changes) for _ in range(2))
+    recompute_layers(forgetful)
+    for mine, expected in zip(gradients(forgetful), gradients(kept), strict=True):
+        assert (mine is None) is (expected is None)
+        assert expected is None or torch.equal(mine, expected)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
+def test_what_is_learnt_of_distances_within_a_pattern_is_made_in_every_layer(
+    attention: str,
+) -> None:
+    changes = {"positions": "relative", "pattern": "sliding", "attention": attention}
+    kept, forgetful = (tiny_transformer(dropout=0.2, **changes) for _ in range(2))
+    recompute_layers(forgetful)
+    for mine, expected in zip(gradients(forgetful), gradients(kept), strict=True):
+        assert mine is not None and expected is not None
+        torch.testing.assert_close(mine, expected)
+
+
+@contextmanager
+def bytes_kept() -> Iterator[list[int]]:
+    """Of the tensors that the backward pass will need, each storage once."""
+    seen: dict[int, int] = {}
+    total: list[int] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        seen[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield total
+    total.append(sum(seen.values()))
+
+
+def test_less_is_kept() -> None:
+    kept = []
+    for forgetful in (False, True):
+        model = tiny_transformer(encoder_layers=6, decoder_layers=6, **RANDOM).train()
+        if forgetful:
+            recompute_layers(model)
+        with bytes_kept() as total:
+            model(SOURCE.repeat(64, 1), TARGET.repeat(64, 1))
+        kept += total
+    assert kept[1] < kept[0] / 4
+
+
+def test_a_stack_alone_recomputes_too() -> None:
+    found = []
+    for forgetful in (False, True):
+        torch.manual_seed(1)
+        model = build_single_stack(tiny_config(decoder_layers=0, **RANDOM), causal=True).train()
+        if forgetful:
+            recompute_layers(model)
+        torch.manual_seed(7)
+        model(TARGET).square().sum().backward()
+        found.append([parameter.grad for parameter in model.parameters()])
+    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_what_guided_alignment_looks_at_is_still_there() -> None:
+    found = []
+    for forgetful in (False, True):
+        model = tiny_transformer(**RANDOM).train()
+        if forgetful:
+            recompute_layers(model, model.decoder.layers[0].cross_attention)
+        torch.manual_seed(7)
+        with watching(model, HeadName("cross", 0, 1)) as looked:
+            hidden = model(SOURCE, TARGET)
+        (hidden.square().sum() + looked[0].square().sum()).backward()
+        found.append([parameter.grad for parameter in model.parameters()])
+    assert all(a is b is None or torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_translating_is_left_alone() -> None:
+    model, forgetful = tiny_transformer(), tiny_transformer()
+    recompute_layers(forgetful)
+    for each in (model, forgetful):
+        each.eval()
+    with torch.inference_mode():
+        results = []
+        for each in (model, forgetful):
+            cache = each.start(each.encode(SOURCE))
+            steps = [each.decode(TARGET[:, i : i + 1], cache) for i in range(TARGET.size(1))]
+            results.append(torch.cat(steps, dim=1))
+    assert torch.equal(*results)

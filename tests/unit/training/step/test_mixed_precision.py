@@ -1,0 +1,66 @@
+"""bfloat16 in the matrix products: weights stay float32, and the loss goes nearly the same way."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.ranks import Curve, curve
+from tests.helpers.runs import SMALL, composed, corpus_overrides
+from transformer.model.attention.multi_head import attend_fused
+from transformer.runs.train import train
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("precision")
+    overrides = [*corpus_overrides(folder), *SMALL, "trainer.max_steps=8", "callbacks.samples=0"]
+    overrides += ["trainer.log_every_n_steps=1", "trainer.val_check_interval=8", "decoding=greedy"]
+    overrides += ["trainer.accumulate_grad_batches=2", "keep_memory=false", "data.batch_tokens=256"]
+    found = {}
+    for precision in ("32-true", "bf16-mixed"):
+        found[precision] = folder / precision
+        train(composed([*overrides, f"precision={precision}"], folder), found[precision])
+    return found
+
+
+def test_the_loss_goes_nearly_the_same_way(runs: dict[str, Path]) -> None:
+    exact, mixed = (curve(folder) for folder in runs.values())
+    losses = [point for point in exact if point[0] == "train/loss"]
+
+    def fall(logged: Curve) -> float:
+        return logged[losses[0]] - logged[losses[-1]]
+
+    assert len(losses) == 8
+    # It is not the same run: a product in bfloat16 has three digits.
+    assert any(exact[point] != mixed[point] for point in losses)
+    assert all(abs(exact[point] - mixed[point]) < 0.02 for point in losses)
+    assert fall(mixed) == pytest.approx(fall(exact), rel=0.05)
+
+
+def test_the_weights_stay_exact(runs: dict[str, Path]) -> None:
+    file = runs["bf16-mixed"] / "checkpoints" / "last.ckpt"
+    payload = torch.load(file, weights_only=True)
+    state = payload["optimizer_states"][0]["state"]
+    moments = [value for each in state.values() for value in each.values()]
+    for tensor in (*payload["state_dict"].values(), *moments):
+        assert tensor.dtype in (torch.float32, torch.bool, torch.int64)
+    # And hold what bfloat16 could not.
+    weights = payload["state_dict"]["model.projection.weight"]
+    assert not torch.equal(weights, weights.bfloat16().float())
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_attention_on_a_cpu_is_computed_in_float32(autocast: bool) -> None:
+    heads = [torch.randn(2, 3, 5, 4).bfloat16().requires_grad_() for _ in range(3)]
+    mask = torch.rand(2, 1, 1, 5) < 0.7
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        attended = attend_fused(*heads, mask)
+    attended.sum().backward()
+    precise = [head.detach().float().requires_grad_() for head in heads]
+    expected = attend_fused(*precise, mask)
+    expected.sum().backward()
+    assert torch.equal(attended, expected.bfloat16())
+    for head, exact in zip(heads, precise, strict=True):
+        assert head.grad is not None and exact.grad is not None
+        assert torch.equal(head.grad, exact.grad.bfloat16())

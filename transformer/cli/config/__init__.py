@@ -1,0 +1,1 @@
+"""Configs: composed, explained, listed."""

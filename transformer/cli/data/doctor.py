@@ -1,0 +1,87 @@
+"""``doctor``: what is wrong with a corpus, before any training.
+
+Tables and examples go to stderr; JSON to stdout, where that is a file or a pipe.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.config.compose import compose_config
+from transformer.cli.exit import exit_code_of
+from transformer.common.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.corpora.resolve import Split
+    from transformer.data.quality.scan import Examination
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Examine; returns the exit code."""
+    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments), arguments))
+
+
+def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
+    from transformer.cli.data.corpus_options import data_config, tokenizer_of
+    from transformer.common.schema import typed_value
+    from transformer.data.quality.cleaning.cleaning import given_texts
+    from transformer.data.quality.config import ExaminationConfig, Thresholds
+    from transformer.data.quality.pair import refuse_empty
+    from transformer.data.quality.report import to_json, too_many
+    from transformer.data.quality.scan import examine
+
+    values: Any = OmegaConf.to_container(config)
+    thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
+    shares = thresholds.shares()
+    data = data_config(config)
+    examination_config = ExaminationConfig(
+        checks=frozenset(shares),
+        examples=typed_value(config.examples, int, "examples"),
+        ratio=typed_value(config.ratio, float, "ratio"),
+        max_length=data.max_length,
+        languages=(data.source, data.target),
+    )
+    # As the files hold them: what training would hold out needs a text of some size.
+    splits = given_texts(data)
+    refuse_empty(splits)
+    tokenizer = tokenizer_of(config, splits, data.cache, arguments)
+    begun = time.perf_counter()
+    examination = examine(splits, examination_config, tokenizer)
+    seconds = time.perf_counter() - begun
+    speed = round(sum(examination.pairs.values()) / seconds)
+    _show(examination, splits, shares, speed)
+    if sys.stdout is not None and not sys.stdout.isatty():
+        report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
+        print(json.dumps(report, indent=1, ensure_ascii=False))
+    if exceeded := too_many(examination, shares):
+        raise InputError(
+            f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
+            "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
+        )
+    print("no fault is more frequent than it may be", file=sys.stderr)
+
+
+def _show(
+    examination: "Examination",
+    splits: "Mapping[str, Split]",
+    shares: Mapping[str, float],
+    speed: int,
+) -> None:
+    """Tables and examples, on stderr."""
+    from transformer.data.quality import report
+    from transformer.report.scores import table_console, table_of
+
+    console, title = table_console(), f"lengths ({examination.unit})"
+    rows = report.length_rows(examination)
+    console.print(table_of(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
+    if found := list(report.finding_rows(examination, shares)):
+        console.print(table_of("findings", report.FINDINGS, found, right=(2, 3, 4)))
+    for line in report.example_lines(examination, splits):
+        print(line, file=sys.stderr)
+    for check, needs in examination.skipped.items():
+        print(f"{check} was not looked for: it {needs}", file=sys.stderr)
+    print(f"{sum(examination.pairs.values()):,} pairs, {speed:,} a second", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""``text``: the splits of a corpus as plain files."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from transformer.cli.config.compose import compose_config, path_of
+from transformer.cli.exit import exit_code_of
+from transformer.cli.translate.line_io import refuse_overwriting
+from transformer.common.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.data.corpora.resolve import Split
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the text; returns the exit code."""
+    return exit_code_of(lambda: _write(compose_config("text", arguments)))
+
+
+def _write(config: DictConfig) -> None:
+    from transformer.cli.data.corpus_options import data_config
+    from transformer.common.schema import typed_value
+    from transformer.data.corpora.resolve import splits_of_one
+
+    values: Any = OmegaConf.to_container(config)
+    data = data_config(config, "written")
+    wanted = typed_value(values["splits"], Sequence[str] | None, "splits")
+    splits = splits_of_one(data)
+    for name in wanted or splits:
+        if name not in splits:
+            raise InputError(f"splits: there is no {name}; the corpus has {', '.join(splits)}")
+    folder = path_of(config, "output")
+    languages = (data.source, data.target)
+    files = {
+        name: [folder / f"{name}.{language}" for language in languages] for name in wanted or splits
+    }
+    read = [path for split in splits.values() for path in split.corpus.paths]
+    for file in chain.from_iterable(files.values()):
+        refuse_overwriting(file, read)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, sides in files.items():
+            print(f"{name}: {_write_split(splits[name], sides):,} pairs", file=sys.stderr)
+    except OSError as error:
+        raise InputError(f"output={folder} cannot be written: {error.strerror or error}") from error
+
+
+def _write_split(split: "Split", files: Sequence[Path]) -> int:
+    """Write both sides, each whole or not at all; returns the number of pairs."""
+    from transformer.common.files import written_whole
+
+    count = 0
+    with ExitStack() as stack:
+        parts = [stack.enter_context(written_whole(file)) for file in files]
+        with ExitStack() as opened:
+            sides = [opened.enter_context(open(part, "wb")) for part in parts]
+            for pair in split:
+                for side, text in zip(sides, pair, strict=True):
+                    side.write(text.encode() + b"\n")
+                count += 1
+    return count

@@ -1,0 +1,1 @@
+"""Verbs that score a model."""

@@ -1,0 +1,153 @@
+"""One sentence pair and the measured heads, joined into the view that ``attention`` shows.
+
+It does not know how the view is drawn, nor where it is written to.
+"""
+
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from transformer.cli.config.compose import path_of
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.models import file_of
+from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.attention.head_survey import (
+    KINDS,
+    Characters,
+    EncodedPair,
+    attention_of,
+    corpus_pairs,
+    survey,
+)
+from transformer.evaluation.attention.view import AttentionKind, AttentionView
+from transformer.model.transformer import Transformer
+
+
+def attention_view(
+    config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
+) -> AttentionView:
+    """Translate the text, unless the target is given, and look at every head.
+
+    Raises:
+        InputError: A sentence is blank or too long, or the run's corpus is not there.
+    """
+    path = path_of(config, "checkpoint")
+    pair = encoded_pair(translator, text, target)
+    pairs, measured = _measured_on(config, pair, translator, run)
+    characters = survey(translator, pairs)
+    if characters["cross"][0][0].alignment_error is not None:
+        measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
+    (translated,) = translator.tokenizer.decode_target([pair.target])
+    return AttentionView(
+        source=text,
+        target=translated if target is None else target,
+        forced=target is not None,
+        checkpoint=str(file_of(path)),
+        size=_size(translator.model),
+        measured=measured,
+        sentences=len(pairs),
+        kinds=_kinds(translator, pair, characters),
+    )
+
+
+def _measured_on(
+    config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
+) -> tuple[list[EncodedPair], str]:
+    """Pairs of the run's corpus, or the pair itself, and what to call them."""
+    sentences = typed_value(config.sentences, int, "sentences")
+    if sentences < 0:
+        raise InputError(f"sentences={sentences} must be at least 0")
+    if sentences == 0:
+        return [pair], "this sentence pair alone"
+    require_trusted(config, run)
+    try:
+        pairs = corpus_pairs(translator, run["data"], config.split, sentences)
+    except InputError as error:
+        raise InputError(f"{error}; sentences=0 measures the heads on the text alone") from error
+    return pairs, f"{len(pairs)} sentence pairs of the run's {config.split} text"
+
+
+def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
+    """The pieces of a text and of its translation, the translator's own unless it is given.
+
+    Raises:
+        InputError: A side is blank, or longer than the model has positions for (learned ones end).
+    """
+    tokenizer = translator.tokenizer
+    (source,) = tokenizer.encode_source([text])
+    _check("text", source, translator.model.max_length)
+    if target is not None:
+        (pieces,) = tokenizer.encode_target([target])
+        _check("target", pieces, translator.model.max_length)
+        return EncodedPair(source, pieces)
+    # The pieces that the search found, which need not be those that the tokenizer would choose.
+    (translation,) = translator.translate([text])
+    spelt = tokenizer.pieces(range(tokenizer.target_vocab_size))
+    ids = {piece: number for number, piece in enumerate(spelt)}
+    return EncodedPair(source, [ids[piece] for piece in translation.tokens])
+
+
+def _check(key: str, pieces: list[int], most: int | None) -> None:
+    if not pieces:
+        raise InputError(f"{key}= is blank; give a sentence")
+    if most is not None and len(pieces) >= most:
+        raise InputError(
+            f"{key}= has {len(pieces)} pieces, and model.max_length={most} leaves room for "
+            f"{most - 1}; give a shorter one"
+        )
+
+
+def _size(model: Transformer) -> str:
+    weights = sum(weight.numel() for weight in model.parameters())
+    shape = model.config
+    layers = f"{shape.encoder_layers} + {shape.decoder_layers} layers"
+    return f"{weights:,} parameters, {layers} of {shape.num_heads} heads, width {shape.d_model}"
+
+
+def _kinds(
+    translator: Translator, pair: EncodedPair, characters: Characters
+) -> list[AttentionKind]:
+    """What the heads do with one pair, beside how they are over many."""
+    seen, tokenizer = attention_of(translator, [pair]), translator.tokenizer
+    source = tokenizer.source_pieces(seen.batch.source[0].tolist())
+    read = tokenizer.pieces(seen.batch.target_input[0].tolist())
+    written = tokenizer.pieces(seen.batch.target_output[0].tolist())
+    axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
+    return [
+        AttentionKind(
+            **_SPOKEN[kind],
+            name=kind,
+            queries=axes[kind][0],
+            keys=axes[kind][1],
+            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
+            visible=attended.visible[0].cpu(),
+            characters=characters[kind],
+        )
+        for kind in KINDS
+        if (attended := getattr(seen, kind)).weights
+    ]
+
+
+_SPOKEN = {
+    "encoder": {
+        "title": "Encoder self-attention",
+        "note": "Each row is a source token; the columns are the source tokens it looks at.",
+        "query_name": "source",
+        "key_name": "source",
+    },
+    "decoder": {
+        "title": "Decoder self-attention",
+        "note": "Each row is the target token read last; the columns are those read so far.",
+        "query_name": "target",
+        "key_name": "target",
+    },
+    "cross": {
+        "title": "Cross-attention",
+        "note": "Each row is the target token being written; the columns are the source tokens.",
+        "query_name": "target",
+        "key_name": "source",
+    },
+}

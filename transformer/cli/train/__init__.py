@@ -1,0 +1,1 @@
+"""Verbs that make or change a model."""

@@ -1,0 +1,1 @@
+"""Verbs that read lines and write lines."""

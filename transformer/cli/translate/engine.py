@@ -1,0 +1,85 @@
+"""Which program searches: this one, or another that has an export of the same model."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from omegaconf import DictConfig, ListConfig
+
+from transformer.cli.config.compose import path_of
+from transformer.cli.load import load_translator, refuse_idle
+from transformer.cli.models import device_of
+from transformer.common.errors import InputError, how_to_install
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import is_ctranslate2
+from transformer.model.checkpoint.locate import run_folder_of
+
+
+def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
+    """The translator of ``engine=torch`` or ``engine=ctranslate2``.
+
+    Raises:
+        InputError: The engine is unknown or not installed, there is no one export for it, or it
+            cannot do the search; and what ``load_translator`` raises.
+    """
+    if config.engine not in ("torch", "ctranslate2"):
+        raise InputError(f"engine={config.engine} is unknown; choose torch or ctranslate2")
+    if config.engine == "torch":
+        refuse_idle(config, ("engine_folder",), "engine=ctranslate2")
+        return load_translator(config, arguments)[0]
+    if isinstance(config.checkpoint, ListConfig):
+        raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
+    if config.precision != "float32":
+        raise InputError(
+            f"precision={config.precision} is of engine=torch; an export has its own: transformer "
+            "export quantization=int8"
+        )
+    if find_spec("ctranslate2") is None:
+        raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
+    folder = _export_of(config)
+    device = device_of(config.device)
+    if is_ctranslate2(path_of(config, "checkpoint")):
+        _refuse_without_model(config)
+        config = config.copy()
+        # The weights of an export alone are the engine's.
+        config.device = "meta"
+    translator, _ = load_translator(config, arguments)
+    from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
+
+    translator.searcher = CTranslate2Searcher(translator, folder, device)
+    return translator
+
+
+def _refuse_without_model(config: DictConfig) -> None:
+    """Refuse what asks the model itself, where there is nothing but an export of it."""
+    for key in ("alignment", "attention", "heads_off"):
+        if config[key]:
+            raise InputError(
+                f"{key}= needs the run that {config.checkpoint} was exported from; set "
+                f"checkpoint=RUN engine_folder={config.checkpoint}"
+            )
+
+
+def _export_of(config: DictConfig) -> Path:
+    """The folder that the user names, else the checkpoint if it is one, else that of the run."""
+    if config.engine_folder is not None:
+        folder = path_of(config, "engine_folder")
+        if not is_ctranslate2(folder):
+            raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
+        return folder
+    checkpoint = path_of(config, "checkpoint")
+    if is_ctranslate2(checkpoint):
+        return checkpoint
+    exports = run_folder_of(checkpoint) / "export"
+    found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
+    if not found:
+        raise InputError(
+            f"{exports} holds no export for engine=ctranslate2; make one: transformer export "
+            f"checkpoint={config.checkpoint} format=ctranslate2"
+        )
+    if len(found) > 1:
+        raise InputError(
+            f"{exports} holds several exports; choose one: "
+            f"engine_folder={' or '.join(map(str, found))}"
+        )
+    return found[0]

@@ -1,0 +1,63 @@
+"""``predict``: a Unix filter as ``translate``, for a model of one stack: tags, or probabilities."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from transformer.cli.config.compose import compose_config, path_of
+from transformer.cli.exit import exit_code_of
+from transformer.cli.translate.line_io import files_of, open_input, open_output
+from transformer.common.errors import InputError
+from transformer.common.files import given_path, written_whole
+
+if TYPE_CHECKING:
+    from transformer.decoding.prediction.predictor import Predictor
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Predict; returns the exit code."""
+    return exit_code_of(lambda: _predict(compose_config("predict", arguments)))
+
+
+def _predict(config: DictConfig) -> None:
+    if config.format not in ("text", "json"):
+        raise InputError(f"format={config.format} is unknown; choose text or json")
+    source, target = (
+        None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
+    )
+    files = files_of(source, target)
+    predictor = _predictor(config)
+    with ExitStack() as stack:
+        lines, ready = open_input(source)
+        if files is not None:
+            target = str(stack.enter_context(written_whole(files[1])))
+        output = open_output(target, stack)
+        for found in predictor.predict_stream(lines, name=source or "stdin", ready=ready):
+            as_json = config.format == "json"
+            line = json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_line()
+            output.write(line.encode() + b"\n")
+            output.flush()
+
+
+def _predictor(config: DictConfig) -> "Predictor":
+    """The model of the checkpoint, of whichever task it is.
+
+    Raises:
+        InputError: It cannot be read, or translates.
+    """
+    from transformer.cli.load import batch_tokens_of
+    from transformer.cli.models import device_of
+    from transformer.decoding.prediction.language_model import LanguageModel
+    from transformer.decoding.prediction.tagger import Tagger
+    from transformer.model.checkpoint.checkpoint import read_payload, task_of
+    from transformer.model.checkpoint.locate import find_checkpoint
+
+    file = find_checkpoint(path_of(config, "checkpoint"))
+    kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
+    if (task := task_of(read_payload(file))) not in kinds:
+        raise InputError(f"{file} was trained for task={task}; use translate in place of predict")
+    batch_tokens, device = batch_tokens_of(config), device_of(config.device)
+    return kinds[task].load(file, batch_tokens=batch_tokens, device=device)

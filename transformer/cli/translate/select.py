@@ -1,0 +1,63 @@
+"""``select``: of each n-best list the candidate nearest to its reference."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from omegaconf import DictConfig
+
+from transformer.cli.config.compose import compose_config, path_of
+from transformer.cli.exit import exit_code_of
+from transformer.cli.translate.line_io import refuse_overwriting
+from transformer.common.errors import InputError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Select; returns the exit code."""
+    return exit_code_of(lambda: _select(compose_config("select", arguments)))
+
+
+def _select(config: DictConfig) -> None:
+    from transformer.cli.evaluate.scored_text import scoring_of
+    from transformer.common.files import written_whole
+    from transformer.data.text.lines import read_lines
+    from transformer.data.text.parallel import plain_pairs
+    from transformer.evaluation.nbest_oracle import nearest
+
+    nbest, reference, output = (path_of(config, key) for key in ("nbest", "reference", "output"))
+    refuse_overwriting(output, [nbest, reference])
+    bleu = scoring_of(config, None).bleu(effective_order=True)
+    pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(output) as part, open(part, "wb") as file:
+            for number, (line, right) in enumerate(pairs, 1):
+                candidates = _candidates(line, f"{nbest}:{number}")
+                file.write(nearest(candidates, right, bleu).encode() + b"\n")
+    except OSError as error:
+        raise InputError(f"output={output} cannot be written: {error.strerror or error}") from error
+
+
+def _candidates(line: str, where: str) -> list[str]:
+    """The texts of an n-best list; the text alone where it has none.
+
+    Raises:
+        InputError: The line is not what ``translate format=json`` writes, or no line of a file.
+    """
+
+    def texts() -> Iterator[str]:
+        row = json.loads(line)
+        for candidate in row["nbest"] or [row]:
+            yield str(candidate["text"])
+
+    try:
+        found = list(texts())
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(
+            f"{where}: not a line of translate format=json; give what that has written"
+        ) from error
+    for text in found:
+        if "\n" in text:
+            raise InputError(f"{where}: a candidate of several lines; make it one line")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"{where}: half of a character (\\ud800 to \\udfff); delete it")
+    return found

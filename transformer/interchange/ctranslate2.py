@@ -1,0 +1,243 @@
+"""A model in the format of CTranslate2, a fast engine for inference.
+
+What that engine cannot express is refused by name before any work. It does not know checkpoints or
+search. Source: Klein et al. 2020, "The OpenNMT Neural Machine Translation Toolkit: 2020 Edition",
+section 6; the layout of the weights is that of ``ctranslate2.specs``.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from transformer.common.errors import InputError
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from transformer.interchange.safetensors import is_exported, read_settings
+from transformer.model.attention.multi_head import MultiHeadAttention
+from transformer.model.checkpoint.checkpoint import Checkpoint
+from transformer.model.checkpoint.locate import ENGINE_WEIGHTS
+from transformer.model.checkpoint.validation import validate_size
+from transformer.model.config import ModelConfig
+from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer
+from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
+from transformer.model.transformer import Embedding, Transformer
+
+if TYPE_CHECKING:
+    from ctranslate2 import Translator as Engine
+    from ctranslate2.specs import TransformerSpec
+
+WEIGHTS = ENGINE_WEIGHTS
+SETTINGS = "transformer.json"
+"""What the engine does not read, and a translation without the run needs."""
+
+QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
+
+EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
+    "norm_order": ("pre", "post"),
+    "positions": ("sinusoidal", "learned", "rotary"),
+    "pattern": ("full",),
+    "decoder_pattern": ("full", None),
+    "query_key_norm": (False,),
+}
+"""Of these settings, the values that CTranslate2 has too; of all others it has every one."""
+
+
+def refuse_inexpressible(config: ModelConfig) -> None:
+    """Refuse what CTranslate2 has no words for.
+
+    Raises:
+        InputError: It is part of this model.
+    """
+    for name, values in EXPRESSIBLE.items():
+        if (value := getattr(config, name)) not in values:
+            known = " or ".join("null" if v is None else str(v) for v in values)
+            raise InputError(
+                f"model.{name}={value} cannot be expressed in CTranslate2, only {known}; translate "
+                "with this framework instead"
+            )
+
+
+def write_ctranslate2(
+    model: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str = "float32"
+) -> None:
+    """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
+
+    Args:
+        model: Any float type.
+        tokenizer: Its own: the engine wants pieces, and gives pieces.
+        folder: Where to.
+        quantization: One of QUANTIZATIONS.
+
+    Raises:
+        InputError: The engine cannot express the model.
+    """
+    refuse_inexpressible(model.config)
+    spec = _spec(model.config)
+    _fill(spec, model, tokenizer.never_written)
+    source = tokenizer.source_pieces(range(tokenizer.source_vocab_size))
+    target = tokenizer.pieces(range(tokenizer.target_vocab_size))
+    spec.register_source_vocabulary(list(source))
+    spec.register_target_vocabulary(list(target))
+    spec.config.bos_token = spec.config.decoder_start_token = target[BOS]
+    spec.config.eos_token, spec.config.unk_token = target[EOS], target[UNK]
+    spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = cast(nn.LayerNorm, _norms(model)[0]).eps
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    spec.save(str(folder))
+
+
+def is_ctranslate2(path: Path) -> bool:
+    """Whether a path is a folder that the engine reads."""
+    return is_exported(path, WEIGHTS)
+
+
+def read_ctranslate2(folder: Path) -> Checkpoint:
+    """Read an export without its run; the model has no weights (torch's device ``meta``).
+
+    Raises:
+        InputError: A file is missing, damaged, from a newer version, or names a program.
+    """
+
+    def check(model: ModelConfig) -> None:
+        validate_size(model, (folder / WEIGHTS).stat().st_size)
+
+    return read_settings(folder / SETTINGS, check, "meta")
+
+
+def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":
+    """Load what ``write_ctranslate2`` wrote, with as many threads as torch has.
+
+    It computes as it was quantized, or in the nearest type that the device can compute in.
+
+    Raises:
+        InputError: The engine does not load it.
+    """
+    from ctranslate2 import Translator as Engine
+
+    device = torch.device(device)
+    try:
+        return Engine(
+            str(folder),
+            device=device.type,
+            device_index=device.index or 0,
+            intra_threads=torch.get_num_threads(),
+        )
+    except (RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
+
+
+def _spec(config: ModelConfig) -> "TransformerSpec":
+    """The layout of the weights, still empty."""
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+
+    activations = {
+        "relu": Activation.RELU,
+        "gelu": Activation.GELU,
+        "swiglu": Activation.SWISH,
+        "geglu": Activation.GELU,
+    }
+    shared: dict[str, Any] = {
+        "pre_norm": config.norm_order == "pre",
+        "activation": activations[config.activation],
+        "ffn_glu": config.activation in ("swiglu", "geglu"),
+        "rms_norm": config.norm == "rms",
+    }
+    if config.num_kv_heads is not None:
+        shared["num_heads_kv"] = config.num_kv_heads
+    if config.head_dim is not None:
+        shared["head_dim"] = config.head_dim
+    if config.positions == "rotary":
+        shared |= {"rotary_dim": config.d_k, "rotary_interleave": False}
+    encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)
+    decoder = TransformerDecoderSpec(config.decoder_layers, config.num_heads, **shared)
+    if config.positions == "rotary":
+        # Else the engine would add sinusoids of its own.
+        del encoder.position_encodings
+    return TransformerSpec(encoder, decoder)
+
+
+def _fill(spec: "TransformerSpec", model: Transformer, never_written: Sequence[int]) -> None:
+    """Copy every weight."""
+    length = model.config.max_length
+    _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
+    _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
+    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
+    for into, layer in zip(spec.encoder.layer, encoder, strict=True):
+        _fill_attention(into.self_attention, layer.attention, layer.attention_residual.norm)
+        _fill_feed_forward(into.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    decoder = cast(Iterable[DecoderLayer], model.decoder.layers)
+    for into, block in zip(spec.decoder.layer, decoder, strict=True):
+        _fill_attention(into.self_attention, block.self_attention, block.self_residual.norm)
+        cross = block.cross_attention
+        _fill_attention(into.attention, cross, block.cross_residual.norm, cross=True)
+        _fill_feed_forward(into.ffn, block.feed_forward, block.feed_forward_residual.norm)
+    if model.config.norm_order == "pre":
+        _fill_norm(spec.encoder.layer_norm, model.encoder.final_norm)
+        _fill_norm(spec.decoder.layer_norm, model.decoder.final_norm)
+    spec.decoder.projection.weight = _array(model.projection.weight)
+    # Our searches never choose these; the engine does as its bias says.
+    never = torch.zeros(model.config.target_vocab_size)
+    never[[PAD, BOS, *never_written]] = -1e4
+    spec.decoder.projection.bias = _array(never)
+
+
+def _fill_embedding(into: Any, stack: Any, embedding: Embedding, length: int) -> None:
+    into.weight = _array(embedding.tokens.lookup.weight)
+    into.multiply_by_sqrt_depth = True
+    if embedding.positions is not None:
+        stack.position_encodings.encodings = _array(embedding.positions(length))
+
+
+def _fill_attention(
+    into: Any, attention: MultiHeadAttention, norm: nn.Module, *, cross: bool = False
+) -> None:
+    """Projections of one input stand in one matrix."""
+    query, key, value = attention.query, attention.key, attention.value
+    groups = [[query], [key, value]] if cross else [[query, key, value]]
+    for linear, group in zip(into.linear, groups, strict=False):
+        _fill_linear(linear, group)
+    _fill_linear(into.linear[-1], [attention.output])
+    if attention.head_mask is not None:
+        # The engine has no heads to switch off: what they would add is multiplied by zero.
+        mask = attention.head_mask.repeat_interleave(attention.head_dim)
+        into.linear[-1].weight = _array(attention.output.weight * mask)
+    _fill_norm(into.layer_norm, norm)
+
+
+def _fill_feed_forward(
+    into: Any, feed_forward: FeedForward | GatedFeedForward, norm: nn.Module
+) -> None:
+    _fill_linear(into.linear_1, [feed_forward.outer])
+    if isinstance(feed_forward, GatedFeedForward):
+        _fill_linear(into.linear_0, [feed_forward.gate])
+        _fill_linear(into.linear_0_noact, [feed_forward.inner])
+    else:
+        _fill_linear(into.linear_0, [feed_forward.inner])
+    _fill_norm(into.layer_norm, norm)
+
+
+def _fill_linear(into: Any, linears: Sequence[nn.Linear]) -> None:
+    into.weight = _array(torch.cat([linear.weight for linear in linears]))
+    into.bias = _array(torch.cat([linear.bias for linear in linears]))
+
+
+def _fill_norm(into: Any, norm: nn.Module) -> None:
+    into.gamma = _array(cast(torch.Tensor, norm.weight))
+    if isinstance(norm, nn.LayerNorm):
+        into.beta = _array(norm.bias)
+
+
+def _norms(model: Transformer) -> list[nn.Module]:
+    return [m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
+
+
+def _array(tensor: torch.Tensor) -> Any:
+    # A copy: quantizing a spec changes its arrays in place.
+    return tensor.detach().float().cpu().contiguous().numpy().copy()

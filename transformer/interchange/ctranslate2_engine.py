@@ -1,0 +1,147 @@
+"""A searcher by CTranslate2; all else of a translation is our own.
+
+It does not know how the folder was found. The engine follows as many hypotheses as ours and stops
+as ``stopping=full`` does; all that it finds is ranked by our length penalty. Log-probabilities
+differ by what padding and beginning have, which the engine leaves out of its sum.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.common.errors import InputError
+from transformer.decoding.batched_search import most_pieces
+from transformer.decoding.long_inputs import Segment
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
+from transformer.decoding.translation.fingerprint import refuse_stranger
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import load_ctranslate2
+
+log = logging.getLogger(__name__)
+
+SEARCHABLE: dict[str, tuple[Any, ...]] = {
+    "algorithm": ("beam", "greedy"),
+    "coverage_penalty": (0,),
+    "eos_threshold": (0,),
+    # What they rule out would go to the other tokens there, and does not here.
+    "min_length": (0,),
+    "no_repeat_ngram": (0,),
+}
+"""Of these settings of a search, the values that mean the same there; of all others, every one."""
+
+
+def refuse_unsearchable(search: SearchConfig) -> None:
+    """Refuse what the engine cannot do.
+
+    Raises:
+        InputError: The search asks for it.
+    """
+    for name, values in SEARCHABLE.items():
+        if (value := getattr(search, name)) not in values:
+            raise InputError(
+                f"decoding.{name}={value} cannot be done alike by engine=ctranslate2; set "
+                f"decoding.{name}={values[0]}, or use engine=torch"
+            )
+
+
+class CTranslate2Searcher:
+    """A ``Searcher`` that asks the engine, and ours where the engine cannot do the same.
+
+    Where there is no more of the model than the export (``read_ctranslate2``), a hypothesis ends
+    at its longest length as it is, and constraints are refused.
+    """
+
+    def __init__(
+        self, translator: Translator, folder: Path, device: torch.device | None = None
+    ) -> None:
+        """Load what ``write_ctranslate2`` wrote.
+
+        Args:
+            translator: Whose model was exported; searches the rest.
+            folder: Where it was exported to.
+            device: Where the engine computes; None is where the translator does.
+
+        Raises:
+            InputError: The search cannot be done, the export is another model's, or the engine does
+                not load it.
+        """
+        refuse_unsearchable(translator.search)
+        if translator.search.stopping == "exact" and translator.search.beam_size > 1:
+            log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
+        if translator.asked is not translator.model:
+            raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
+        self.has_model = translator.device.type != "meta"
+        if self.has_model:
+            refuse_stranger(translator.model, translator.tokenizer, folder)
+        self.ours = translator.searcher
+        self.tokenizer = translator.tokenizer
+        self.search = translator.search
+        self.batch_tokens = translator.batch_tokens
+        self.most = most_pieces(translator.model)
+        self.engine = load_ctranslate2(folder, device or translator.device)
+        pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
+        self.ids = {piece: number for number, piece in enumerate(pieces)}
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Search them all.
+
+        Raises:
+            InputError: A translation is constrained, and there is nothing but the export.
+        """
+        pieces = [segment.pieces for segment in segments]
+        limits = [min(self.most, self.search.limit(len(row))) for row in pieces]
+        found = self._beams(pieces, limits)
+        if not self.has_model:
+            if any(segment.constraints for segment in segments):
+                raise InputError("an export alone has no prefix, must or never; give its run")
+            found = [
+                [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
+                for beam, limit in zip(found, limits, strict=True)
+            ]
+        # The engine has one longest length for all, and no constraints.
+        ours = [
+            place
+            for place, beam in enumerate(found)
+            if segments[place].constraints or any(len(h.tokens) > limits[place] for h in beam)
+        ]
+        again = self.ours([segments[place] for place in ours])
+        for place, hypotheses in zip(ours, again, strict=True):
+            found[place] = hypotheses
+        return [hypotheses[: self.search.nbest] for hypotheses in found]
+
+    def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
+        """All hypotheses that the engine ends with, ranked by our length penalty."""
+        width = self.search.beam_size
+        # Without a penalty the engine would stop early, by a rule that is not ours.
+        power = self.search.length_penalty or 1e-6
+        found = self.engine.translate_batch(
+            [self.tokenizer.source_pieces(segment) for segment in segments],
+            beam_size=width,
+            num_hypotheses=width,
+            length_penalty=power,
+            min_decoding_length=0,
+            # The end is one token more.
+            max_decoding_length=max(limits, default=0) + 1,
+            max_input_length=0,
+            max_batch_size=max(1, self.batch_tokens // width),
+            batch_type="tokens",
+            return_scores=True,
+        )
+        return [self._ranked(result.hypotheses, result.scores, power) for result in found]
+
+    def _ranked(
+        self, hypotheses: list[list[str]], scores: list[float], power: float
+    ) -> list[Hypothesis]:
+        found = []
+        for pieces, score in zip(hypotheses, scores, strict=True):
+            length = len(pieces) + 1
+            # Greedy search counts no penalty.
+            total = score * length**power if self.search.beam_size > 1 else score
+            tokens = tuple(self.ids[piece] for piece in pieces)
+            found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
+        return sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -1,0 +1,105 @@
+"""What ``format=NAME`` of ``export`` means: what it needs, reads, writes and checks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from transformer.common.errors import InputError
+
+if TYPE_CHECKING:
+    from transformer.decoding.translation.translator import Translator
+
+Run = dict[str, Any]
+Write = Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+        package: The one it needs, of the extra ``export``.
+        keys: Those of conf/export.yaml that it alone reads.
+        folder_name: In RUN/export; raises InputError where a key is wrong.
+        write: Into a new folder, from the translator and the config of its run; returns how the
+            folder was verified, and raises InputError if it does not hold.
+    """
+
+    package: str
+    keys: tuple[str, ...]
+    folder_name: Callable[[DictConfig], str]
+    write: Write
+
+
+def _ctranslate2_name(config: DictConfig) -> str:
+    from transformer.interchange.ctranslate2 import QUANTIZATIONS
+
+    quantization = config.quantization
+    if quantization not in QUANTIZATIONS:
+        raise InputError(
+            f"quantization={quantization} is unknown; choose {' or '.join(QUANTIZATIONS)}"
+        )
+    return "ctranslate2" if quantization == "float32" else f"ctranslate2-{quantization}"
+
+
+def _write_ctranslate2(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.common.schema import typed, typed_value
+    from transformer.data.config import DataConfig
+    from transformer.data.corpora.evaluation_text import validation_pairs
+    from transformer.data.corpora.trust import require_trust
+    from transformer.decoding.batched_search import most_pieces
+    from transformer.decoding.translation.fingerprint import write_fingerprint
+    from transformer.evaluation.metrics import MetricsConfig
+    from transformer.interchange.ctranslate2 import (
+        SETTINGS,
+        refuse_inexpressible,
+        write_ctranslate2,
+    )
+    from transformer.interchange.ctranslate2_readme import readme
+    from transformer.interchange.safetensors import write_settings
+    from transformer.interchange.verification import verify_ctranslate2
+
+    most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
+    sentences = typed_value(config.sentences, int | None, "sentences")
+    refuse_inexpressible(translator.model.config)
+    trusted = typed_value(config.get("trust", False), bool, "trust")
+    require_trust(run["data"], trusted, config.checkpoint)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
+    write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
+    write_fingerprint(translator.model, translator.tokenizer, folder)
+    write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
+    text = readme(translator.tokenizer, translator.search, most_pieces(translator.model))
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    verified = verify_ctranslate2(translator, folder, pairs, metrics)
+    if verified.loss > most:
+        raise InputError(
+            f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
+            f"most_bleu_lost={most:g}; nothing was written"
+        )
+    return verified.to_json()
+
+
+def _write_safetensors(
+    translator: "Translator", run: Run, folder: Path, config: DictConfig
+) -> dict[str, Any]:
+    from transformer.interchange.safetensors import verify_safetensors, write_safetensors
+
+    write_safetensors(translator.model, translator.tokenizer, run, folder)
+    return verify_safetensors(translator.model, translator.tokenizer, folder)
+
+
+FORMATS = {
+    "ctranslate2": Format(
+        "ctranslate2",
+        ("quantization", "sentences", "most_bleu_lost", "batch_tokens"),
+        _ctranslate2_name,
+        _write_ctranslate2,
+    ),
+    "safetensors": Format("safetensors", (), lambda config: "safetensors", _write_safetensors),
+}

@@ -1,0 +1,1 @@
+"""The life of a run: start, fine-tune, resume, test, tune."""

@@ -1,0 +1,233 @@
+"""Proves on a run's own config that it goes on as if it had never stopped.
+
+It trains 2N updates at once, and N updates, a restart in a new process and N more, and compares
+all that comes of it. It knows of checkpoints only that they are nested values.
+"""
+
+import copy
+import csv
+import hashlib
+import math
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.batching.loader import Update
+from transformer.model.checkpoint.checkpoint import find_last
+from transformer.runs.train import fit
+from transformer.tasks.bleu_validation import TranslateValidation
+from transformer.training.config import run_config
+
+_COMPARED = (
+    "global_step",
+    "state_dict",
+    "current_model_state",
+    "averaging_state",
+    "optimizer_states",
+    "lr_schedulers",
+    "callbacks",
+    "recovery",
+    "measured",
+)
+"""Keys of a checkpoint that hold what training goes on from."""
+
+_SENTENCES = 8
+_TOLERANCE = 1e-3
+
+
+def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
+    """Train twice, and compare.
+
+    Args:
+        values: The plain values of the config.
+        folder: For the two runs.
+        updates: N.
+
+    Returns:
+        What has been found equal, for the user.
+
+    Raises:
+        InputError: Something differs, or the config cannot be trained or checked.
+    """
+    if updates < 1:
+        raise InputError(f"resume_check={updates} must be at least 1")
+    if values["checkpoint"] is not None:
+        raise InputError("resume_check trains two runs of its own: drop checkpoint=")
+    if values["trainer"]["devices"] not in (1, "1"):
+        raise InputError("resume_check compares runs of one process: set trainer.devices=1")
+    once, broken = folder / "at_once", folder / "broken"
+    for one in (once, broken):
+        if one.exists():
+            raise InputError(
+                f"{one} is of an earlier check; remove it, or choose another hydra.run.dir"
+            )
+    _run(_part(values, updates, None), once)
+    _run(_part(values, updates, None), broken, until=updates)
+    _run(_part(values, updates, broken), broken)
+    found = _compare(once, broken)
+    far = [f"{where} by {size:.3g}" for where, size in found if not size <= _tolerance(values)]
+    weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
+    counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
+    if far:
+        raise InputError(f"resume_check: {counted} differ in {len(far)} places, first {far[0]}")
+    exactly = f"to within {max(size for _, size in found):g}" if found else "bit for bit"
+    return (
+        f"resume_check: {counted} are equal: batches, metrics, and {exactly} "
+        f"{weights:,} weights and the optimiser"
+    )
+
+
+def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
+    """Where what two runs have left differs, and how much."""
+    (_, one), (_, other) = find_last(once), find_last(broken)
+    return [
+        difference
+        for where, a, b in (
+            ("batches", (once / "batches").read_text(), (broken / "batches").read_text()),
+            ("metrics", _rows(once), _rows(broken)),
+            *((key, one.get(key), other.get(key)) for key in _COMPARED),
+        )
+        for difference in differences(a, b, where)
+    ]
+
+
+def _tolerance(values: Mapping[str, Any]) -> float:
+    """How much may differ: other devices than a CPU may add in any order."""
+    return 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
+
+
+def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> dict[str, Any]:
+    """The config of one of the runs: the user's, with little validation."""
+    part: dict[str, Any] = copy.deepcopy(dict(values))
+    part["checkpoint"] = None if checkpoint is None else str(checkpoint)
+    # No validation where the run is broken off: that it is not repeated nor left out is to be seen.
+    interval = max(1, 2 * updates // 3)
+    part["trainer"] |= {"max_steps": 2 * updates, "max_epochs": -1, "max_time": None}
+    part["trainer"] |= {"val_check_interval": interval, "log_every_n_steps": interval}
+    part["trainer"] |= {"limit_val_batches": 1}
+    part["logger"] |= {"csv": True, "tensorboard": False}
+    return part
+
+
+def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
+    """Train in a new process.
+
+    Args:
+        part: The config.
+        folder: The run directory.
+        until: Updates after which it is stopped; None: it comes to its end.
+
+    Raises:
+        InputError: It says that something is wrong, or has failed.
+    """
+    usual = multiprocessing.get_start_method()
+    new = multiprocessing.get_context("spawn")
+    process = new.Process(target=_train, args=(part, folder, until, usual))
+    process.start()
+    process.join()
+    said = folder / "error"
+    if said.exists():
+        raise InputError(said.read_text())
+    if process.exitcode:
+        raise InputError(f"resume_check: a run of it has ended with exit code {process.exitcode}")
+
+
+def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: str) -> None:
+    # As data is loaded where the user trains.
+    multiprocessing.set_start_method(start_method, force=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        fit(run_config(part), folder, [_Witness(folder / "batches", until)])
+    except InputError as error:
+        (folder / "error").write_text(str(error))
+        sys.exit(2)
+
+
+class _Witness(Callback):
+    """Notes what every batch is, and lets validation translate but a few sentences.
+
+    It stops the run as a signal would.
+    """
+
+    def __init__(self, file: Path, until: int | None) -> None:
+        self.file, self.until = file, until
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, TranslateValidation):
+                callback.sources = callback.sources[:_SENTENCES]
+                callback.references = callback.references[:_SENTENCES]
+                callback.ranges = {}
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self.until:
+            trainer.should_stop = True
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Update[Any],
+        batch_idx: int,
+    ) -> None:
+        digest = hashlib.sha256(repr(batch.numbers).encode())
+        for micro in batch.batches:
+            for name, value in sorted(vars(micro).items()):
+                plain = value.cpu().numpy().tobytes() if isinstance(value, Tensor) else repr(value)
+                digest.update(plain if isinstance(plain, bytes) else plain.encode())
+                digest.update(name.encode())
+        with open(self.file, "a", encoding="utf-8") as file:
+            file.write(f"{trainer.global_step} {digest.hexdigest()}\n")
+
+
+def _rows(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k != "train/tokens_per_second"} for row in rows]
+
+
+def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]:
+    """Where two nested values differ, and how much: infinitely if they are no numbers."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        for key in one:
+            yield from differences(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        if len(one) != len(other):
+            yield where, float("inf")
+        for index, (a, b) in enumerate(zip(one, other, strict=False)):
+            yield from differences(a, b, f"{where}/{index}")
+    elif isinstance(one, Tensor) and isinstance(other, Tensor):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            yield where, float("inf")
+        elif not torch.equal(one, other) and (far := _farthest(one, other)):
+            yield where, far
+    elif one != other and (far := _distance(one, other)):
+        yield where, far
+
+
+def _farthest(one: Tensor, other: Tensor) -> float:
+    """The largest distance of two elements; NaN lies at NaN and far from all else."""
+    same = (one == other) | (one.isnan() & other.isnan())
+    distances = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    return distances.nan_to_num(nan=math.inf, posinf=math.inf).max().item()
+
+
+def _distance(one: Any, other: Any) -> float:
+    try:
+        a, b = (torch.tensor(float(value), dtype=torch.float64) for value in (one, other))
+    except (TypeError, ValueError):
+        return float("inf")
+    return _farthest(a, b)

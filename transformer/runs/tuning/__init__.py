@@ -1,0 +1,1 @@
+"""Which weights and which search do best on validation."""

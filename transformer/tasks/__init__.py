@@ -1,0 +1,1 @@
+"""Translation, tagging, language modelling: data, model, loss and score of each."""

@@ -1,0 +1,145 @@
+"""Language modelling as a task: a causal stack on the target side, perplexity, n-gram baselines.
+
+All models predict the same events: each subword of a sentence and its end, given what stands
+before in that sentence. It does not know how the stack is built. Sources: Radford et al. 2018,
+"Improving Language Understanding by Generative Pre-Training", section 3.1; Liu et al. 2018,
+"Generating Wikipedia by Summarizing Long Sequences", section 4.2.3 (a decoder alone).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from pytorch_lightning import Callback
+from torch import Tensor
+
+from transformer.common.errors import refuse
+from transformer.data.batching.batch import Batch
+from transformer.data.modules.language_modelling import MonolingualData
+from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
+from transformer.decoding.prediction.language_model import LanguageModel, perplexity
+from transformer.evaluation.metrics import Score
+from transformer.evaluation.ngram_baseline import KneserNey
+from transformer.model.single_stack import SingleStack, build_single_stack
+from transformer.tasks.base import (
+    Evaluation,
+    Task,
+    decoder_objections,
+    prepared,
+    second_side_objections,
+    sentence_positions,
+    translation_objections,
+    update_settings,
+)
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.config import RunConfig, sized_model
+from transformer.training.step.update_module import UpdateModule
+
+BASELINES = {"unigram": 1, "5gram": 5}
+"""Orders of the n-gram models that perplexity is compared with."""
+
+BASELINE_SENTENCES = 200_000
+"""Of training, that they count at most: they hold every n-gram in memory."""
+
+
+class LanguageModule(UpdateModule):
+    """Trains a causal stack to predict the next token of the target side."""
+
+    model: SingleStack
+
+    def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states before each real target token, and these tokens."""
+        hidden = self.model(batch.target_input)
+        real = batch.target_output != self.model.config.pad
+        return hidden[real], batch.target_output[real]
+
+    def validated(self, means: dict[str, float]) -> dict[str, float]:
+        """Log ``val/perplexity`` too, a token."""
+        return means | {"val/perplexity": perplexity(means["val/loss"])}
+
+
+class LanguageModelling(Task):
+    """The task ``language_modelling``."""
+
+    criterion = Criterion("val/perplexity", "min")
+    data: MonolingualData
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        refuse(
+            (
+                *decoder_objections(config, "pocket_lm"),
+                *translation_objections(config),
+                *(second_side_objections(config) if tokenizer is None else ()),
+            )
+        )
+        self.config = config
+        self.data = MonolingualData(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            positions=sentence_positions(config),
+        )
+
+    @cached_property
+    def module(self) -> LanguageModule:
+        """The causal stack and its training step."""
+        tokenizer = self.data.tokenizer
+        size = tokenizer.target_vocab_size
+        config = sized_model(self.config.model, size, size)
+        model = build_single_stack(config, causal=True)
+        module = LanguageModule(model, **update_settings(self.config, config, tokenizer))
+        return prepared(module, self.config)
+
+    def callbacks(self) -> Sequence[Callback]:
+        """None: the batches of a validation say it all."""
+        return []
+
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str
+    ) -> Callable[[str], Evaluation]:
+        """Compute perplexities, also those of the baselines, on the same tokens."""
+        model = LanguageModel.load(
+            checkpoint, device=device, batch_tokens=self.config.data.batch_tokens
+        )
+        tokenizer = self.data.tokenizer
+        known = self.data.training_targets(BASELINE_SENTENCES)
+        outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
+        baselines = {
+            name: KneserNey(known, order=order, vocab_size=outcomes, bos=BOS, eos=EOS)
+            for name, order in BASELINES.items()
+        }
+
+        def evaluate(split: str) -> Evaluation:
+            texts = self.data.texts(split)[1]
+            rows = tokenizer.encode_target(texts)
+            words = sum(len(text.split()) for text in texts)
+            nll = -sum(row.double().sum().item() for row in model.log_probabilities(rows))
+            scores = perplexities("", nll, rows, words, "")
+            for name, baseline in baselines.items():
+                how = f"|kneser-ney:interpolated|sentences:{len(known)}"
+                scores += perplexities(f"{name}_", baseline.nll(rows), rows, words, how)
+            return Evaluation(scores, hypotheses=None)
+
+        return evaluate
+
+
+def perplexities(
+    prefix: str, nll: float, rows: Sequence[Sequence[int]], words: int, signature: str
+) -> list[Score]:
+    """Perplexity a token, and a word: the same likelihood, shared among other units.
+
+    Only the one a word compares models of different subwords. The end of a sentence counts as a
+    token, and as a word.
+    """
+    tokens = sum(map(len, rows)) + len(rows)
+    scores = []
+    for name, unit, count in (
+        ("perplexity", "subwords", tokens),
+        ("word_perplexity", "words", words + len(rows)),
+    ):
+        value = perplexity(nll / count)
+        said = f"per:{unit}+ends|count:{count}{signature}"
+        fields = {"name": prefix + name, "score": round(value, 4), "signature": said}
+        scores.append(Score(prefix + name, value, said, fields, decimals=3))
+    return scores

@@ -1,0 +1,115 @@
+"""What ``task=NAME`` makes, and how it is scored when it is trained.
+
+It does not know how it is trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from transformer.common.errors import InputError, errors_name
+from transformer.data.corpora.trust import require_trust
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.evaluation.metrics import Score
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, task_of
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.report.scores import print_table, save_report, table_console
+from transformer.tasks.base import Evaluation, Task
+from transformer.tasks.language_modelling import LanguageModelling
+from transformer.tasks.tagging import Tagging
+from transformer.tasks.translation import Translation
+from transformer.training.config import RunConfig, run_config
+
+TASKS: dict[str, type[Task]] = {
+    "translation": Translation,
+    "tagging": Tagging,
+    "language_modelling": LanguageModelling,
+}
+"""What ``task=NAME`` makes."""
+
+
+def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
+    """The task of a run, or of the checkpoint that it goes on from.
+
+    Raises:
+        InputError: The checkpoint is of another task.
+    """
+    if payload is None:
+        return TASKS[config.task](config, None)
+    if task_of(payload) != config.task:
+        raise InputError(
+            f"checkpoint={config.checkpoint} was trained for task={task_of(payload)}; it cannot "
+            f"go on with task={config.task}"
+        )
+    return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
+
+
+def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
+    """Score the test splits with the best checkpoint on a device; write what came of it."""
+    evaluate = task.evaluator(folder, device)
+    metrics: dict[str, float] = {}
+    for split in _tests(task):
+        scores = report(split, evaluate(split), folder)
+        metrics |= {f"{split}/{s.name.lower()}": s.value for s in scores}
+    return metrics
+
+
+def untested(folder: Path, task: Task) -> bool:
+    """Whether a run has test splits that were not scored, as one with ``test=false``."""
+    return not all((folder / f"{split}.json").exists() for split in _tests(task))
+
+
+def _tests(task: Task) -> list[str]:
+    return [split for split in task.data.splits if split != "validation"]
+
+
+def report(name: str, evaluation: Evaluation, folder: Path | None) -> Sequence[Score]:
+    """Show an evaluation on stderr, and save it where a folder is given; return its scores."""
+    print_table(name, evaluation.scores)
+    console = table_console()
+    for table in evaluation.tables:
+        console.print(table)
+    if folder is not None:
+        save_report(folder, name, evaluation.scores, evaluation.hypotheses)
+    return evaluation.scores
+
+
+def evaluate_again(
+    checkpoint: Path,
+    split: str,
+    *,
+    output: Path | None = None,
+    device: torch.device | str = "cpu",
+    batch_tokens: int | None = None,
+    trusted: bool = False,
+) -> Sequence[Score]:
+    """Score a model of any task on a split of its run's corpus, as its test does.
+
+    Args:
+        checkpoint: A file, or a run directory.
+        split: Such as test.
+        output: Where to save what came of it; None saves nothing.
+        device: Where to compute.
+        batch_tokens: Budget of a batch; None takes that of the run.
+        trusted: Whether text may be read that the checkpoint names outside of the working folder.
+
+    Raises:
+        InputError: There is no such checkpoint or split.
+    """
+    file = find_checkpoint(checkpoint)
+    payload = read_payload(file)
+    require_trust(payload[PORTABLE]["config"]["data"], trusted, file)
+    with errors_name(file):
+        config = run_config(payload[PORTABLE]["config"])
+    if batch_tokens is not None:
+        config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
+    task = make_task(config, payload)
+    if split not in task.data.splits:
+        raise InputError(
+            f"split={split} is not there to evaluate on; choose one of "
+            f"{', '.join(task.data.splits)}"
+        )
+    return report(split, task.evaluator(file, device)(split), output)

@@ -1,0 +1,127 @@
+"""Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations.
+
+It wires; what each part does is the part's own business.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from pytorch_lightning import Callback
+
+from transformer.common.errors import InputError
+from transformer.data.modules.streaming import StreamData
+from transformer.data.modules.translation import DataModule
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.alignment import guided_head
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.length_limit import warn_of_cuts
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import score
+from transformer.model.build import build_transformer
+from transformer.model.config import ModelConfig
+from transformer.tasks.base import Evaluation, Task, prepared, update_settings
+from transformer.tasks.bleu_validation import TranslateValidation
+from transformer.tasks.translation_module import TranslationModule
+from transformer.training.checkpointing.checkpoint_io import Criterion
+from transformer.training.config import RunConfig, sized_model
+
+
+class Translation(Task):
+    """The task ``translation``."""
+
+    criterion = Criterion("val/bleu", "max")
+    data: DataModule
+
+    def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
+        _refuse_passes_alike(config)
+        self.config = config
+        kind = StreamData if config.data.streaming else DataModule
+        self.data = kind(
+            config.data,
+            config.tokenizer,
+            initial_tokenizer=tokenizer,
+            links=config.loss.alignment_weight > 0,
+        )
+
+    @cached_property
+    def module(self) -> TranslationModule:
+        """The encoder-decoder and its training step."""
+        tokenizer = self.data.tokenizer
+        model = build_transformer(model_config(self.config, tokenizer))
+        module = TranslationModule(model, **update_settings(self.config, model.config, tokenizer))
+        return prepared(module, self.config)
+
+    def callbacks(self) -> Sequence[Callback]:
+        """Translate the validation text with the model that trains."""
+        config = self.config
+        translator = Translator(
+            self.module.model,
+            self.data.tokenizer,
+            config.decoding,
+            batch_tokens=config.data.batch_tokens,
+            coverage_head=guided_head(asdict(config.loss), self.module.model.config),
+        )
+        sources, references, ranges = self.data.texts("validation")
+        translate = in_documents(translator)
+        samples = config.callbacks.samples
+        return [
+            TranslateValidation(
+                translate, sources, references, samples, ranges, metrics=config.metrics
+            )
+        ]
+
+    def evaluator(
+        self, checkpoint: Path, device: torch.device | str
+    ) -> Callable[[str], Evaluation]:
+        """Translate and score."""
+        config = self.config
+        translator = Translator.load(
+            checkpoint,
+            search=config.decoding,
+            batch_tokens=config.data.batch_tokens,
+            device=device,
+        )
+
+        def evaluate(split: str) -> Evaluation:
+            texts = self.data.texts(split)
+            found = in_documents(translator).translate(texts.sources)
+            warn_of_cuts([translator.length_limit.taken()])
+            hypotheses = [translation.text for translation in found]
+            scores = score(hypotheses, texts.references, config=config.metrics)
+            return Evaluation(scores, hypotheses)
+
+        return evaluate
+
+
+def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
+    """The model's own config: the user's, and what the tokenizer decides.
+
+    Raises:
+        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+    """
+    if not tokenizer.joint and config.model["tie_embeddings"] == "all":
+        raise InputError(
+            "model.tie_embeddings=all needs one vocabulary for both sides; "
+            "set tokenizer.joint=true or model.tie_embeddings=decoder"
+        )
+    return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
+
+
+def _refuse_passes_alike(config: RunConfig) -> None:
+    """Refuse to compare two passes between which nothing differs.
+
+    Raises:
+        InputError: The model drops nothing.
+    """
+    # Layers are left out of both passes alike.
+    kinds = ("", "attention_", "activation_", "source_token_", "target_token_")
+    if config.loss.consistency == "r_drop" and not any(
+        config.model[f"{kind}dropout"] for kind in kinds
+    ):
+        raise InputError(
+            "loss.consistency=r_drop compares two passes that dropout makes differ, and "
+            "model.dropout=0.0; set model.dropout=0.3, or loss.consistency=none"
+        )

@@ -1,0 +1,112 @@
+"""The training step of a translator: teacher forcing; if wished guided alignment, or two passes.
+
+It knows neither text nor search; translated_validation.py translates during validation. What other
+tasks do alike is in update.py.
+"""
+
+from dataclasses import asdict
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from transformer.common.errors import InputError
+from transformer.data.batching.batch import Batch
+from transformer.decoding.alignment import guided_head
+from transformer.model.config import ModelConfig
+from transformer.model.decoder import DecoderLayer
+from transformer.model.transformer import Transformer
+from transformer.training.losses.config import LossConfig
+from transformer.training.losses.consistency import consistency_loss
+from transformer.training.losses.guided_alignment import alignment_loss, watching
+from transformer.training.losses.token_cutoff import cutting, drawn_cut
+from transformer.training.optimization.activation_checkpointing import recompute_layers
+from transformer.training.step.update_module import UpdateModule
+
+
+class TranslationModule(UpdateModule):
+    """Trains a ``Transformer`` by teacher forcing.
+
+    Args:
+        model: The model to train.
+        loss: How the loss is computed, guided alignment included.
+        settings: The other arguments of ``UpdateModule``.
+
+    Raises:
+        InputError: The head that shall learn the word alignment is not there, or not always the
+            same.
+    """
+
+    model: Transformer
+
+    def __init__(self, model: Transformer, *, loss: LossConfig, **settings: Any) -> None:
+        super().__init__(model, loss=loss, **settings)
+        self.guided = guided_head(asdict(loss), model.config)
+        if self.guided is not None:
+            _refuse_a_moving_layer(model.config)
+
+    def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Hidden states and right tokens of the real target positions, side by side."""
+        hidden = self.model(batch.source, batch.target_input)
+        real = batch.target_output != self.model.config.pad
+        return hidden[real], batch.target_output[real]
+
+    def recompute_layers(self) -> None:
+        """Likewise, but for the layers whose attention guided alignment looks at."""
+        if self.guided is None:
+            recompute_layers(self.model)
+        else:
+            layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
+            recompute_layers(self.model, layer.cross_attention)
+
+    def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+        """As in any task; with guided alignment its loss comes on top.
+
+        ``loss`` is then still that of the translation alone; ``alignment`` is the sum of guided
+        alignment and the number of target tokens that it counts.
+        """
+        if self.loss.consistency != "none":
+            return self._twice(batch)
+        if self.guided is None:
+            return super().micro_loss(batch)
+        if batch.alignment is None:
+            raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
+        with watching(self.model, self.guided) as looked:
+            loss, tokens, sums = super().micro_loss(batch)
+        sums["alignment"] = torch.zeros(2, device=loss.device)
+        for weights in looked:
+            summed, linked = alignment_loss(weights, batch.alignment)
+            loss = loss + self.loss.alignment_weight * summed
+            sums["alignment"] = torch.stack([summed.detach(), linked])
+        return loss, tokens, sums
+
+    def _twice(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
+        """Two passes in one, under different dropout; simcut cuts tokens from the second.
+
+        ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
+        """
+        source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
+        cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
+        with cutting(self.model, *cut):
+            hidden = self.model(source, target_input)
+        real = batch.target_output != self.model.config.pad
+        right = batch.target_output[real]
+        # (2 batch) target width -> 2 token width
+        hidden = hidden.unflatten(0, (2, -1))[:, real]
+        weight = self.model.projection.weight
+        loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, right)
+        return loss, len(right), {"loss": cross_entropy, "consistency": divergence}
+
+
+def _refuse_a_moving_layer(config: ModelConfig) -> None:
+    """Refuse to guide a layer that shares its attention while others are left out at random.
+
+    Raises:
+        InputError: Which call of the shared attention is the guided layer's cannot be said.
+    """
+    if config.layer_drop and config.share_layers in ("all", "attention"):
+        raise InputError(
+            f"loss.alignment_weight guides one layer, which model.layer_drop={config.layer_drop} "
+            f"does not leave in its place among layers that share their attention; set "
+            "model.layer_drop=0 or model.share_layers=none"
+        )

@@ -1,0 +1,1 @@
+"""Lightning callbacks, and the log of metrics."""

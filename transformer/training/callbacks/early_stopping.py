@@ -1,0 +1,60 @@
+"""Early stopping: training ends when validation has not become better for a while.
+
+It does not know what the score measures.
+"""
+
+import logging
+from typing import Any
+
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from transformer.training.checkpointing.checkpoint_io import Criterion
+
+logger = logging.getLogger(__name__)
+
+
+class Patience(Callback):
+    """Stops training after some validations in a row without a better score.
+
+    That at the end of a run, off the interval, is not counted: with a later end there is none.
+
+    Args:
+        criterion: What is better.
+        patience: How many.
+    """
+
+    def __init__(self, criterion: Criterion, patience: int) -> None:
+        self.criterion, self.patience = criterion, patience
+        self.score: float | None = None
+        self.waited = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The score to be beaten, and for how long it has stood; not for how long it may."""
+        return {"score": self.score, "waited": self.waited}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on waiting."""
+        self.score, self.waited = state_dict["score"], state_dict["waited"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stop at once if a run that has stopped so goes on with no more patience."""
+        self._stop(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Wait on, or stop."""
+        if trainer.state.fn != "fit":
+            return
+        score = float(trainer.callback_metrics[self.criterion.metric])
+        if self.criterion.better(score, self.score):
+            self.score, self.waited = score, 0
+        elif trainer.global_step % trainer.val_check_interval == 0:
+            self.waited += 1
+        self._stop(trainer)
+
+    def _stop(self, trainer: Trainer) -> None:
+        if self.waited >= self.patience:
+            logger.info(
+                "training ends: %d validations without a better %s than %s (callbacks.patience)",
+                *(self.waited, self.criterion.metric, self.score),
+            )
+            trainer.should_stop = True

@@ -1,0 +1,117 @@
+"""How training writes a checkpoint, which is better, and what becomes of one that it outdates.
+
+``model/checkpoint/checkpoint.py`` knows what a file holds, saving.py when it is written.
+"""
+
+import logging
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import pytorch_lightning
+from pytorch_lightning.plugins.io import CheckpointIO
+
+from transformer.common.errors import InputError
+from transformer.model.checkpoint.checkpoint import read_payload, write_payload
+from transformer.model.checkpoint.locate import LAST, TUNED
+from transformer.training.checkpointing.saved_state import LIGHTNING_READS, check_saved_state
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What tells which of two checkpoints is better.
+
+    Attributes:
+        metric: A value that every validation logs.
+        mode: Whether more of it is better, or less.
+    """
+
+    metric: str
+    mode: Literal["max", "min"]
+
+    def better(self, score: float, than: float | None) -> bool:
+        """Whether a score beats another, or is the first; what is no number beats none."""
+        if than is None or math.isnan(than):
+            return True
+        return score > than if self.mode == "max" else score < than
+
+
+class AtomicCheckpointIO(CheckpointIO):
+    """Writes a file whole or not at all, and opens it with ``weights_only=True`` alone.
+
+    Attributes:
+        error: Why the last file could not be written; None if it could. The ranks that wait for
+            the file would wait for ever if it were raised.
+    """
+
+    def __init__(self) -> None:
+        self.error: InputError | None = None
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
+    ) -> None:
+        """Write; training goes on where that is not possible, with the old file as it was."""
+        self.error = None
+        try:
+            write_payload(checkpoint, Path(path))
+        except InputError as error:
+            self.error = error
+            logger.error("%s; what was there is kept, and training goes on", error)
+
+    def load_checkpoint(
+        self, path: Any, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Read, onto the CPU; Lightning moves what it needs."""
+        payload = read_payload(Path(path))
+        check_saved_state(payload, Path(path))
+        known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
+        # Lightning would change a file of its older versions, of which nothing is left here.
+        return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Delete a file that a better or newer one has replaced."""
+        Path(path).unlink(missing_ok=True)
+
+
+def set_aside_outdated(run: Path) -> None:
+    """Rename what is of before: where training goes on, another model may be the best.
+
+    That is ``tuned.ckpt``, and the scores and hypotheses of tests.
+    """
+    tuned = run / "checkpoints" / f"{TUNED}.ckpt"
+    tests = [
+        file
+        for kind in ("json", "hyp")
+        for name in ("test", "test_*")
+        for file in sorted(run.glob(f"{name}.{kind}"))
+    ]
+    for file in (tuned, *tests):
+        if file.exists():
+            aside = _set_aside(file, "outdated")
+            logger.info("%s is of before this training; it is kept as %s", file, aside.name)
+
+
+def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path | None:
+    """Rename ``last.ckpt`` where training goes on from another file, whose run would replace it.
+
+    Returns:
+        What it is called now; None where it stays.
+    """
+    last = folder / f"{LAST}.ckpt"
+    if resume is None or Path(resume).resolve() == last.resolve() or not last.exists():
+        return None
+    aside = _set_aside(last, "unused")
+    logger.warning("going on from %s: %s is not used, and kept as %s", resume, last, aside.name)
+    return aside
+
+
+def _set_aside(file: Path, why: str) -> Path:
+    """Rename a file after why it is no longer in use, and when it was written."""
+    written = datetime.fromtimestamp(file.stat().st_mtime)
+    aside = file.with_name(f"{why}-{file.stem}-{written:%Y-%m-%d_%H-%M-%S}{file.suffix}")
+    return file.rename(aside)

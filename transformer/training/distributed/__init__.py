@@ -1,0 +1,1 @@
+"""Several processes: replicated weights, sharded weights."""

@@ -1,0 +1,214 @@
+"""Two passes over the same tokens have to predict alike: cross-entropy and their divergence.
+
+It knows two rows of hidden states for each token, and not what made them differ. The plain formula
+stands beside its fused twin. Sources: Liang et al. 2021, "R-Drop: Regularized Dropout for Neural
+Networks", equations 2 to 4; Gao et al. 2022, "Bi-SimCut: A Simple Strategy for Boosting Neural
+Machine Translation", which simplifies Shen et al. 2020, "A Simple but Tough-to-Beat Data
+Augmentation Approach for Natural Language Understanding and Generation" (cutoff).
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.training.losses.config import LossConfig
+from transformer.training.losses.cross_entropy import BLOCK, in_blocks, matrix_dtype
+
+Passes = Float[Tensor, "2 token width"]
+Weight = Float[Tensor, "vocab width"]
+Target = Int[Tensor, " token"]
+Scalar = Float[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the loss of a token is the sum of; p is what the first pass predicts, q the second.
+
+    Attributes:
+        cross_entropy: Shares of the two passes in the cross-entropy.
+        divergence: Shares of KL(p || q) and KL(q || p) in the divergence.
+        weight: Of the divergence beside the cross-entropy.
+    """
+
+    cross_entropy: tuple[float, float]
+    divergence: tuple[float, float]
+    weight: float
+
+
+def terms(config: LossConfig) -> Terms:
+    """The terms of a paper.
+
+    R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences,
+    and divides by the number of target tokens, counted once (its authors' fairseq code does so).
+    Here all of that is halved, so that the loss is one of as many tokens as without R-Drop, and
+    the learning rate, clipping and ``train/loss`` keep their meaning: (CE + CE) / 2 + alpha / 2 *
+    (KL + KL) / 2. Alpha is still that of the paper, for Adam does not see the scale of a loss.
+
+    SimCut learns the right tokens from the first pass alone, whose tokens are whole, and adds
+    alpha times KL(p || q). The gradient runs through both p and q, as in its authors' code.
+    """
+    alpha = config.consistency_weight
+    if config.consistency == "simcut":
+        return Terms((1.0, 0.0), (1.0, 0.0), alpha)
+    return Terms((0.5, 0.5), (0.5, 0.5), alpha / 2)
+
+
+class ConsistencyLoss(NamedTuple):
+    """Sums over the tokens, in nats."""
+
+    loss: Scalar
+    """Cross-entropy and weighted divergence; it alone has a gradient."""
+    cross_entropy: Scalar
+    """Smoothed."""
+    divergence: Scalar
+
+
+def plain_consistency_loss(
+    hidden: Passes, weight: Weight, target: Target, label_smoothing: float, terms: Terms
+) -> ConsistencyLoss:
+    """Compute the loss by the formula.
+
+    Args:
+        hidden: What the decoder says of each target token, in either pass.
+        weight: The output projection.
+        target: The right tokens, without padding.
+        label_smoothing: Probability mass spread evenly over the vocabulary.
+        terms: What to add up.
+    """
+    logits = F.linear(hidden, weight)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    first, second = logits.log_softmax(-1)
+    entropies = [
+        F.cross_entropy(each, target, reduction="sum", label_smoothing=label_smoothing)
+        for each in logits
+    ]
+    # F.kl_div(log q, log p) is KL(p || q).
+    divergences = [
+        F.kl_div(second, first, reduction="sum", log_target=True),
+        F.kl_div(first, second, reduction="sum", log_target=True),
+    ]
+    entropy = torch.stack([s * e for s, e in zip(terms.cross_entropy, entropies, strict=True)])
+    divergence = torch.stack([s * d for s, d in zip(terms.divergence, divergences, strict=True)])
+    loss = entropy.sum() + terms.weight * divergence.sum()
+    return ConsistencyLoss(loss, entropy.sum().detach(), divergence.sum().detach())
+
+
+class _FusedConsistencyLoss(torch.autograd.Function):
+    """Projection and loss in one pass over chunks of tokens, the logits of both passes together.
+
+    As in ``loss.py`` both gradients are computed on the way forward. With c the shares of the
+    cross-entropies, u and v the weights of KL(p || q) and KL(q || p), and d = a - b the difference
+    of the logits, which is log p - log q but for a constant a token:
+
+        dL/da = p (c_a + v + u (d - E_p d)) - v q - c_a target
+        dL/db = q (c_b + u - v (d - E_q d)) - u p - c_b target
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        config: LossConfig,
+        terms: Terms,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        device, dtype = hidden.device.type, matrix_dtype(config, hidden)
+        smoothing = config.label_smoothing
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        half = max(1, config.chunk // 2)
+        matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(weight)
+        sums = torch.zeros(2, dtype=exact, device=hidden.device)
+        with torch.autocast(device, enabled=False):
+            for start in range(0, hidden.size(1), half):
+                some = slice(start, start + half)
+                # 2 token width -> (2 token) width
+                rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
+                logits = (rows @ matrix.T).unflatten(0, (2, -1))
+                # The logits' mean over the vocabulary is what their mean row gives.
+                means = (rows.to(exact) @ mean).view(2, -1, 1)
+                size = BLOCK if device == "cpu" else half
+                tokens = len(target[some])
+                for place in range(0, tokens, size):
+                    block = slice(place, min(place + size, tokens))
+                    right = target[some][block, None]
+                    here = logits[:, block]
+                    grad, parts = _block(here.to(exact), means[:, block], right, smoothing, terms)
+                    sums += parts
+                    # The gradient takes the place of the logits.
+                    here.copy_(grad)
+                logits[:, tokens:] = 0
+                grad = logits.flatten(0, 1)
+                grad_hidden[:, some] = (grad @ matrix).unflatten(0, (2, -1))[:, :tokens]
+                grad_weight += grad.T @ rows
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        entropy, divergence = sums.unbind()
+        ctx.mark_non_differentiable(entropy, divergence)
+        return entropy + terms.weight * divergence, entropy, divergence
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = grad_loss.to(grad_hidden.dtype)
+        return grad_hidden * scale, grad_weight * grad_loss, None, None, None
+
+
+def _block(
+    logits: Float[Tensor, "2 token vocab"],
+    mean: Float[Tensor, "2 token 1"],
+    right: Int[Tensor, "token 1"],
+    smoothing: float,
+    terms: Terms,
+) -> tuple[Float[Tensor, "2 token vocab"], Float[Tensor, " 2"]]:
+    """Gradient of the loss by the logits, and the sums of cross-entropy and divergence."""
+    first, second = terms.cross_entropy
+    u, v = (terms.weight * share for share in terms.divergence)
+    rightly = logits.gather(-1, right.expand(2, -1, -1))
+    top = logits.amax(-1, keepdim=True)
+    p, q = softmax = logits.softmax(-1)
+    # The largest probability is exp(top - top) / Z.
+    log_z = top - softmax.amax(-1, keepdim=True).log()
+    difference = logits[0] - logits[1]
+    under_p, under_q = torch.linalg.vecdot(softmax, difference)[..., None]
+    grad = torch.empty_like(logits)
+    torch.add(first + v - u * under_p, difference, alpha=u, out=grad[0])
+    torch.add(second + u + v * under_q, difference, alpha=-v, out=grad[1])
+    grad.mul_(softmax)
+    grad[0].sub_(q, alpha=v)
+    grad[1].sub_(p, alpha=u)
+    for each, share in zip(grad, terms.cross_entropy, strict=True):
+        each.sub_(share * smoothing / logits.size(-1))
+        each.scatter_add_(-1, right, each.new_full(right.shape, share * (smoothing - 1)))
+    surprise = (log_z - (1 - smoothing) * rightly - smoothing * mean).sum((1, 2))
+    shift = log_z[1] - log_z[0]
+    entropy = first * surprise[0] + second * surprise[1]
+    ahead, back = terms.divergence
+    divergence = ahead * (under_p + shift).sum() - back * (under_q + shift).sum()
+    return grad, torch.stack([entropy, divergence])
+
+
+def consistency_loss(
+    config: LossConfig, hidden: Passes, weight: Weight, target: Target
+) -> ConsistencyLoss:
+    """The loss that the config names, in the form that it names; see ``plain_consistency_loss``."""
+    if config.chunk == 0:
+        smoothing = config.label_smoothing
+        return plain_consistency_loss(hidden, weight, target, smoothing, terms(config))
+    return fused_consistency_loss(hidden, weight, target, config, terms(config))
+
+
+def fused_consistency_loss(
+    hidden: Passes, weight: Weight, target: Target, config: LossConfig, terms: Terms
+) -> ConsistencyLoss:
+    """Compute what ``plain_consistency_loss`` computes without ever holding all logits.
+
+    ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
+    dtype, the rest in float32.
+    """
+    return ConsistencyLoss(*_FusedConsistencyLoss.apply(hidden, weight, target, config, terms))

@@ -1,0 +1,158 @@
+"""Label-smoothed cross-entropy, summed over the real target tokens.
+
+It does not divide: the normaliser is the token count of a whole update, which only the training
+module knows. The plain formula stands beside its fused twin.
+
+Source: Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from transformer.training.losses.config import LossConfig
+
+Hidden = Float[Tensor, "token width"]
+Weight = Float[Tensor, "vocab width"]
+Target = Int[Tensor, " token"]
+Scalar = Float[Tensor, ""]
+
+BLOCK = 64
+"""Tokens whose logits go through a CPU's cache at a time."""
+
+ROWS = 512
+"""Of logits that exist at a time where no gradient is wanted."""
+
+
+def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
+    """Compute the loss by the formula.
+
+    Args:
+        hidden: What the decoder says of each target token.
+        weight: The output projection.
+        target: The right tokens, without padding.
+        label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
+            negative log-likelihood.
+
+    Returns:
+        The sum over the tokens, in nats.
+    """
+    logits = F.linear(hidden, weight)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return F.cross_entropy(logits, target, reduction="sum", label_smoothing=label_smoothing)
+
+
+def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
+    """What ``cross_entropy`` computes without smoothing, where no gradient is wanted.
+
+    As in the fused form, not all logits exist at a time: validation needs no more memory than
+    training does.
+    """
+    chunks = zip(hidden.split(ROWS), target.split(ROWS), strict=True)
+    return sum((cross_entropy(rows, weight, right, 0.0) for rows, right in chunks), torch.zeros(()))
+
+
+class _FusedCrossEntropy(torch.autograd.Function):
+    """Projection and cross-entropy in one pass over chunks of rows.
+
+    The gradient of a sum of losses with respect to the logits is ``softmax - target``, known as
+    soon as the logits are: both gradients are computed on the way forward, and only one chunk of
+    logits ever exists.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig
+    ) -> Tensor:
+        device, dtype = hidden.device.type, matrix_dtype(config, hidden)
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
+        grad_hidden = torch.empty_like(hidden)
+        grad_weight = torch.zeros_like(weight)
+        loss = torch.zeros((), dtype=exact, device=hidden.device)
+        size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
+        # One place for all blocks: it stays in the cache.
+        scratch = loss.new_empty(0 if dtype == exact else size, len(weight))
+        with torch.autocast(device, enabled=False):
+            for start in range(0, len(hidden), config.chunk):
+                some = slice(start, start + config.chunk)
+                rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
+                logits = rows @ matrix.T
+                # The logits' mean over the vocabulary is what their mean row gives.
+                means = rows.to(exact) @ mean
+                for place in range(0, len(right), size):
+                    block = slice(place, min(place + size, len(right)))
+                    here, mean_here = logits[block], means[block, None]
+                    exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
+                    loss += _block(exactly, mean_here, right[block], config.label_smoothing)
+                    # The gradient takes the place of the logits.
+                    here.copy_(exactly)
+                logits[len(right) :] = 0
+                grad_hidden[some] = (logits @ matrix)[: len(right)]
+                grad_weight += logits.T @ rows
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale_hidden = grad_loss.to(grad_hidden.dtype)
+        return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
+
+
+def in_blocks(
+    rows: Float[Tensor, "*passes token width"], chunk: int
+) -> Float[Tensor, "*passes padded width"]:
+    """Append zeros to a last chunk, up to whole blocks: of few shapes, as products are planned.
+
+    Where a processor has matrix units that takes up to 12 ms for each shape (docs/performance.md).
+    """
+    missing = -rows.size(-2) % min(BLOCK, chunk)
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+
+def _block(
+    logits: Float[Tensor, "token vocab"],
+    mean: Float[Tensor, "token 1"],
+    right: Int[Tensor, "token 1"],
+    smoothing: float,
+) -> Scalar:
+    """The loss, summed; its gradient by the logits takes their place."""
+    rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
+    # The softmax by hand, as log Z is wanted, too.
+    grad = logits.sub_(top).exp_()
+    z = grad.sum(-1, keepdim=True)
+    log_z = top + z.log()
+    grad.mul_(z.reciprocal()).sub_(smoothing / logits.size(-1))
+    grad.scatter_add_(-1, right, grad.new_full(right.shape, smoothing - 1))
+    surprise, spread = (log_z - rightly).sum(), (log_z - mean).sum()
+    return (1 - smoothing) * surprise + smoothing * spread
+
+
+def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
+    """What the matrix products of the fused form run in."""
+    if config.bfloat16:
+        return torch.bfloat16
+    device = hidden.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+
+
+def fused_cross_entropy(
+    hidden: Hidden, weight: Weight, target: Target, config: LossConfig
+) -> Scalar:
+    """Compute what ``cross_entropy`` computes without ever holding all logits.
+
+    Under autocast the matrix products run in its dtype, the rest in float32.
+    """
+    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config)
+    return loss
+
+
+def loss_function(config: LossConfig, hidden: Hidden, weight: Weight, target: Target) -> Scalar:
+    """The form that the config names; arguments and result as in ``cross_entropy``."""
+    if config.chunk == 0:
+        return cross_entropy(hidden, weight, target, config.label_smoothing)
+    return fused_cross_entropy(hidden, weight, target, config)

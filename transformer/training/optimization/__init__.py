@@ -1,0 +1,1 @@
+"""Gradients, optimizer, schedule, and what happens when training diverges."""
