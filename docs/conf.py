@@ -41,7 +41,9 @@ def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
     """Append the table of contents to README.md, where a Git viewer would show its markup."""
     if page != root_doc:
         return
-    groups = {theme: [f"docs/{name}" for name in names.split()] for theme, names in CONTENTS.items()}
+    groups = {
+        theme: [f"docs/{name}" for name in names.split()] for theme, names in CONTENTS.items()
+    }
     for theme, pages in (groups | {"Project": ABOUT}).items():
         listed = "\n".join(pages)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {theme}\n{listed}\n```\n"
