@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.compose import compose_config, config_folder
 from transformer.cli.exit import exit_code_of
@@ -46,7 +46,7 @@ def _recipe(arguments: Sequence[str]) -> None:
     config = recipe.config(**{key: typed_value(plain[key], hints[key], key) for key in hints})
     if plain["output"] in (None, ""):
         raise InputError("output= names no folder; give one")
-    plan = Plan(given_path(str(plain["output"])), base, extras, _compose, _check)
+    plan = Plan(given_path(str(plain["output"])), base, extras, _compose)
     recipe.add(plan, config)
     plan.complete()
     (_show if typed_value(plain["dry_run"], bool, "dry_run") else _run)(plan)
@@ -89,17 +89,22 @@ def _tell(line: str) -> None:
     print(f"recipe: {line}", file=sys.stderr, flush=True)
 
 
-def _compose(verb: str, arguments: Sequence[str]) -> dict[str, Any]:
-    """The config of a verb; an error names the verb."""
+def _compose(
+    verb: str, arguments: Sequence[str], trained: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The config of a verb, checked against the search of its model; an error names the verb."""
     try:
-        values: Any = OmegaConf.to_container(compose_config(verb, arguments))
+        config = compose_config(verb, arguments)
+        if trained is not None:
+            _check(verb, arguments, config, trained)
     except InputError as error:
         raise InputError(f"{verb}: {error}" if verb != "train" else str(error)) from error
+    values: Any = OmegaConf.to_container(config)
     return values
 
 
 def _check(
-    verb: str, arguments: Sequence[str], config: Mapping[str, Any], trained: Mapping[str, Any]
+    verb: str, arguments: Sequence[str], config: DictConfig, trained: Mapping[str, Any]
 ) -> None:
     """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
     from transformer.cli.evaluate import refuse_what_counts_nothing
@@ -108,16 +113,13 @@ def _check(
     from transformer.model.precision import Precision
     from transformer.schema import typed_value
 
-    given, models = OmegaConf.create(dict(config)), config["checkpoint"]
-    try:
-        search = search_of(arguments, config["decoding"], trained)
-        if config.get("format") != "json":
-            refuse_unseen_nbest(arguments, search, "leave it out")
-        batch_tokens_of(given)
-        typed_value(config["precision"], Precision, "precision")
-        refuse_no_device(config["device"])
-        averaging_of(given, len(models) if isinstance(models, list) else 1)
-        if verb == "evaluate":
-            refuse_what_counts_nothing(given)
-    except InputError as error:
-        raise InputError(f"{verb}: {error}") from error
+    composed: Any = OmegaConf.to_container(config.decoding)
+    search = search_of(arguments, composed, trained)
+    if config.get("format") != "json":
+        refuse_unseen_nbest(arguments, search, "leave it out")
+    batch_tokens_of(config)
+    typed_value(config.precision, Precision, "precision")
+    refuse_no_device(config.device)
+    averaging_of(config, len(config.checkpoint) if isinstance(config.checkpoint, ListConfig) else 1)
+    if verb == "evaluate":
+        refuse_what_counts_nothing(config)

@@ -5,7 +5,7 @@ It does not know the keys. The grammar is that of Hydra 1.3.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from transformer.errors import InputError, did_you_mean
 
@@ -14,6 +14,9 @@ _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true
 
 _NAMES = ("output", "monolingual", "reverse")
 """Keys of recipes whose value is the name of a file, with any characters."""
+
+_OF_HYDRA = ("hydra.", "-", "+", "~", "sweep", "cluster")
+"""How arguments begin that set no key of a single run."""
 
 
 def override(key: str, value: Any) -> str:
@@ -66,21 +69,10 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call."""
-
-    own: list[str]
-    """For the recipe itself."""
-    base: list[str]
-    """For all training runs."""
-    extras: dict[str, list[str]]
-    """For the stages of one kind."""
-
-
 def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
-) -> Arguments:
-    """Tell the arguments of the recipe from those of training runs and of stages of one kind.
+) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """Sort the arguments of a call.
 
     Args:
         arguments: ``KEY=VALUE``, or ``KIND.KEY=VALUE``.
@@ -88,10 +80,14 @@ def sort_arguments(
         training: The groups of a training run, and its keys up to the first dot.
         kinds: The kinds of stages.
 
+    Returns:
+        Those for the recipe itself, for all training runs, and for the stages of each kind.
+
     Raises:
         InputError: One is none of these, or for Hydra itself.
     """
-    found = Arguments([], [], {kind: [] for kind in kinds})
+    for_recipe, base = list[str](), list[str]()
+    extras: dict[str, list[str]] = {kind: [] for kind in kinds}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         head, dot, rest = argument.partition(".") if "." in key else (key, "", "")
@@ -102,16 +98,12 @@ def sort_arguments(
         if key in own:
             quoted = value == "null" or value[:1] in ("'", '"')
             named = key in _NAMES and not quoted
-            found.own.append(override(key, value) if named else argument)
+            for_recipe.append(override(key, value) if named else argument)
         elif dot and head in kinds:
-            found.extras[head].append(rest)
+            extras[head].append(rest)
         elif head in training - own:
-            found.base.append(argument)
+            base.append(argument)
         else:
             known = sorted({*own, *training, *kinds})
             raise InputError(f"unknown key {key}{did_you_mean(head, known, cutoff=0.5)}")
-    return found
-
-
-_OF_HYDRA = ("hydra.", "-", "+", "~", "sweep", "cluster")
-"""How arguments begin that set no key of a single run."""
+    return for_recipe, base, extras

@@ -20,12 +20,9 @@ from transformer.training.config import run_config
 from transformer.training.finetuning import other_model
 from transformer.training.tasks import make_task
 
-Compose = Callable[[str, Sequence[str]], dict[str, Any]]
-"""The config of a verb, as plain values, from its arguments; raises InputError."""
-
-Check = Callable[[str, Sequence[str], Mapping[str, Any], Mapping[str, Any]], None]
-"""Raises the InputError that a verb would raise: the verb, its arguments, its config, and the
-search that its model was validated with."""
+Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any]]
+"""The config of a verb, as plain values, from its arguments and, for ``translate`` and
+``evaluate``, the search that its model was validated with; raises InputError."""
 
 _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 """Keys of the user's corpus, which only the first stage reads."""
@@ -66,7 +63,6 @@ class Plan:
         base: Sequence[str],
         extras: Mapping[str, Sequence[str]],
         compose: Compose,
-        check: Check,
     ) -> None:
         """Compose what the user says for all training runs.
 
@@ -75,23 +71,22 @@ class Plan:
             base: The user's arguments for all training runs.
             extras: More of them for each kind of stage.
             compose: Composes configs.
-            check: Checks calls of ``translate`` and ``evaluate``.
 
         Raises:
             InputError: It is wrong, or nothing that a recipe can do.
         """
         self.folder, self._base, self.extras = folder, merged(base), extras
-        self._compose, self._check = compose, check
+        self._compose = compose
         self._configs: dict[Path, Mapping[str, Any]] = {}
         self._kinds: set[str] = set()
         self.stages: list[Stage] = []
-        self.config = compose("train", self._base)
+        self.config = compose("train", self._base, None)
         _check_corpus(self.config)
         self.data = run_config(self.config).data
 
     def text(self) -> CorpusFiles:
         """Let the corpus be written as plain files, which all other stages read."""
-        default = self._compose("text", ["output=x"])["data"]
+        default = self._compose("text", ["output=x"], None)["data"]
         values = {key: self.config["data"][key] for key in TEXT_KEYS}
         settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
         splits, languages = splits_of(self.data), (self.data.source, self.data.target)
@@ -150,7 +145,7 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage, and compose it.
+        """Add a stage; of ``translate`` and ``evaluate``, the first of the inputs is a model.
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
@@ -177,8 +172,7 @@ class Plan:
             if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
                 raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
-        config = self._compose(verb, stage.arguments)
-        self._check_stage(stage, config)
+        config = self._composed(stage)
         terms = [config.get(key) for key in ("terms", "alignment")]
         named = [given_path(name) for name in terms if isinstance(name, str)]
         self.stages.append(replace(stage, reads=(*reads, *named)))
@@ -197,21 +191,23 @@ class Plan:
                     f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
                 )
 
-    def _check_stage(self, stage: Stage, config: Mapping[str, Any]) -> None:
+    def _composed(self, stage: Stage) -> dict[str, Any]:
+        """The config of a stage, checked as far as it can be before anything runs."""
+        search = None
+        if stage.verb in ("translate", "evaluate"):
+            search = self._configs[stage.inputs[0]]["decoding"]
+        config = self._compose(stage.verb, stage.arguments, search)
         if stage.verb == "train":
             _check_corpus(config, stage.own)
             # What the task cannot do is refused too; no text is read for that.
             make_task(run_config(config))
-            before = self._configs.get(stage.own.get("finetune_from", Path()))
-            if before and (other := other_model(before, config)):
-                raise InputError(
-                    f"{stage.name} has another vocabulary or model than the stage before; set "
-                    f"{' '.join(starmap(override, other.items()))} for both"
-                )
-        elif stage.verb in ("translate", "evaluate"):
-            model = stage.own["checkpoint"]
-            first = model if isinstance(model, Path) else model[0]
-            self._check(stage.verb, stage.arguments, config, self._configs[first]["decoding"])
+        before = self._configs.get(stage.own.get("finetune_from", Path()))
+        if before and (other := other_model(before, config)):
+            raise InputError(
+                f"{stage.name} has another vocabulary or model than the stage before; set "
+                f"{' '.join(starmap(override, other.items()))} for both"
+            )
+        return config
 
 
 def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
@@ -230,6 +226,6 @@ def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
         given = (config[group] if group else config)[name]
         if given != value and key not in own:
             raise InputError(
-                f"{key}={given} does not go with a recipe, which reads one corpus of sentence "
-                f"pairs; leave {key} out"
+                f"{override(key, given)} does not go with a recipe, which reads one corpus of "
+                f"sentence pairs; leave {key} out"
             )

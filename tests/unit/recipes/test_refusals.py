@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.helpers.models import tiny_payload
 from tests.helpers.plans import plan, refused
+from transformer.cli.compose import compose_config
 from transformer.model.checkpoint import PORTABLE
 
 
@@ -15,7 +17,8 @@ def write_checkpoint(run: Path, source: str, target: str) -> None:
     (run / "checkpoints").mkdir(parents=True)
     data = {"source": source, "target": target}
     payload = tiny_payload()
-    payload[PORTABLE]["config"]["data"] = data
+    decoding = OmegaConf.to_container(compose_config("train", []).decoding)
+    payload[PORTABLE]["config"] |= {"data": data, "decoding": decoding}
     torch.save(payload, run / "checkpoints" / "best.ckpt")
 
 
@@ -61,7 +64,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
     back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
     assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
     assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
-        "reverse.model.d_modle=64 does nothing: this call has no stage reverse"
+        "reverse.model.d_modle=64 does nothing: there is no stage reverse"
     )
     write_checkpoint(tmp_path / "teacher", "src", "tgt")
     distilled = ["recipe=distill", *base, "teachers=['~/teacher']", "output=r", "teacher.seed=3"]
@@ -123,7 +126,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (["recipe=distill", "output=r", "evaluate.split=test"], "evaluate.split cannot be set"),
         (
             ["recipe=distill", "output=r", "student.data.target_tag=true"],
-            "data.target_tag=True does not go with a recipe",
+            "data.target_tag=true does not go with a recipe",
         ),
         (
             ["recipe=distill", "output=r", "evaluate.constrain=true"],
@@ -137,7 +140,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=distill", "output=r", "teachers=2", "evaluate.averaging=log_probability"],
             "evaluate: averaging=log_probability is of ensembles",
         ),
-        (["recipe=distill", "output=r", "evaluate.terms=gone"], "gone: no such file; "),
+        (["recipe=distill", "output=r", "evaluate.terms=gone"], "gone: no such file"),
         (
             ["recipe=distill", "output=r", "student.loss=r_drop", "student.model.dropout=0"],
             "loss.consistency=r_drop compares two passes",
