@@ -81,7 +81,7 @@ def _made_of(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[
     """The sha256 of the command and of the inputs, but for those that are not written yet."""
     inputs = [file for file in stage.inputs if file not in pending]
     digests = {stage.label(file): file_digest(file, cache).hex() for file in inputs}
-    return {"its command": stage.digest, **digests}
+    return {"command": stage.digest, **digests}
 
 
 def _marker(stage: Stage) -> Path:
@@ -101,11 +101,11 @@ def _state(stage: Stage, made_of: dict[str, str]) -> str:
         ) from error
     changed = [name for name, digest in made_of.items() if before.get(name) != digest]
     if changed:
-        return f"begins again, since {changed[0]} has changed"
+        return f"begins again, {changed[0]} has changed"
     if not done:
         return "goes on"
     missing = [stage.label(file) for file in stage.outputs if not file.is_file()]
-    return f"begins again, since {missing[0]} is missing" if missing else "done"
+    return f"begins again, {missing[0]} is missing" if missing else "done"
 
 
 def _mark(stage: Stage, made_of: dict[str, str], *, done: bool) -> None:

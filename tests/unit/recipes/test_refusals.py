@@ -78,12 +78,10 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (["recipe=distil"], "recipe=distil names no recipe; choose distill or backtr"),
         (["recipe=distill"], "output= is missing; recipe needs a value for it"),
         (["recipe=distill", "output=r", "teacherz=3"], "unknown key teacherz (did you mean teach"),
-        (["recipe=distill", "output=r", "teachers"], "'teachers' is not of the form KEY=VALUE"),
         (["recipe=distill", "output=r", "teachers=0"], "teachers must be at least 1, or name"),
         (["recipe=distill", "output=r", "teachers=[nix]"], "checkpoint=nix does not exist"),
         (["recipe=distill", "output=r", "teachers=x"], "teachers='x' must be a whole number or a"),
         (["recipe=distill", "output=r", "tag=x", "text=distilled"], "tag=x tells distilled from"),
-        (["recipe=distill", "output=r", "interpolation=1"], "interpolation=1 must be at least 2"),
         (
             ["recipe=distill", "output=r", "student.model.d_modle=3"],
             "unknown key model.d_modle (did",
@@ -92,17 +90,12 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=distill", "output=r", "student.data.train=x"],
             "student.data.train cannot be set",
         ),
-        (
-            ["recipe=distill", "output=r", "student.data.test_size=100"],
-            "student.data.test_size cannot be set",
-        ),
         (["recipe=distill", "output=r", "model.d_model=-3"], "model.d_model=-3 must be at least 1"),
         (["recipe=distill", "output=r", "hydra.run.dir=x"], "hydra.run.dir=x is not for a recipe"),
         (["recipe=distill", "output=r", "data.documents=3"], "data.documents=3 does not go with a"),
         (["recipe=distill", "output=r", "task=tagging"], "task=tagging does not go with a recipe"),
         (["recipe=distill", "output=r", "translate.beam=3"], "translate: unknown key beam"),
         (["recipe=distill", "output=''"], "output= names no folder; give one"),
-        (["recipe=distill", "output=null"], "output= names no folder; give one"),
         (["recipe=distill", "output=o${x}"], "o${x}: ${ stands for the value of another key"),
         (
             ["recipe=distill", "output=r", "teachers=2", "teacher.seed=5"],
@@ -133,10 +126,6 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             "evaluate: constrain=true does nothing alone",
         ),
         (
-            ["recipe=distill", "output=r", "evaluate.alignment_head=1"],
-            "evaluate: alignment_head=1 does nothing alone",
-        ),
-        (
             ["recipe=distill", "output=r", "teachers=2", "evaluate.averaging=log_probability"],
             "evaluate: averaging=log_probability is of ensembles",
         ),
@@ -161,10 +150,6 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (
             ["recipe=backtranslate", "output=r", "monolingual=nix"],
             "nix: no such file",
-        ),
-        (
-            ["recipe=bidirectional", "output=r", "pretraining=1"],
-            "pretraining=1.0 must be in (0, 1)",
         ),
         (
             ["recipe=bidirectional", "output=r", "trainer.max_steps=1"],

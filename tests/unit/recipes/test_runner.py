@@ -44,13 +44,13 @@ def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) ->
     copies.run()
     (copies.folder / "02_copy" / "old").touch()
     assert copies.states(second=2)[1:] == [
-        "begins again, since its command has changed",
+        "begins again, command has changed",
         "begins again if its inputs change",
     ]
     assert copies.run(second=2) == ["02_copy", "03_copy"]
     assert (copies.folder / "03_copy" / "out").read_text() == "text" + "value=2"
     assert not (copies.folder / "02_copy" / "old").exists()
-    assert "03_copy: begins again, since 02_copy/out has changed: " in copies.told[-2]
+    assert "03_copy: begins again, 02_copy/out has changed: " in copies.told[-2]
 
 
 def test_keys_that_say_where_it_computes_may_change(copies: Copies) -> None:
@@ -69,7 +69,7 @@ def test_another_input_runs_again_and_the_same_text_of_another_time_does_not(
     (copies.folder / "01_copy" / "out").unlink()
     # It writes the same once more: nothing else has to.
     assert copies.run() == ["01_copy"]
-    assert copies.told[0].startswith("01_copy: begins again, since 01_copy/out is missing: ")
+    assert copies.told[0].startswith("01_copy: begins again, 01_copy/out is missing: ")
 
 
 def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) -> None:
