@@ -33,8 +33,8 @@ from benchmarks.calls import UNKNOWN
 from benchmarks.page import write_between
 from benchmarks.records import short
 from benchmarks.training_process import MOST, NAMES, Subject
+from benchmarks.version import code_version
 from transformer.evaluation.report import table_console
-from transformer.recipes.version import code_version
 
 BUDGETS = {"tiny": 4096, "base": 2048}
 EOLE = 1.25

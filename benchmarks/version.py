@@ -33,7 +33,7 @@ def _installed(name: str) -> str | None:
 
 
 def _commit(code: Sequence[str]) -> str | None:
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     try:
