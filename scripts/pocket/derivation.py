@@ -57,13 +57,13 @@ class Deriver:
         }
         self._applying: dict[tuple[str | None, ...], tuple[Rule, ...]] = {}
 
-    def derive(self, category: str, features: Mapping[str, str] | None = None) -> Node:
-        """A tree of ``category`` with the features asked for.
+    def derive(self, category: str) -> Node:
+        """A tree of ``category``.
 
         Raises:
             ImpossibleError: the grammar has none.
         """
-        return self._expand(category, dict(features or {}), 0)
+        return self._expand(category, {}, 0)
 
     def _expand(self, category: str, features: dict[str, str], scope: int) -> Node:
         if category in self._lexicon.categories:

@@ -104,6 +104,7 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write to, such as data/pocket")
     output = parser.parse_args().output
     try:
+        output.mkdir(parents=True, exist_ok=True)
         splits = generate_splits(Grammar.load(LANGUAGE), SEED, SIZES)
         write(output, files_of(splits))
     except (OSError, ValueError) as error:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.data.corpora import data_config, pairs_of, tokenizer_config
+from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.data.pocket import pocket_splits, pocket_text, read_pocket_tags
-from transformer.data.tagged import TaggingData
+from transformer.data.tagged import TaggedDataset, TaggingData
+from transformer.errors import InputError
 
 SIZES = {"train": 40_000, "validation": 500, "test": 1_000, "test_novel": 500}
 ENGLISH = {"corpus": "pocket", "source": "en", "target": "de", "train": None}
@@ -46,3 +50,18 @@ def test_every_word_has_its_tag(tmp_path: Path) -> None:
         assert "".join(words) == text.replace(" ", "")
         for word, tag in zip(words, tags, strict=True):
             assert (tag == "PUNCT") == (not word.isalnum())
+
+
+def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer()
+    tagged = list(read_pocket_tags(pocket_text("de")["validation"]))
+    lengths = TaggedDataset(tagged, tokenizer).lengths()[0]
+    place = next(index for index, length in enumerate(lengths) if length > lengths[0])
+    data = TaggingData(
+        data_config(tmp_path, **GERMAN),
+        tokenizer_config(),
+        initial_tokenizer=tokenizer,
+        positions=int(lengths[:place].max()) + 1,
+    )
+    with pytest.raises(InputError, match=rf"validation\.de\.gz:{place + 1}: a sentence of"):
+        data.prepare_data()
