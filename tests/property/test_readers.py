@@ -13,8 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.conllu import format_conllu
 from transformer.cli import streams
-from transformer.data.conllu import UPOS, format_conllu, read_conllu
+from transformer.data.conllu import UPOS, read_conllu
 from transformer.data.corpus import Corpus, read_lines
 from transformer.data.links import read_links
 from transformer.data.phrases import read_phrases

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tests.helpers.checks import no_checks
+from tests.helpers.conllu import format_conllu
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
 from transformer.cli import average, evaluate, predict, translate
-from transformer.data.conllu import format_conllu
 from transformer.errors import InputError
 from transformer.training.run import train
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer.data.conllu import UPOS, TaggedSentence, format_conllu, read_conllu
+from tests.helpers.conllu import format_conllu
+from transformer.data.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.errors import InputError
 
 # A range of two words written as one, a word that is only understood, comments, CRLF.

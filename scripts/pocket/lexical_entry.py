@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from transformer.data.inflection import Forms
+from scripts.pocket.inflection import Forms
 
 NONE = "none"
 """A feature value that no entry has."""

@@ -9,30 +9,12 @@ import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
-from transformer.data.grammar_rule import Option, Rule
-from transformer.data.lexical_entry import Candidates, Entry
-
-
-@runtime_checkable
-class Choice(Protocol):
-    """Decides whatever a derivation leaves open."""
-
-    def rule(self, rules: Sequence[Rule]) -> Rule:
-        """One of the rules that apply."""
-
-    def value(self, options: Sequence[Option]) -> str:
-        """The value of a feature."""
-
-    def entry(self, candidates: Candidates) -> Entry:
-        """One of the words that fit."""
-
-    def includes(self, slot: str, chance: float) -> bool:
-        """Whether a slot that may be left out is there."""
+from scripts.pocket.lexical_entry import Candidates, Entry
+from scripts.pocket.rule import Option, Rule
 
 
-class RandomChoice:
+class Choice:
     """Chooses at random; the same seed chooses the same on every platform.
 
     Only ``random.Random.random`` is used: its sequence is what Python promises to keep. Of
@@ -46,11 +28,11 @@ class RandomChoice:
 
     def rule(self, rules: Sequence[Rule]) -> Rule:
         """A rule by its weight."""
-        return rules[self._place([rule.weight for rule in rules])]
+        return rules[self._index([rule.weight for rule in rules])]
 
     def value(self, options: Sequence[Option]) -> str:
         """A value by its weight."""
-        return options[self._place([option.weight for option in options])].value
+        return options[self._index([option.weight for option in options])].value
 
     def entry(self, candidates: Candidates) -> Entry:
         """A word by its weight and its use so far."""
@@ -62,17 +44,17 @@ class RandomChoice:
         return entry
 
     def includes(self, slot: str, chance: float) -> bool:
-        """With the given chance."""
+        """Whether a slot that may be left out is there, with the given chance."""
         return chance == 1 or self._random() < chance
 
-    def _place(self, weights: Sequence[float]) -> int:
+    def _index(self, weights: Sequence[float]) -> int:
         rest = self._random() * sum(weights)
-        for place, weight in enumerate(weights):
+        for index, weight in enumerate(weights):
             rest -= weight
             if rest < 0:
-                return place
+                return index
         return len(weights) - 1
 
     def _draw(self, candidates: Candidates) -> Entry:
-        place = bisect_right(candidates.sums, self._random() * candidates.sums[-1])
-        return candidates.entries[min(place, len(candidates.entries) - 1)]
+        index = bisect_right(candidates.sums, self._random() * candidates.sums[-1])
+        return candidates.entries[min(index, len(candidates.entries) - 1)]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
-from transformer.data import inflection
-from transformer.data.inflection import Forms
-from transformer.data.lexical_entry import NONE, Candidates, Category, Entry
+from scripts.pocket import inflection
+from scripts.pocket.inflection import Forms
+from scripts.pocket.lexical_entry import NONE, Candidates, Category, Entry
 
 
 class Lexicon:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from transformer.data.choice import Choice
-from transformer.data.grammar_rule import Condition, Reference, Rule, Slot
-from transformer.data.lexical_entry import NONE, Entry
-from transformer.data.lexicon import Lexicon
+from scripts.pocket.choice import Choice
+from scripts.pocket.lexical_entry import NONE, Entry
+from scripts.pocket.lexicon import Lexicon
+from scripts.pocket.rule import Condition, Reference, Rule, Slot
 
 _NARROWED = ("number", "tense", "gender", "kind")
 """Features of which a leaf keeps the one value that was asked for, not all the entry's."""
@@ -57,13 +57,13 @@ class Deriver:
         }
         self._applying: dict[tuple[str | None, ...], tuple[Rule, ...]] = {}
 
-    def derive(self, category: str, features: Mapping[str, str] | None = None) -> Node:
-        """A tree of ``category`` with the features asked for.
+    def derive(self, category: str) -> Node:
+        """A tree of ``category``.
 
         Raises:
             ImpossibleError: the grammar has none.
         """
-        return self._expand(category, dict(features or {}), 0)
+        return self._expand(category, {}, 0)
 
     def _expand(self, category: str, features: dict[str, str], scope: int) -> Node:
         if category in self._lexicon.categories:

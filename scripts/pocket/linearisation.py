@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.data.derivation import Node
-from transformer.data.grammar_rule import Item
-from transformer.data.verb_group import VerbGroups
+from scripts.pocket.derivation import Node
+from scripts.pocket.rule import Item
+from scripts.pocket.verb_group import VerbGroups
 
 Key = tuple[int, str]
 

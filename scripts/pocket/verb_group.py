@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transformer.data.derivation import Node
-from transformer.data.inflection import Forms
-from transformer.data.lexical_entry import Entry
+from scripts.pocket.derivation import Node
+from scripts.pocket.inflection import Forms
+from scripts.pocket.lexical_entry import Entry
 
 Word = tuple[str, str, tuple[tuple[int, str], ...]]
 """Word, Universal POS tag, alignment keys."""

@@ -1,6 +1,6 @@
 """The rules of a synchronous grammar: slots, features, and the order in each language.
 
-It knows the notation of rules.yaml (see data/pocket/README.md), not how rules are drawn. After
+It knows the notation of rules.yaml (see README.md), not how rules are drawn. After
 synchronous rewriting with features (Shieber and Schabes, "Synchronous Tree-Adjoining
 Grammars", 1990).
 """
