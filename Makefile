@@ -1,9 +1,9 @@
-# make demo | make test | make lint: each makes its own .venv first.
+# make demo | make test | make lint | make docs: each makes its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint docs clean
 
 .venv/core: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -12,6 +12,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 
 .venv/dev: .venv/core
 	$(INSTALL) -e '.[dev]'
+	touch $@
+
+.venv/docs: .venv/core
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 demo: .venv/core
@@ -25,5 +29,9 @@ lint: .venv/dev
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
+docs: .venv/docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -c docs . build/site
+	cp build/site/README.html build/site/index.html
+
 clean:
-	rm -rf .venv .cache runs multirun
+	rm -rf .venv .cache build runs multirun

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.records import Records, machine
-from transformer.recipes.processes import end_with_parent
-from transformer.recipes.version import code_version
+from benchmarks.version import code_version
+from transformer.recipes.runner import end_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = "unknown"

@@ -15,10 +15,8 @@ from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
-from benchmarks.calls import UNKNOWN, Calls
+from benchmarks.calls import Calls
 from transformer.cli.config.compose import compose_config
-from transformer.recipes.entries import versions_of
-from transformer.recipes.manifest import MANIFEST
 from transformer.training.checkpointing.run_directory import is_finished
 
 
@@ -113,19 +111,6 @@ class Chained(Training):
     def run(self) -> Path:
         """Of its last training."""
         return self.folder / self.last
-
-    @property
-    def commit(self) -> str:
-        """Of the code of all stages."""
-        versions = (version for stage in self._stages for version in versions_of(stage))
-        commits = (version["commit"] or UNKNOWN for version in versions)
-        return " ".join(dict.fromkeys(commits))
-
-    @property
-    def _stages(self) -> list[dict[str, Any]]:
-        manifest = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
-        stages: list[dict[str, Any]] = manifest["stages"]
-        return stages
 
 
 @dataclass(frozen=True)

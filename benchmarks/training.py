@@ -33,7 +33,7 @@ from benchmarks.calls import UNKNOWN
 from benchmarks.page import write_between
 from benchmarks.records import short
 from benchmarks.training_process import MOST, NAMES, Subject
-from transformer.recipes.version import code_version
+from benchmarks.version import code_version
 from transformer.report.scores import table_console
 
 BUDGETS = {"tiny": 4096, "base": 2048}

@@ -3,50 +3,60 @@
 from itertools import pairwise
 from pathlib import Path
 
-from transformer.recipes.chain import run_chain
-from transformer.recipes.manifest import Manifest
+import pytest
+
+from transformer.recipes import runner
 from transformer.recipes.stage import Stage
 
 
 class Copies:
-    """Three stages, each of which copies what the one before has written."""
+    """Three stages, each of which copies what the one before has written.
 
-    def __init__(self, home: Path) -> None:
-        self.home, self.done = home, list[str]()
-        self.code, self.fails_in, self.verb = 0, "", "select"
-        self.said, self.leaves = list[str](), tuple[str, ...]()
+    Attributes:
+        home: The folder of the file ``given``, which the first reads, and of the recipe ``r``.
+        ran: Stages that have ended well in the last call.
+        told: Its lines.
+        fails: The exit code of a stage, by its name.
+        verb: Of all stages.
+    """
+
+    def __init__(self, home: Path, patch: pytest.MonkeyPatch) -> None:
+        self.home, self.folder = home, home / "r"
+        self.ran, self.told, self.fails = list[str](), list[str](), dict[str, int]()
+        self.verb, self.heard = "select", None
         (home / "given").write_text("text")
+        patch.setattr(runner, "call", self._call)
 
-    def plan(self, value: int = 1) -> list[Stage]:
-        files = [self.home / "given", *(self.home / "r" / f"0{n}_copy" / "out" for n in (1, 2, 3))]
+    def stages(self, second: int = 1, **free: str) -> list[Stage]:
+        files = [self.home / "given", *(self.folder / f"0{n}_copy" / "out" for n in (1, 2, 3))]
         return [
             Stage(
-                name=output.parent.name,
-                verb=self.verb,
-                arguments=("output=x",),
-                config={"value": value, "device": "cpu", "seed": number},
-                inputs=(source,),
-                outputs=(output,),
                 folder=output.parent,
+                verb=self.verb,
+                settings=(f"value={second if number == 2 else 1}", *map("=".join, free.items())),
+                own={"input": source, "output": output},
+                outputs=(output,),
             )
             for number, (source, output) in enumerate(pairwise(files), 1)
         ]
 
-    def __call__(self, stage: Stage) -> int:
-        if stage.name == self.fails_in:
-            for name in self.leaves:
-                (stage.folder / name).touch()
-            return self.code
-        self.done.append(stage.name)
-        stage.outputs[0].write_bytes(stage.inputs[0].read_bytes())
-        return 0
+    def run(self, second: int = 1, **free: str) -> list[str]:
+        """Run the recipe, the second stage with a setting; returns the stages that ran."""
+        self.folder.mkdir(exist_ok=True)
+        self.ran.clear()
+        self.told.clear()
+        runner.run_stages(self.stages(second, **free), self.home / "cache", self.told.append)
+        return list(self.ran)
 
-    def run(self, redo_from: str | None = None, **settings: int) -> list[str]:
-        (self.home / "r").mkdir(exist_ok=True)
-        self.done.clear()
-        self.said.clear()
-        plan = self.plan(**settings)
-        run_chain(
-            plan, lambda: Manifest(self.home / "r", "copies"), self.said.append, self, redo_from
+    def states(self, second: int = 1) -> list[str]:
+        return list(runner.states(self.stages(second), self.home / "cache"))
+
+    def _call(self, stage: Stage) -> tuple[int, int | None]:
+        if code := self.fails.get(stage.name):
+            (stage.folder / "part").touch()
+            return code, None
+        self.ran.append(stage.name)
+        stage.outputs[0].write_bytes(
+            stage.inputs[0].read_bytes() + stage.settings[0].removeprefix("value=1").encode()
         )
-        return list(self.done)
+        return 0, self.heard

@@ -30,38 +30,30 @@ def recipe(
 
 def _recipe(arguments: list[str], home: Path, fault_in: str, fault: Callable[[], None]) -> None:
     from transformer.__main__ import main
-    from transformer.recipes import processes
+    from transformer.recipes import runner
 
-    class Forks:
-        """In place of ``Processes``: no time is lost with imports."""
-
-        def __enter__(self) -> "Forks":
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-        def __call__(self, stage: Stage) -> int:
-            child = os.fork()
-            if not child:
-                sys.argv = ["transformer", stage.verb, *stage.arguments]
-                if stage.name == fault_in:
-                    fault()
-                code = 1
-                try:
-                    code = main()
-                except SystemExit as ended:
-                    code = int(ended.code or 0)
-                finally:
-                    sys.stdout.flush()
-                    os._exit(code)
-            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if code == -signal.SIGKILL:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return code
+    def forked(stage: Stage) -> tuple[int, int | None]:
+        """In place of ``call``: no time is lost with imports."""
+        child = os.fork()
+        if not child:
+            sys.argv = ["transformer", stage.verb, *stage.arguments]
+            if stage.name == fault_in:
+                fault()
+            code = 1
+            try:
+                code = main()
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == -signal.SIGKILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return code, None
 
     _prepare(home)
     os.chdir(home)
-    processes.Processes = Forks  # type: ignore[misc,assignment]
+    runner.call = forked
     sys.argv = ["transformer", *arguments]
     sys.exit(main())

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.conllu import format_conllu
 from transformer.cli.translate import line_io
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import UPOS, format_conllu, read_conllu
+from transformer.data.text.conllu import UPOS, read_conllu
 from transformer.data.text.parallel import Corpus, read_lines
 from transformer.data.text.phrases import read_phrases
 from transformer.data.text.word_alignment import read_links

@@ -18,8 +18,8 @@ from benchmarks.calls import UNKNOWN
 from benchmarks.records import Records, machine
 from benchmarks.results import COLUMNS
 from benchmarks.trained import Trained, train_all
+from benchmarks.version import code_version
 from tests.helpers.runs import PROJECT
-from transformer.recipes.version import code_version
 
 
 def test_a_finished_run_is_not_repeated(trained: Trained) -> None:

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from tests.helpers.checks import no_checks
+from tests.helpers.conllu import format_conllu
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
 from transformer.cli.evaluate import evaluate
 from transformer.cli.train import average
-from transformer.cli.translate.translate import predict, translate
+from transformer.cli.translate import predict, translate
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import format_conllu
 from transformer.runs.train import train
 
 ALONE = [

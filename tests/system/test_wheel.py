@@ -1,4 +1,4 @@
-"""A wheel carries conf/ and the pocket grammar, so that the command works without the checkout."""
+"""A wheel carries conf/ and the pocket corpus, so that the command works without the checkout."""
 
 import os
 import subprocess
@@ -32,11 +32,11 @@ def test_the_verbs_work_from_a_wheel_alone(tmp_path: Path) -> None:
         return done.stdout
 
     assert "beam_size" in run("-m", "transformer", "train", "--cfg", "job")
-    where = run(
-        "-c", "from transformer.data.corpora.resolve import _pocket_grammar as p; print(p())"
-    )
-    assert Path(where.strip()) == site / "transformer" / "pocket"
-    assert (site / "transformer" / "pocket" / "rules.yaml").is_file()
+    run("-m", "transformer", "text", "output=text", "splits=[test_novel]")
+    assert len((tmp_path / "text" / "test_novel.de").read_text("utf-8").splitlines()) == 500
+    tagged = "from transformer.data.corpora.pocket import pocket_text as t, read_pocket_tags as r"
+    assert int(run("-c", f"{tagged}; print(len(list(r(t('en')['test']))))")) == 1000
+    assert not (site / "scripts").exists()
     page = "from transformer.report.attention_page import attention_page as p; print(len(p(v)))"
     view = "from transformer.evaluation.attention.view import AttentionView as V"
     assert int(run("-c", f"{view}; v = V('', '', False, '', '', '', 0, ()); {page}")) > 10_000

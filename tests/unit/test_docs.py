@@ -11,7 +11,11 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = (ROOT / "data", ROOT / "docs")
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for one in FOLDERS for page in sorted(one.rglob("*.md"))),
+]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
@@ -19,6 +23,8 @@ CODE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 PATH = re.compile(
     r"((?:transformer|tests|conf|docs|benchmarks|scripts)/[\w./*-]*)(?:::?([A-Za-z_][\w.]*))?"
 )
+HEADING = re.compile(r"^#{1,6} +(.+)$", re.M)
+MENTION = re.compile(r"^\.\. auto\w+:: (\S+)\.(\w+)$", re.M)
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 MEMBER = re.compile(r"([A-Z]\w*)\.([A-Za-z_]\w*)")
 SNIPPET = re.compile(
@@ -74,6 +80,9 @@ def broken_references(text: str, folder: Path) -> list[str]:
     """Links, code spans and imports of a page in ``folder`` that name what does not exist."""
     prose = FENCE.sub("", text)
     broken = [f"[{t}]({to})" for t, to in LINK.findall(prose) if not _link_holds(t, to, folder)]
+    broken += [
+        f"[…]({to})" for _, to in LINK.findall(prose) if to[0] == "#" and to[1:] not in slugs(text)
+    ]
     broken += [f"`{span}`" for span in CODE.findall(prose) if not _span_holds(span)]
     for language, code in FENCE.findall(text):
         if language == "python":
@@ -82,15 +91,23 @@ def broken_references(text: str, folder: Path) -> list[str]:
 
 
 def _link_holds(text: str, target: str, folder: Path) -> bool:
-    path = (folder / target.split("#")[0]).resolve()
+    file, _, anchor = target.partition("#")
+    path = (folder / file).resolve()
     if re.match(r"\w+:|#", target):
         return True
-    if not path.exists():
+    if not path.exists() or (anchor and anchor not in slugs(path.read_text("utf-8"))):
         return False
     name = text.strip("`")
     if path.suffix != ".py" or name == text or name.endswith(".py") or not NAME.fullmatch(name):
         return True
     return name in definitions(path)
+
+
+@cache
+def slugs(page: str) -> frozenset[str]:
+    """What the headings of a page are called in a link, as GitHub and MyST do."""
+    headings = HEADING.findall(FENCE.sub("", page))
+    return frozenset(re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings)
 
 
 def _span_holds(span: str) -> bool:
@@ -117,7 +134,7 @@ def _broken_imports(code: str) -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_names_exists(page: Path) -> None:
     assert broken_references(page.read_text("utf-8"), page.parent) == []
 
@@ -131,6 +148,10 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("[`MultiHeadAttention.merge`](../transformer/model/attention/multi_head.py)", False),
         ("[the paper](https://arxiv.org/abs/1706.03762)", True),
         ("[below](no_such_page.md)", False),
+        ("# What it is\n\n[above](#what-it-is)", True),
+        ("# What it is\n\n[above](#what-it-was)", False),
+        ("[losses](performance.md#what-makes-it-so)", True),
+        ("[losses](performance.md#what-made-it-so)", False),
         ("`transformer/model/attention/multi_head.py:attend`", True),
         ("`transformer/model/attention/multi_head.py:attends`", False),
         ("`tests/unit/test_docs.py::test_what_a_page_names_exists`", True),
@@ -142,11 +163,18 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("`nn.Linear`", True),
         ("```python\nfrom transformer.model.attention.masks import causal_mask\n```", True),
         ("```python\nfrom transformer.model.attention.masks import lower_triangle\n```", False),
-        ("```python\nfrom transformer.model.attention import masks\n```", True),
+        ("```python\nfrom transformer.model import masks\n```", True),
     ],
 )
 def test_a_broken_reference_is_found(text: str, holds: bool) -> None:
     assert (broken_references(text, ROOT / "docs") == []) is holds
+
+
+def test_what_the_page_of_classes_names_exists() -> None:
+    named = MENTION.findall((ROOT / "docs" / "api.rst").read_text("utf-8"))
+    assert len(named) > 10
+    for module, name in named:
+        assert name in definitions(ROOT.joinpath(*module.split(".")).with_suffix(".py"))
 
 
 def test_the_snippets_on_attention_print_what_the_page_says(

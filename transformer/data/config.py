@@ -43,7 +43,7 @@ class DataConfig:
     """The keys under ``data.``; a relative path starts where the command was started."""
 
     corpus: str
-    """"pocket" (made from a grammar); "multi30k", "multi30k_tok" or "tanaka_enja" (fetched);
+    """"pocket" (built in); "multi30k", "multi30k_tok" or "tanaka_enja" (fetched);
     "files" or "folder" (the user's own)."""
     source: str
     """Language code of the source side; with JSONL, the key of its text."""

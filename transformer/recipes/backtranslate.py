@@ -6,6 +6,7 @@ Caswell et al. 2019, "Tagged Back-Translation"; sampling: Edunov et al. 2018, "U
 Back-Translation at Scale". It does not run anything.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import is_plain
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.recipes.corpus_files import CorpusFiles, only_train
 from transformer.recipes.plan import Plan
-from transformer.recipes.refusals import refuse_other_direction
-from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class BacktranslateConfig:
             raise InputError(f"bitext_share={self.bitext_share} must be in (0, 1), or null")
 
 
-def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
-    """Add the stages to a plan; returns the checkpoint of the forward model.
+def backtranslate(plan: Plan, config: BacktranslateConfig) -> None:
+    """Add the stages to a plan.
 
     Raises:
         InputError: The reverse model is not there, or not of that direction; the monolingual text
@@ -58,25 +57,25 @@ def backtranslate(plan: Plan, config: BacktranslateConfig) -> Path:
     if config.reverse is None:
         reverse = plan.train("reverse", back.alone)
     else:
-        reverse = find_checkpoint(Path(config.reverse))
-        refuse_other_direction(f"reverse={config.reverse}", reverse, back.source, back.target)
-    plan.evaluate([reverse], back.validation, "_reverse")
+        reverse = plan.existing("reverse", config.reverse, back)
+    plan.evaluate([reverse], back, "evaluate_reverse")
     monolingual = given_path(config.monolingual)
     if next(iter(read_lines(monolingual)), None) is None:
         raise InputError(f"monolingual={config.monolingual} has no line; give text to translate")
-    source = plan.translate([reverse], monolingual, f"synthetic.{texts.source}")
-    forward = plan.train("forward", _data(config, texts, Sides(source, monolingual)))
-    plan.evaluate([forward], texts.validation)
-    return forward
+    own = {"checkpoint": reverse, "input": monolingual}
+    [source] = plan.add("translate", "translate", own, [f"synthetic.{texts.source}"])
+    forward = plan.train("forward", _data(config, texts, [source, monolingual]))
+    plan.evaluate([forward], texts)
 
 
-def _data(config: BacktranslateConfig, texts: Texts, synthetic: Sides) -> dict[str, Any]:
+def _data(
+    config: BacktranslateConfig, texts: CorpusFiles, synthetic: Sequence[Path]
+) -> dict[str, Any]:
     """Keys of ``data.`` for the forward model."""
-    bitext: dict[str, Any] = {"train": list(texts.train), **texts.evaluated}
-    other = only_to_learn_from(synthetic)
+    bitext, other = texts.as_corpus, only_train(synthetic)
     if config.tag is not None:
         other["tag"] = config.tag
     if config.bitext_share is not None:
         bitext["weight"] = config.bitext_share
         other["weight"] = round(1 - config.bitext_share, 9)
-    return mixed(texts.languages, {"bitext": bitext, "synthetic": other})
+    return texts.mixed({"bitext": bitext, "synthetic": other})

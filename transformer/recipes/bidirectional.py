@@ -5,13 +5,12 @@ vocabulary, a third of the updates for both directions. It does not run anything
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.recipes.corpus_files import CorpusFiles
 from transformer.recipes.overrides import override
 from transformer.recipes.plan import Plan
-from transformer.recipes.texts import Texts, mixed
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,8 @@ class BidirectionalConfig:
             raise InputError(f"pretraining={self.pretraining} must be in (0, 1)")
 
 
-def bidirectional(plan: Plan, config: BidirectionalConfig) -> Path:
-    """Add the stages to a plan; returns the checkpoint of the last.
+def bidirectional(plan: Plan, config: BidirectionalConfig) -> None:
+    """Add the stages to a plan.
 
     Raises:
         InputError: There are two vocabularies, or too few updates to share out.
@@ -42,9 +41,8 @@ def bidirectional(plan: Plan, config: BidirectionalConfig) -> Path:
     first, second = _updates(plan.config["trainer"]["max_steps"], config.pretraining)
     texts = plan.text()
     both = plan.train("pretrain", _both(texts), settings=first)
-    last = plan.train("finetune", texts.alone, settings=second, finetune_from=both)
-    plan.evaluate([last], texts.validation)
-    return last
+    last = plan.train("finetune", texts.alone, {"finetune_from": both}, second)
+    plan.evaluate([last], texts)
 
 
 def _updates(total: int, share: float) -> tuple[list[str], list[str]]:
@@ -60,19 +58,10 @@ def _updates(total: int, share: float) -> tuple[list[str], list[str]]:
     return [override("trainer.max_steps", first)], [override("trainer.max_steps", total - first)]
 
 
-def _both(texts: Texts) -> dict[str, Any]:
+def _both(texts: CorpusFiles) -> dict[str, Any]:
     """Keys of ``data.``: each pair in both directions; nothing is tested before the end."""
-    forward = {
-        "train": list(texts.train),
-        "validation": list(texts.validation),
-        "test_size": 0,
-    }
-    back = texts.swapped
-    backward = {
-        "source": back.source,
-        "target": back.target,
-        "train": list(back.train),
-        "validation": list(back.validation),
-        "test_size": 0,
-    }
-    return mixed(texts.languages, {"forward": forward, "backward": backward})
+    corpora = {}
+    for name, one in (("forward", texts), ("backward", texts.swapped)):
+        splits = {"train": one["train"], "validation": one["validation"], "test_size": 0}
+        corpora[name] = {"source": one.source, "target": one.target, **splits}
+    return texts.mixed(corpora)

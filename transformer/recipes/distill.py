@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.recipes.corpus_files import CorpusFiles, only_train
 from transformer.recipes.overrides import key_of, override
-from transformer.recipes.plan import Plan
-from transformer.recipes.refusals import refuse_fixed, refuse_other_direction
-from transformer.recipes.texts import Sides, Texts, mixed, only_to_learn_from
+from transformer.recipes.plan import Plan, one_or_all
 
 
 @dataclass(frozen=True)
@@ -49,63 +47,55 @@ class DistillConfig:
             )
 
 
-def distill(plan: Plan, config: DistillConfig) -> Path:
-    """Add the stages to a plan; returns the checkpoint of the student.
+def distill(plan: Plan, config: DistillConfig) -> None:
+    """Add the stages to a plan.
 
     Raises:
-        InputError: A teacher is not there.
+        InputError: A teacher is not there, or of another direction.
     """
+    texts = plan.text()
     if isinstance(config.teachers, int):
-        seeds = [_seeds(plan, number) for number in range(config.teachers)]
-        if len(seeds) > 1:
-            extras = plan.extras.get("teacher", ())
-            refuse_fixed("teacher", extras, seeds[0], f"teachers={len(seeds)}")
-        texts = plan.text()
         teachers = [
-            plan.train("teacher", texts.alone, suffix=f"_{number}", settings=own)
-            for number, own in enumerate(seeds, 1)
+            plan.train("teacher", texts.alone, own, suffix=f"_{number}")
+            for number, own in enumerate(_seeds(plan, config.teachers), 1)
         ]
     else:
-        teachers = [find_checkpoint(Path(name)) for name in config.teachers]
-        texts = plan.text()
-        for name, teacher in zip(config.teachers, teachers, strict=True):
-            refuse_other_direction(f"teachers: {name}", teacher, texts.source, texts.target)
-    plan.evaluate(teachers, texts.validation, "_teachers")
-    distilled = Sides(texts.train.source, _distilled(plan, config, teachers, texts))
+        teachers = [plan.existing("teachers", name, texts) for name in config.teachers]
+    plan.evaluate(teachers, texts, "evaluate_teachers")
+    distilled = [texts["train"][0], _distilled(plan, config, teachers, texts)]
     student = plan.train("student", _data(config, texts, distilled))
-    plan.evaluate([student], texts.validation)
-    return student
+    plan.evaluate([student], texts)
 
 
-def _seeds(plan: Plan, number: int) -> list[str]:
-    """The seed of a teacher, and of the order of its batches: another for each."""
+def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:
+    """The seed of each teacher, and of the order of its batches; those of the call for a single."""
+    if teachers == 1:
+        return [{}]
     seeds = {"seed": plan.config["seed"], "data.seed": plan.config["data"]["seed"]}
-    return [override(key, seed + number) for key, seed in seeds.items()]
+    return [{key: seed + n for key, seed in seeds.items()} for n in range(teachers)]
 
 
-def _distilled(plan: Plan, config: DistillConfig, teachers: Sequence[Path], texts: Texts) -> Path:
-    name, count = texts.train.target.name, config.interpolation
+def _distilled(
+    plan: Plan, config: DistillConfig, teachers: Sequence[Path], texts: CorpusFiles
+) -> Path:
+    """Add the stages that make the target side."""
+    (source, target), count = texts["train"], config.interpolation
+    own: dict[str, Any] = {"checkpoint": one_or_all(teachers), "input": source}
     if count is None:
-        return plan.translate(teachers, texts.train.source, name)
-    own = plan.extras.get("translate", ())
-    fixed = [override("decoding.nbest", count), "format=json"]
-    refuse_fixed("translate", own, fixed, f"interpolation={count}")
+        return plan.add("translate", "translate", own, [target.name])[0]
+    own |= {"decoding.nbest": count, "format": "json"}
     # Another search that the user chooses has its own width.
-    searched = any(key_of(one) == "decoding" for one in own)
+    searched = "decoding" in map(key_of, plan.extras.get("translate", ()))
     search = [] if searched else ["decoding=beam", override("decoding.beam_size", count)]
-    nbest = plan.translate(
-        teachers, texts.train.source, f"{name}.jsonl", settings=search, fixed=fixed
-    )
-    return plan.select(nbest, texts.train.target, name)
+    [nbest] = plan.add("translate", "translate", own, [f"{target.name}.jsonl"], search)
+    # They are compared as translations are scored in training.
+    select = {"nbest": nbest, "reference": target, **plan.config["metrics"]}
+    return plan.add("select", "select", select, [target.name])[0]
 
 
-def _data(config: DistillConfig, texts: Texts, distilled: Sides) -> dict[str, Any]:
+def _data(config: DistillConfig, texts: CorpusFiles, distilled: Sequence[Path]) -> dict[str, Any]:
     """Keys of ``data.`` for the student."""
     if config.text == "distilled":
-        return texts.alone | {"train": list(distilled)}
+        return texts.alone | {"train": distilled}
     tag = {} if config.tag is None else {"tag": config.tag}
-    corpora = {
-        "original": {"train": list(texts.train), **texts.evaluated},
-        "distilled": only_to_learn_from(distilled) | tag,
-    }
-    return mixed(texts.languages, corpora)
+    return texts.mixed({"original": texts.as_corpus, "distilled": only_train(distilled) | tag})

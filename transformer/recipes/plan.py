@@ -1,255 +1,231 @@
-"""The plan of a recipe: its stages in their order, each composed before the first one begins.
+"""The plan of a recipe: its stages in their order, each composed before the first one runs.
 
 It does not run them, and does not know which recipes there are.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-from transformer.recipes.overrides import key_of, literal, merged, override
-from transformer.recipes.refusals import (
-    refuse_another_model,
-    refuse_idle,
-    refuse_owned,
-    refuse_what_no_recipe_can,
-)
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, files_of_corpus, splits_of
+from transformer.recipes.overrides import key_of, merged, override
 from transformer.recipes.stage import Stage
-from transformer.recipes.texts import (
-    Sides,
-    Texts,
-    by_name,
-    files_of_corpus,
-    paths_in,
-    read_by_evaluation,
-    text_settings,
-)
+from transformer.runs.finetuning import other_model
 from transformer.tasks.registry import make_task
 from transformer.training.config import run_config
 
-Compose = Callable[[str, Sequence[str]], dict[str, Any]]
-"""The config of a verb, as plain values, from its arguments; raises InputError."""
+Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any]]
+"""The config of a verb, as plain values, from its arguments and, for ``translate`` and
+``evaluate``, the search that its model was validated with; raises InputError."""
 
-Check = Callable[[str, Sequence[str], Mapping[str, Any], Mapping[str, Any]], None]
-"""Refuses what a verb would refuse: the verb, its arguments, its config, and the search that the
-model was validated with; raises InputError."""
+_ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
+"""Keys of the user's corpus, which only the first stage reads."""
 
-_NEEDED = {
-    "text": ["output=x"],
-    "translate": ["checkpoint=x"],
-    "evaluate": ["checkpoint=x"],
-    "select": ["nbest=x", "reference=x", "output=x"],
+_WRITES = {"train": "hydra.run.dir"}
+"""The key that names what a verb writes, where it is not ``output``."""
+
+_RESERVED = {
+    "train": ("data", "data.corpora", *_ONLY_TEXT),
+    "translate": ("input_format", "format", "alignment", "attention"),
+    "evaluate": ("split",),
 }
-"""Arguments without which a verb has no config."""
+"""Keys that the user cannot set for a stage, besides those that the recipe sets."""
 
-_LEFT_OUT = ("data.root", "data.validation_size", "data.test_size")
-"""Of the user's corpus, and idle where stages name the files that were made of it."""
+_ONE_CORPUS: dict[str, Any] = {
+    **dict.fromkeys(("checkpoint", "finetune_from", "resume_check", "objective")),
+    **dict.fromkeys(("data.documents", "data.alignment", "data.corpora")),
+    **{"task": "translation", "data.target_tag": False, "data.streaming": False},
+    "loss.alignment_weight": 0.0,
+}
+"""Keys that must have this value: a recipe reads one corpus of sentence pairs."""
 
 
-@dataclass
 class Plan:
     """Stages, as they are added.
 
     Attributes:
-        folder: Of the recipe.
-        base: The user's arguments for every training.
-        extras: More of them for each kind of stage.
-        compose: Makes a config of arguments.
-        check: Refuses calls of ``translate`` and ``evaluate``.
+        folder: The folder of the recipe.
+        config: The config of the user's arguments for all training runs.
+        data: Its corpus.
+        extras: The user's arguments for each kind of stage.
         stages: In their order.
     """
 
-    folder: Path
-    base: tuple[str, ...]
-    extras: Mapping[str, tuple[str, ...]]
-    compose: Compose
-    check: Check
-    stages: list[Stage] = field(default_factory=list)
-    _defaults: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _kinds: set[str] = field(default_factory=set)
+    def __init__(
+        self,
+        folder: Path,
+        base: Sequence[str],
+        extras: Mapping[str, Sequence[str]],
+        compose: Compose,
+    ) -> None:
+        """Compose what the user says for all training runs.
 
-    def __post_init__(self) -> None:
-        """Compose what the user says for all trainings.
+        Args:
+            folder: The folder of the recipe.
+            base: The user's arguments for all training runs.
+            extras: More of them for each kind of stage.
+            compose: Composes configs.
 
         Raises:
             InputError: It is wrong, or nothing that a recipe can do.
         """
-        for argument in (*self.base, *(one for group in self.extras.values() for one in group)):
-            if argument.startswith(("hydra.", "-", "+", "~", "sweep=", "cluster=")):
-                raise InputError(f"{argument} is not for a recipe; leave it out")
-        refuse_owned(self.extras)
-        self.config = self.compose("train", self.base)
+        self.folder, self._base, self.extras = folder, merged(base), extras
+        self._compose = compose
+        self._configs: dict[Path, Mapping[str, Any]] = {}
+        self._kinds: set[str] = set()
+        self.stages: list[Stage] = []
+        self.config = compose("train", self._base, None)
+        _check_corpus(self.config)
         self.data = run_config(self.config).data
-        refuse_what_no_recipe_can(self.config)
 
-    def text(self) -> Texts:
+    def text(self) -> CorpusFiles:
         """Let the corpus be written as plain files, which all other stages read."""
-        data = by_name(self.config["data"], self.data)
-        name = self._name("text")
-        texts = Texts.in_folder(self.folder / name, data)
-        settings = text_settings(data, self._default("text")["data"])
-        arguments = [
-            *settings,
-            override("splits", list(texts.splits)),
-            override("output", self.folder / name),
-        ]
-        self._add(name, "text", arguments, files_of_corpus(data), texts.files)
-        return texts
+        default = self._compose("text", ["output=x"], None)["data"]
+        values = {key: self.config["data"][key] for key in TEXT_KEYS}
+        settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
+        splits, languages = splits_of(self.data), (self.data.source, self.data.target)
+        outputs = [f"{split}.{code}" for split in splits for code in languages]
+        reads = files_of_corpus(self.data)
+        files = self.add("text", "text", {"splits": splits}, outputs, settings, reads=reads)
+        return CorpusFiles(files[0].parent, *languages, splits)
 
     def train(
         self,
         kind: str,
         data: Mapping[str, Any],
+        own: Mapping[str, Any] | None = None,
+        settings: Iterable[str] = (),
+        suffix: str = "",
+    ) -> Path:
+        """Let a model be trained on the files in keys of ``data.``; returns its checkpoint."""
+        keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
+        keys["checkpoint"] = "auto"
+        base = [one for one in self._base if key_of(one) not in (*keys, *_ONLY_TEXT)]
+        outputs = ["checkpoints/best.ckpt"]
+        return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]
+
+    def evaluate(self, models: Sequence[Path], texts: CorpusFiles, kind: str = "evaluate") -> None:
+        """Let a model, or an ensemble, be scored on the validation text."""
+        source, reference = texts["validation"]
+        own = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
+        self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"])
+
+    def existing(self, key: str, name: str, texts: CorpusFiles) -> Path:
+        """The checkpoint of a run that the user names with a key of the recipe.
+
+        Raises:
+            InputError: It does not exist, or does not translate these texts; of a model of several
+                directions this is not known.
+        """
+        checkpoint = find_checkpoint(Path(name))
+        config = read_payload(checkpoint)[PORTABLE]["config"]
+        self._configs[checkpoint], data = config, config["data"]
+        several = data.get("corpora") is not None or data.get("target_tag")
+        if not several and (data["source"], data["target"]) != (texts.source, texts.target):
+            raise InputError(
+                f"{key}: {name} translates {data['source']} to {data['target']}, and "
+                f"{texts.source} to {texts.target} is wanted; give another"
+            )
+        return checkpoint
+
+    def add(
+        self,
+        kind: str,
+        verb: str,
+        own: Mapping[str, Any],
+        outputs: Sequence[str],
+        settings: Iterable[str] = (),
         *,
         suffix: str = "",
-        settings: Sequence[str] = (),
-        finetune_from: Path | None = None,
-    ) -> Path:
-        """Let a model be trained.
+        reads: Iterable[Path] = (),
+    ) -> tuple[Path, ...]:
+        """Add a stage; of ``translate`` and ``evaluate``, the first of the inputs is a model.
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
-            data: Keys of ``data.``, with the files to read.
+            verb: The command.
+            own: Keys that the recipe decides.
+            outputs: Files that it writes in its folder.
+            settings: Arguments that the user may replace.
             suffix: Of the name, where there are several of this kind.
-            settings: Arguments that the user may replace.
-            finetune_from: What it begins with.
+            reads: Files of the user that it reads.
 
         Returns:
-            The checkpoint that it will leave.
-        """
-        name = self._name(f"{kind}{suffix}")
-        folder = self.folder / name
-        own = [override(f"data.{key}", value) for key, value in data.items()]
-        if finetune_from is not None:
-            own.append(override("finetune_from", finetune_from))
-        own += [override("hydra.run.dir", folder), "checkpoint=auto"]
-        base = [one for one in self.base if key_of(one) not in _LEFT_OUT]
-        arguments = merged(base, settings, self._extras(kind), own)
-        inputs = [*paths_in(data), *([] if finetune_from is None else [finetune_from])]
-        checkpoint = folder / "checkpoints" / "best.ckpt"
-        self._add(name, "train", arguments, inputs, [checkpoint])
-        # What the task cannot do is refused too; no text is read for that.
-        make_task(run_config(self.stages[-1].config))
-        for stage in self.stages:
-            if finetune_from in stage.outputs:
-                refuse_another_model(stage, self.stages[-1])
-        return checkpoint
-
-    def translate(
-        self,
-        checkpoints: Sequence[Path],
-        source: Path,
-        output: str,
-        *,
-        settings: Sequence[str] = (),
-        fixed: Sequence[str] = (),
-    ) -> Path:
-        """Let a file be translated by a model, or an ensemble.
-
-        Args:
-            checkpoints: Of the models.
-            source: The file.
-            output: The name of the translation.
-            settings: Arguments that the user may replace.
-            fixed: Arguments that the user may not.
-
-        Returns:
-            The translation.
-        """
-        name = self._name("translate")
-        file = self.folder / name / output
-        own = [
-            *(_checkpoint(checkpoints), override("input", source)),
-            *(override("output", file), *fixed),
-        ]
-        arguments = merged(settings, self._extras("translate"), own)
-        self._add(name, "translate", arguments, [*checkpoints, source], [file])
-        self._check_search(checkpoints[0])
-        return file
-
-    def select(self, nbest: Path, reference: Path, output: str) -> Path:
-        """Let the candidates nearest to the references be taken; returns the file of them.
-
-        They are compared as trainings are scored.
-        """
-        name = self._name("select")
-        file = self.folder / name / output
-        arguments = [
-            *(override("nbest", nbest), override("reference", reference)),
-            *(override("output", file), *starmap(override, self.config["metrics"].items())),
-        ]
-        self._add(name, "select", arguments, [nbest, reference], [file])
-        return file
-
-    def evaluate(self, checkpoints: Sequence[Path], texts: Sides, suffix: str = "") -> None:
-        """Let a model, or an ensemble, be scored on the validation text.
-
-        With a ``suffix`` it is a kind of stage of its own, as what it scores may be an ensemble, or
-        of another direction.
-        """
-        kind = f"evaluate{suffix}"
-        name = self._name(kind)
-        own = [
-            *(_checkpoint(checkpoints), override("source", texts.source)),
-            *(override("reference", texts.target), override("output", self.folder / name)),
-        ]
-        arguments = merged(self._extras(kind), own)
-        outputs = [self.folder / name / f"{texts.source.name}.{end}" for end in ("json", "hyp")]
-        files = read_by_evaluation(self.compose("evaluate", arguments))
-        self._add(name, "evaluate", arguments, [*checkpoints, *texts, *files], outputs)
-        self._check_search(checkpoints[0])
-
-    def complete(self) -> None:
-        """See that all that the user says has been said to a stage.
+            The outputs.
 
         Raises:
-            InputError: There is no stage of a kind that the user gives arguments to.
+            InputError: The verb would refuse the call, or the recipe decides a key of the user's.
         """
-        refuse_idle(self.extras, self._kinds)
-
-    def _extras(self, kind: str) -> tuple[str, ...]:
+        folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
+        files = tuple(folder / name for name in outputs)
+        written = files[0] if verb in ("translate", "select") else folder
+        own = {**own, _WRITES.get(verb, "output"): written}
+        extras = self.extras.get(kind, ())
         self._kinds.add(kind)
-        return tuple(self.extras.get(kind, ()))
+        for key in map(key_of, extras):
+            if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
+                raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
+        stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
+        config = self._composed(stage)
+        terms = [config.get(key) for key in ("terms", "alignment")]
+        named = [given_path(name) for name in terms if isinstance(name, str)]
+        self.stages.append(replace(stage, reads=(*reads, *named)))
+        self._configs[files[0]] = config
+        return files
 
-    def _check_search(self, checkpoint: Path) -> None:
-        """Refuse what the last stage would refuse: its search changes that of a training."""
-        stage = self.stages[-1]
-        searches = [one.config["decoding"] for one in self.stages if checkpoint in one.outputs]
-        if searches:
-            search = searches[0]
-        elif any(one.startswith("decoding.") for one in stage.arguments):
-            search = read_payload(checkpoint)[PORTABLE]["config"]["decoding"]
-        else:
-            search = stage.config["decoding"]
-        self.check(stage.verb, stage.arguments, stage.config, search)
+    def complete(self) -> None:
+        """Check that there is a stage of each kind that the user gives arguments to.
 
-    def _default(self, verb: str) -> dict[str, Any]:
-        """What a verb makes of no arguments."""
-        if verb not in self._defaults:
-            self._defaults[verb] = self.compose(verb, _NEEDED.get(verb, []))
-        return self._defaults[verb]
+        Raises:
+            InputError: There is none.
+        """
+        for kind, arguments in self.extras.items():
+            if arguments and kind not in self._kinds:
+                raise InputError(
+                    f"{kind}.{arguments[0]} does nothing: there is no stage {kind}; leave it out"
+                )
 
-    def _name(self, kind: str) -> str:
-        return f"{len(self.stages) + 1:02}_{kind}"
-
-    def _add(
-        self,
-        name: str,
-        verb: str,
-        arguments: Iterable[str],
-        inputs: Iterable[Path],
-        outputs: Iterable[Path],
-    ) -> None:
-        given, files = tuple(arguments), (tuple(inputs), tuple(outputs))
-        config, default = self.compose(verb, given), self._default(verb)
-        stage = Stage(name, verb, given, config, *files, self.folder / name, default)
-        self.stages.append(stage)
+    def _composed(self, stage: Stage) -> dict[str, Any]:
+        """The config of a stage, checked as far as it can be before anything runs."""
+        search = None
+        if stage.verb in ("translate", "evaluate"):
+            search = self._configs[stage.inputs[0]]["decoding"]
+        config = self._compose(stage.verb, stage.arguments, search)
+        if stage.verb == "train":
+            _check_corpus(config, stage.own)
+            # What the task cannot do is refused too; no text is read for that.
+            make_task(run_config(config))
+        before = self._configs.get(stage.own.get("finetune_from", Path()))
+        if before and (other := other_model(before, config)):
+            raise InputError(
+                f"{stage.name} has another vocabulary or model than the stage before; set "
+                f"{' '.join(starmap(override, other.items()))} for both"
+            )
+        return config
 
 
-def _checkpoint(checkpoints: Sequence[Path]) -> str:
-    one = len(checkpoints) == 1
-    return f"checkpoint={literal(checkpoints[0] if one else list(checkpoints))}"
+def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
+    """The value of ``checkpoint=``: a model, or the models of an ensemble."""
+    return models if len(models) > 1 else models[0]
+
+
+def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
+    """Refuse runs whose text is more than lines that are translations of each other.
+
+    Raises:
+        InputError: It is such a run.
+    """
+    for key, value in _ONE_CORPUS.items():
+        group, _, name = key.rpartition(".")
+        given = (config[group] if group else config)[name]
+        if given != value and key not in own:
+            raise InputError(
+                f"{override(key, given)} does not go with a recipe, which reads one corpus of "
+                f"sentence pairs; leave {key} out"
+            )

@@ -1,63 +1,91 @@
-"""A stage of a recipe: one call of a verb, what it reads and what it leaves behind.
+"""A stage of a recipe: one command, the files that it reads and the files that it writes.
 
-It does not know what the verb does.
+It does not know what the command does.
 """
 
+import hashlib
 import json
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
+
+from transformer.recipes.overrides import key_of, override
+
+FREE = frozenset(
+    {
+        *("data.cache", "data.workers", "data.prepare_workers", "device", "batch_tokens"),
+        *("trainer.accelerator", "trainer.strategy", "trainer.log_every_n_steps"),
+        *("logger.csv", "logger.tensorboard", "gradient_checkpointing"),
+    }
+)
+"""Keys that say where and how a stage computes, not what: they may change between two calls.
+
+``batch_tokens`` is that of ``translate`` and ``evaluate``; ``data.batch_tokens`` is not free.
+"""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One call of a verb.
+    """One command.
 
     Attributes:
-        name: Of its folder in that of the recipe, such as ``02_teacher_1``.
+        folder: What it writes; named after the stage, such as ``02_teacher_1``.
         verb: Such as ``train``.
-        arguments: Of the verb, ``KEY=VALUE``.
-        config: What the verb makes of them, as plain values.
-        inputs: Files that it reads; those of the corpus and of other stages.
-        outputs: Files that it writes, whole or not at all.
-        folder: Where they are.
-        default: What the verb makes of no arguments: of a key that an older version of the
-            framework did not know, what it may be now.
+        settings: ``KEY=VALUE`` arguments of the user.
+        own: Keys and values that the recipe decides: all files of the recipe are among them.
+        outputs: Files in the folder that it writes.
+        reads: Files of the user that ``settings`` name.
     """
 
-    name: str
-    verb: str
-    arguments: tuple[str, ...]
-    config: Mapping[str, Any]
-    inputs: tuple[Path, ...]
-    outputs: tuple[Path, ...]
     folder: Path
-    default: Mapping[str, Any] = field(default_factory=dict)
+    verb: str
+    settings: tuple[str, ...]
+    own: Mapping[str, Any]
+    outputs: tuple[Path, ...]
+    reads: tuple[Path, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return self.folder.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All arguments of the verb."""
+        return (*self.settings, *starmap(override, self.own.items()))
 
     @property
     def command(self) -> str:
-        """What a user types to do it by hand."""
+        """What a user types to run the stage by hand."""
         return shlex.join(["python", "-m", "transformer", self.verb, *self.arguments])
 
     @property
-    def seeds(self) -> dict[str, int]:
-        """Of all that it draws at random."""
-        decoding = self.config.get("decoding", {})
-        draws = decoding.get("algorithm") in ("sampling", "mbr")
-        named = {
-            "seed": self.config.get("seed"),
-            "data.seed": self.config.get("data", {}).get("seed"),
-            "decoding.seed": decoding.get("seed") if draws else None,
-        }
-        return {name: seed for name, seed in named.items() if seed is not None}
+    def inputs(self) -> tuple[Path, ...]:
+        """Files that it reads."""
+        named = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
+        return (*self.reads, *named)
 
-    def scores(self) -> dict[str, list[Any]]:
-        """What sacreBLEU says of each text that the stage has scored, with signatures."""
-        if self.verb not in ("train", "evaluate"):
-            return {}
-        return {
-            file.name.partition(".")[0]: json.loads(file.read_text(encoding="utf-8"))
-            for file in sorted(self.folder.glob("*.json"))
-        }
+    @property
+    def digest(self) -> str:
+        """The sha256 of the command without free keys, with files as ``label`` names them."""
+        settings = [one for one in self.settings if key_of(one) not in FREE]
+        text = json.dumps([self.verb, settings, dict(self.own)], default=self.label)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def label(self, file: Path) -> str:
+        """The name of a file, relative to the folder of the recipe if it is inside."""
+        home = self.folder.parent
+        return str(file.relative_to(home) if file.is_relative_to(home) else file.absolute())
+
+
+def _paths_in(value: Any) -> Iterator[Path]:
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _paths_in(list(value.values()))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for one in value:
+            yield from _paths_in(one)

@@ -1,4 +1,4 @@
-"""What the tests of chain, manifest and plan begin with."""
+"""What the tests of the runner and of plans begin with."""
 
 from pathlib import Path
 
@@ -9,8 +9,8 @@ from tests.helpers.processes import tiny_overrides
 
 
 @pytest.fixture
-def copies(tmp_path: Path) -> Copies:
-    return Copies(tmp_path)
+def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    return Copies(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from tests.helpers.models import tiny_payload
 from tests.helpers.plans import plan, refused
+from transformer.cli.config.compose import compose_config
 from transformer.model.checkpoint.checkpoint import PORTABLE
 
 
@@ -15,7 +17,8 @@ def write_checkpoint(run: Path, source: str, target: str) -> None:
     (run / "checkpoints").mkdir(parents=True)
     data = {"source": source, "target": target}
     payload = tiny_payload()
-    payload[PORTABLE]["config"]["data"] = data
+    decoding = OmegaConf.to_container(compose_config("train", []).decoding)
+    payload[PORTABLE]["config"] |= {"data": data, "decoding": decoding}
     torch.save(payload, run / "checkpoints" / "best.ckpt")
 
 
@@ -28,7 +31,7 @@ def test_models_of_the_other_direction_are_refused(
     back = ["recipe=backtranslate", *base, f"monolingual={tmp_path}/mono", "output=r"]
     plan([*back, f"reverse={tmp_path}/backward"], capsys)
     assert refused([*back, f"reverse={tmp_path}/forward"], capsys) == (
-        f"reverse={tmp_path}/forward translates src to tgt, and tgt to src is wanted; give another"
+        f"reverse: {tmp_path}/forward translates src to tgt, and tgt to src is wanted; give another"
     )
     distilled = ["recipe=distill", *base, "output=r"]
     plan([*distilled, f"teachers=[{tmp_path}/forward]"], capsys)
@@ -61,7 +64,7 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
     back = ["recipe=backtranslate", *base, "monolingual=~/mono", "reverse=~/run", "output=r"]
     assert f"input={tmp_path}/mono" in plan(back, capsys)["03_translate"]
     assert refused([*back, "reverse.model.d_modle=64"], capsys).startswith(
-        "reverse.model.d_modle=64 does nothing: this call has no stage reverse"
+        "reverse.model.d_modle=64 does nothing: there is no stage reverse"
     )
     write_checkpoint(tmp_path / "teacher", "src", "tgt")
     distilled = ["recipe=distill", *base, "teachers=['~/teacher']", "output=r", "teacher.seed=3"]
@@ -71,16 +74,14 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "recipe= is missing; choose backtranslate or bidirectional or distill"),
-        (["recipe=distil"], "recipe=distil is unknown; choose backtranslate or bid"),
+        ([], "recipe= names no recipe; choose distill or backtranslate or bid"),
+        (["recipe=distil"], "recipe=distil names no recipe; choose distill or backtr"),
         (["recipe=distill"], "output= is missing; recipe needs a value for it"),
         (["recipe=distill", "output=r", "teacherz=3"], "unknown key teacherz (did you mean teach"),
-        (["recipe=distill", "output=r", "teachers"], "'teachers' is not of the form KEY=VALUE"),
         (["recipe=distill", "output=r", "teachers=0"], "teachers must be at least 1, or name"),
         (["recipe=distill", "output=r", "teachers=[nix]"], "checkpoint=nix does not exist"),
         (["recipe=distill", "output=r", "teachers=x"], "teachers='x' must be a whole number or a"),
         (["recipe=distill", "output=r", "tag=x", "text=distilled"], "tag=x tells distilled from"),
-        (["recipe=distill", "output=r", "interpolation=1"], "interpolation=1 must be at least 2"),
         (
             ["recipe=distill", "output=r", "student.model.d_modle=3"],
             "unknown key model.d_modle (did",
@@ -89,26 +90,20 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
             ["recipe=distill", "output=r", "student.data.train=x"],
             "student.data.train cannot be set",
         ),
-        (
-            ["recipe=distill", "output=r", "student.data.test_size=100"],
-            "student.data.test_size cannot be set",
-        ),
         (["recipe=distill", "output=r", "model.d_model=-3"], "model.d_model=-3 must be at least 1"),
         (["recipe=distill", "output=r", "hydra.run.dir=x"], "hydra.run.dir=x is not for a recipe"),
         (["recipe=distill", "output=r", "data.documents=3"], "data.documents=3 does not go with a"),
         (["recipe=distill", "output=r", "task=tagging"], "task=tagging does not go with a recipe"),
         (["recipe=distill", "output=r", "translate.beam=3"], "translate: unknown key beam"),
-        (["recipe=distill", "output=r", "redo_from=x", "dry_run=true"], "redo_from=x does nothing"),
         (["recipe=distill", "output=''"], "output= names no folder; give one"),
-        (["recipe=distill", "output=null"], "output= names no folder; give one"),
         (["recipe=distill", "output=o${x}"], "o${x}: ${ stands for the value of another key"),
         (
             ["recipe=distill", "output=r", "teachers=2", "teacher.seed=5"],
-            "teacher.seed cannot be set with teachers=2, which decides it",
+            "teacher.seed cannot be set: the recipe decides it",
         ),
         (
             ["recipe=distill", "output=r", "interpolation=2", "translate.decoding.nbest=3"],
-            "translate.decoding.nbest cannot be set with interpolation=2",
+            "translate.decoding.nbest cannot be set: the recipe decides it",
         ),
         (
             ["recipe=distill", "output=r", "interpolation=9", "translate.decoding.beam_size=3"],
@@ -124,28 +119,24 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (["recipe=distill", "output=r", "evaluate.split=test"], "evaluate.split cannot be set"),
         (
             ["recipe=distill", "output=r", "student.data.target_tag=true"],
-            "student.data.target_tag cannot be set",
+            "data.target_tag=true does not go with a recipe",
         ),
         (
             ["recipe=distill", "output=r", "evaluate.constrain=true"],
             "evaluate: constrain=true does nothing alone",
         ),
         (
-            ["recipe=distill", "output=r", "evaluate.alignment_head=1"],
-            "evaluate: alignment_head=1 does nothing alone",
-        ),
-        (
             ["recipe=distill", "output=r", "teachers=2", "evaluate.averaging=log_probability"],
             "evaluate: averaging=log_probability is of ensembles",
         ),
-        (["recipe=distill", "output=r", "evaluate.terms=gone"], "gone: no such file; "),
+        (["recipe=distill", "output=r", "evaluate.terms=gone"], "gone: no such file"),
         (
             ["recipe=distill", "output=r", "student.loss=r_drop", "student.model.dropout=0"],
             "loss.consistency=r_drop compares two passes",
         ),
         (
             ["recipe=bidirectional", "output=r", "finetune.tokenizer.vocab_size=99"],
-            "03_finetune begins with the weights of 02_pretrain, and has another vocabulary",
+            "03_finetune has another vocabulary or model than the stage before; set tok",
         ),
         (["recipe=backtranslate", "output=r"], "monolingual= is missing"),
         (
@@ -159,10 +150,6 @@ def test_what_is_said_for_stages_that_are_not_there_is_refused(
         (
             ["recipe=backtranslate", "output=r", "monolingual=nix"],
             "nix: no such file",
-        ),
-        (
-            ["recipe=bidirectional", "output=r", "pretraining=1"],
-            "pretraining=1.0 must be in (0, 1)",
         ),
         (
             ["recipe=bidirectional", "output=r", "trainer.max_steps=1"],

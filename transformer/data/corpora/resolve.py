@@ -1,42 +1,33 @@
-"""From a DataConfig to the text of each split: made, published by others, or the user's own.
+"""From a DataConfig to the text of each split: built in, published by others, or the user's own.
 
 Knows where text lies; does not know pieces or batches. Nothing is read before it is asked for.
 """
 
-import hashlib
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
-from transformer.common.files import given_path, written_whole
+from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.download import fetch, find
 from transformer.data.corpora.folder import as_files
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
+from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
 from transformer.data.corpora.unused_keys import refuse_idle_keys
-from transformer.data.text.conllu import format_conllu
 from transformer.data.text.parallel import Corpus, read_again_and_again
-from transformer.data.text.word_alignment import format_links
 from transformer.data.tokenization.tags import SourceTags
-
-POCKET_SPLITS = ("train", "validation", "test", "test_novel")
-# The corpus is one and the same for every run; data.seed only orders its batches.
-_POCKET_SEED = 1
-
-logger = logging.getLogger(__name__)
 
 
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """Return "train", "validation" and what else there is to evaluate on, by name.
 
     Of several corpora, "train" and "validation" are all of theirs, and each has its own
-    ("train_NAME", "validation_NAME", "test_NAME"). Makes or fetches a corpus if need be.
+    ("train_NAME", "validation_NAME", "test_NAME"). Fetches a corpus if need be.
 
     Raises:
         InputError: a corpus is unknown, or lacks what the config asks of it.
@@ -81,74 +72,12 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
 
 
 def _pocket(config: DataConfig) -> dict[str, Split]:
-    if {config.source, config.target} != {"en", "de"}:
-        raise InputError(
-            "the pocket corpus is English and German; set data.source=en data.target=de, "
-            "or the other way round"
-        )
     if config.alignment is not None:
         raise InputError(
             "the pocket corpus has links of its own; leave data.alignment out, or give your text "
             "with data=files"
         )
-    folder = pocket_folder(given_path(config.cache))
-    source, target = config.source, config.target
-    return {
-        split: Split(
-            Corpus((folder / f"{split}.{source}", folder / f"{split}.{target}"), source, target),
-            links=folder / f"{split}.{source}-{target}.links",
-        )
-        for split in POCKET_SPLITS
-    }
-
-
-def _pocket_grammar() -> Path:
-    """Return the folder of the grammar: in the installed package, or else in the checkout."""
-    package = Path(__file__).resolve().parents[2]
-    folders = (package / "pocket", package.parent / "data" / "pocket")
-    return next((folder for folder in folders if folder.is_dir()), folders[-1])
-
-
-def pocket_folder(cache: Path) -> Path:
-    """Return a folder with the pocket corpus, made anew when grammar or engine has changed.
-
-    It holds ``SPLIT.LANGUAGE`` (text), ``SPLIT.LANGUAGE.conllu`` (words and tags), and
-    ``SPLIT.LANGUAGE-LANGUAGE.links`` (word alignment), for all POCKET_SPLITS.
-
-    Raises:
-        InputError: the cache cannot be written to, or the grammar not be read.
-    """
-    grammar, engine = _pocket_grammar(), Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256(str(_POCKET_SEED).encode())
-    for path in sorted([*grammar.glob("*.yaml"), *engine.glob("*.py")]):
-        digest.update(path.name.encode() + path.read_bytes())
-    folder = cache / f"pocket-{digest.hexdigest()[:24]}"
-    with locked(cache):
-        if not folder.is_dir():
-            with written_whole(folder) as part:
-                _generate_pocket(grammar, part)
-    return folder
-
-
-def _generate_pocket(grammar: Path, folder: Path) -> None:
-    from transformer.data.grammar import Grammar, generate_splits
-
-    logger.info("making the pocket corpus from the grammar in %s", grammar)
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, pairs in generate_splits(Grammar.load(grammar), _POCKET_SEED).items():
-        links = [pair.links for pair in pairs]
-        swapped = [{(german, english) for english, german in those} for those in links]
-        files = {
-            "en": (pair.english.text for pair in pairs),
-            "de": (pair.german.text for pair in pairs),
-            "en-de.links": map(format_links, links),
-            "de-en.links": map(format_links, swapped),
-            "en.conllu": (format_conllu(pair.english.words, pair.english.tags) for pair in pairs),
-            "de.conllu": (format_conllu(pair.german.words, pair.german.tags) for pair in pairs),
-        }
-        for name, lines in files.items():
-            text = "".join(f"{line}\n" for line in lines)
-            (folder / f"{split}.{name}").write_text(text, encoding="utf-8", newline="\n")
+    return pocket_splits(config.source, config.target)
 
 
 def _published(config: DataConfig) -> dict[str, Split]:

@@ -22,7 +22,7 @@ from transformer.data.batching.keyed_dataset import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.config import DataConfig, refuse_streaming
-from transformer.data.corpora.resolve import POCKET_SPLITS, pocket_folder
+from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
 from transformer.data.corpora.unused_keys import refuse_idle_keys
 from transformer.data.encoded.length_check import refuse_overlong
 from transformer.data.modules.base import BatchModule
@@ -102,10 +102,9 @@ class TaggingData(BatchModule):
         data = self._data
         refuse_idle_keys(data)
         if data.corpus == "pocket":
-            if data.source not in ("en", "de"):
+            if data.source not in LANGUAGES:
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
-            folder = pocket_folder(given_path(data.cache))
-            return {split: folder / f"{split}.{data.source}.conllu" for split in POCKET_SPLITS}
+            return pocket_text(data.source)
         if data.corpus != "files" or data.train is None:
             raise InputError(
                 "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
@@ -126,7 +125,8 @@ class TaggingData(BatchModule):
             InputError: the file cannot be read, a line is malformed, or there is no sentence.
         """
         path = self._files[split]
-        if sentences := list(read_conllu(path, self._data.max_line)):
+        read = read_pocket_tags if self._data.corpus == "pocket" else read_conllu
+        if sentences := list(read(path, self._data.max_line)):
             return sentences
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
@@ -225,7 +225,7 @@ def _one_path(key: str, given: str | Sequence[str]) -> Path:
 
 
 def _line(path: Path, max_line: int, place: int) -> str:
-    """Say where a sentence stands: file and line of its first word, which has the ID 1."""
+    """Say where a sentence stands: file and line, in CoNLL-U that of its first word (ID 1)."""
     lines = enumerate(read_lines(path, max_line), start=1)
     firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
-    return f"{path}:{next(islice(firsts, place, None))}"
+    return f"{path}:{next(islice(firsts, place, None), place + 1)}"

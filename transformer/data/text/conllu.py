@@ -4,7 +4,7 @@ Reads the columns ID, FORM and UPOS; does not know subwords or models, nor the s
 columns. Source: Universal Dependencies, "CoNLL-U Format".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,12 +51,6 @@ def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSente
             words, tags = [], []
     if words:
         yield TaggedSentence(tuple(words), tuple(tags))
-
-
-def format_conllu(words: Sequence[str], tags: Sequence[str]) -> str:
-    """Return a sentence as CoNLL-U writes it, a line end after each word; all else is unknown."""
-    rows = enumerate(zip(words, tags, strict=True), start=1)
-    return "".join(f"{place}\t{word}\t_\t{tag}" + 6 * "\t_" + "\n" for place, (word, tag) in rows)
 
 
 def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:

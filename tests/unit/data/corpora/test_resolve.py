@@ -5,12 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, pairs_of, write_corpus
+from tests.unit.data.corpora import data_config, pairs_of, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.corpora import resolve as splits_module
-from transformer.data.corpora.resolve import find_splits, pocket_folder
-from transformer.data.grammar import Grammar
-from transformer.data.text.conllu import read_conllu
+from transformer.data.corpora.resolve import find_splits
 
 
 @pytest.fixture
@@ -101,53 +98,3 @@ def test_multi30k_from_a_folder(tmp_path: Path) -> None:
         "validation": [("val fr", "val de")],
         "test": [("test_2016_flickr fr", "test_2016_flickr de")],
     }
-
-
-def test_pocket_is_made_once_and_anew_when_the_grammar_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    small = {"train": 20, "validation": 2, "test": 3, "test_novel": 1}
-
-    def generate(grammar: Grammar, seed: int) -> dict[str, list[Any]]:
-        made.append(seed)
-        pairs = (derivation.pair for derivation in grammar.derivations(seed))
-        return {split: [next(pairs) for _ in range(size)] for split, size in small.items()}
-
-    monkeypatch.setattr("transformer.data.grammar.generate_splits", generate)
-    grammar = tmp_path / "pocket"
-    grammar.mkdir()
-    for path in splits_module._pocket_grammar().glob("*.yaml"):
-        (grammar / path.name).write_bytes(path.read_bytes())
-    monkeypatch.setattr(splits_module, "_pocket_grammar", lambda: grammar)
-
-    def found(source: str, target: str) -> dict[str, list[tuple[str, str]]]:
-        return pairs_of(tmp_path, corpus="pocket", source=source, target=target, train=None)
-
-    english = found("en", "de")
-    assert {name: len(pairs) for name, pairs in english.items()} == small
-    german = found("de", "en")
-    assert german["test"] == [(target, source) for source, target in english["test"]]
-    links, swapped = (
-        [
-            linked.sure
-            for linked in find_splits(
-                data_config(tmp_path, corpus="pocket", source=source, target=target, train=None)
-            )["test"].word_links()
-        ]
-        for source, target in (("en", "de"), ("de", "en"))
-    )
-    assert all(links)
-    assert swapped == [{(german, english) for english, german in those} for those in links]
-    for language, text in (("en", english), ("de", german)):
-        for split, size in small.items():
-            path = pocket_folder(tmp_path / "cache") / f"{split}.{language}.conllu"
-            tagged = list(read_conllu(path))
-            assert len(tagged) == size
-            written = [" ".join(sentence.words).replace(" ", "") for sentence in tagged]
-            assert written == [source.replace(" ", "") for source, _ in text[split]]
-    assert len(made) == 1
-    with (grammar / "rules.yaml").open("a") as file:
-        file.write("# changed\n")
-    found("en", "de")
-    assert len(made) == 2

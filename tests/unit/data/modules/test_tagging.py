@@ -10,15 +10,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
-from tests.helpers.translators import tiny_tokenizer
+from tests.helpers.conllu import format_conllu
+from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.corpora.resolve import POCKET_SPLITS
-from transformer.data.modules import tagging as tagged_module
 from transformer.data.modules.tagging import TaggedDataset, TaggingData
-from transformer.data.text.conllu import UPOS, TaggedSentence, format_conllu
+from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import EOS, PAD
 
 SENTENCES = [
@@ -110,18 +109,6 @@ def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCapture
 def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
     with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
         files(tmp_path, max_length=1).setup(stage)
-
-
-def test_pocket_is_a_treebank_in_two_languages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for split in POCKET_SPLITS:
-        write(tmp_path / f"{split}.de.conllu", SENTENCES)
-    monkeypatch.setattr(tagged_module, "pocket_folder", lambda cache: tmp_path)
-    config = data_config(tmp_path, corpus="pocket", source="de", target="en", train=None)
-    data = TaggingData(config, tokenizer_config())
-    assert data.splits == ("validation", "test", "test_novel")
-    assert data.sentences("test_novel") == SENTENCES
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.conllu import format_conllu
 from transformer.common.errors import InputError
-from transformer.data.text.conllu import UPOS, TaggedSentence, format_conllu, read_conllu
+from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 
 # A range of two words written as one, a word that is only understood, comments, CRLF.
 TREEBANK = """\

@@ -1,0 +1,54 @@
+"""The site of `make docs`: Sphinx builds it from README.md and the pages of this folder.
+
+The source folder is the root of the repository, so that a link leads to the same file here and in a
+Git viewer. Links to other files of the repository become downloads.
+"""
+
+from sphinx.application import Sphinx
+
+project = "transformer"
+copyright = "the authors, Apache-2.0"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+
+ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README"]
+include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*"]
+exclude_patterns = [".*", "build", "runs", "multirun"]
+root_doc = "README"
+
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 4
+highlight_language = "text"
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+napoleon_numpy_docstring = False
+
+html_theme = "furo"
+html_title = project
+
+CONTENTS = {
+    "Begin": "first_model training configuration other_toolkits",
+    "Text": "data scale doctor",
+    "Model": "attention regularization single_stacks",
+    "Training": "recipes processes reliability",
+    "Translating": "decoding alignment seeing python api",
+    "Measured": "results comparing performance history",
+}
+"""The pages in the order of the site, by theme."""
+
+
+def add_contents(app: Sphinx, page: str, source: list[str]) -> None:
+    """Append the table of contents to README.md, where a Git viewer would show its markup."""
+    if page != root_doc:
+        return
+    groups = {
+        theme: [f"docs/{name}" for name in names.split()] for theme, names in CONTENTS.items()
+    }
+    for theme, pages in (groups | {"Project": ABOUT}).items():
+        listed = "\n".join(pages)
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {theme}\n{listed}\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", add_contents)

@@ -1,0 +1,1 @@
+"""Commands for a checkout; the package knows none of them."""

@@ -1,0 +1,1 @@
+"""The generator of the pocket corpus; the package holds only the text that it makes."""

@@ -1,0 +1,145 @@
+"""The runner, with stages that only copy files: what runs, what runs again, and what does not."""
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.copies import Copies
+from transformer.common.errors import InputError, Interrupted
+from transformer.recipes import runner
+from transformer.recipes.stage import Stage
+
+ALL = ["01_copy", "02_copy", "03_copy"]
+CALL = runner.call
+
+
+def test_what_is_done_is_skipped_and_resumes_after_an_error(copies: Copies) -> None:
+    copies.fails = {"02_copy": 2}
+    with pytest.raises(Interrupted, match="02_copy has ended with exit code 2; the same") as failed:
+        copies.run()
+    assert failed.value.code == 2 and copies.ran == ["01_copy"]
+    copies.fails = {}
+    assert copies.states() == ["done", "goes on", "new"]
+    assert copies.run() == ["02_copy", "03_copy"]
+    assert copies.told[0] == "01_copy: done before"
+    assert copies.run() == [] and copies.states() == ["done"] * 3
+
+
+@pytest.mark.parametrize(("verb", "kept"), [("train", True), ("translate", True), ("text", False)])
+def test_only_what_resumes_keeps_what_it_has_written(copies: Copies, verb: str, kept: bool) -> None:
+    copies.verb, copies.fails = verb, {"02_copy": -signal.SIGKILL}
+    with pytest.raises(Interrupted) as killed:
+        copies.run()
+    assert killed.value.code == 137
+    copies.fails = {}
+    assert copies.run() == ["02_copy", "03_copy"]
+    assert (copies.folder / "02_copy" / "part").exists() is kept
+
+
+def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) -> None:
+    copies.verb = "train"
+    copies.run()
+    (copies.folder / "02_copy" / "old").touch()
+    assert copies.states(second=2)[1:] == [
+        "begins again, command has changed",
+        "begins again if its inputs change",
+    ]
+    assert copies.run(second=2) == ["02_copy", "03_copy"]
+    assert (copies.folder / "03_copy" / "out").read_text() == "text" + "value=2"
+    assert not (copies.folder / "02_copy" / "old").exists()
+    assert "03_copy: begins again, 02_copy/out has changed: " in copies.told[-2]
+
+
+def test_keys_that_say_where_it_computes_may_change(copies: Copies) -> None:
+    copies.run(device="cpu")
+    assert copies.run(device="cuda") == []
+
+
+def test_another_input_runs_again_and_the_same_text_of_another_time_does_not(
+    copies: Copies,
+) -> None:
+    copies.run()
+    (copies.home / "given").write_text("another")
+    assert copies.run() == ALL
+    os.utime(copies.home / "given", (0, 0))
+    assert copies.run() == []
+    (copies.folder / "01_copy" / "out").unlink()
+    # It writes the same once more: nothing else has to.
+    assert copies.run() == ["01_copy"]
+    assert copies.told[0].startswith("01_copy: begins again, 01_copy/out is missing: ")
+
+
+def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) -> None:
+    copies.verb, copies.fails = "train", {"02_copy": 143}
+    with pytest.raises(Interrupted):
+        copies.run()
+    copies.fails = {}
+    assert copies.run(second=2) == ["02_copy", "03_copy"]
+    assert not (copies.folder / "02_copy" / "part").exists()
+
+
+def test_a_call_that_is_killed_over_the_deletion_does_not_leave_a_folder_to_resume_in(
+    copies: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    copies.verb = "train"
+    copies.run()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(runner.shutil, "rmtree", killed)
+        copies.run(second=2)
+    assert "again" in copies.states()[1] and "again" in copies.states(second=2)[1]
+
+
+def test_a_folder_that_was_moved_is_the_same(copies: Copies) -> None:
+    copies.run()
+    copies.folder = copies.folder.rename(copies.home / "it's another")
+    assert copies.run() == []
+
+
+def test_what_no_recipe_has_made_is_not_deleted(copies: Copies) -> None:
+    (copies.folder / "03_copy").mkdir(parents=True)
+    (copies.folder / "03_copy" / "mine").touch()
+    with pytest.raises(InputError, match=r"03_copy is there, and 03_copy.json is not, which says"):
+        copies.run()
+    assert (copies.folder / "03_copy" / "mine").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 3, "done": true}'])
+def test_a_damaged_marker_is_one_line(copies: Copies, text: str) -> None:
+    copies.run()
+    (copies.folder / "02_copy.json").write_text(text)
+    with pytest.raises(InputError, match=r"02_copy\.json cannot be read .*; delete it, and "):
+        copies.run()
+
+
+def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
+    (copies.home / "given").unlink()
+    with pytest.raises(InputError, match="given: no such file"):
+        copies.run()
+    assert not (copies.folder / "01_copy").exists()
+
+
+def test_a_signal_that_comes_too_late_for_a_stage_stops_before_the_next(copies: Copies) -> None:
+    copies.heard = signal.SIGUSR1
+    with pytest.raises(Interrupted, match="stopped by SIGUSR1 after 01_copy; the same") as stopped:
+        copies.run()
+    assert stopped.value.code == 138
+    copies.heard = None
+    assert copies.run() == ["02_copy", "03_copy"]
+
+
+def test_a_signal_reaches_the_stage(tmp_path: Path) -> None:
+    """A stage that waits for ever: what it reads is a pipe that nobody writes to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    own = {"nbest": pipe, "reference": pipe, "output": tmp_path / "01_select" / "o"}
+    stage = Stage(tmp_path / "01_select", "select", (), own, ())
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    assert CALL(stage) == (-signal.SIGTERM, signal.SIGTERM)
+    timer.join()

@@ -1,0 +1,204 @@
+"""Every command in README and docs is one that works: its keys, choices and files exist."""
+
+import re
+import shlex
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.unit.test_docs import FENCE, PAGES, ROOT
+from transformer.__main__ import VERBS
+from transformer.cli.config.compose import compose_config, config_folder, flags_and_overrides
+from transformer.common.errors import InputError
+
+INDENTED = re.compile(r"^\n((?:    .+\n)+)", re.M)
+SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+OURS = re.compile(r"(?:python|transformer|torchrun|srun|make|sh|pytest|[A-Z_]+=\S+) ")
+EXAMPLE = re.compile(rf"(?:{'|'.join(VERBS)}) \S*=\S*")
+"""A command without its first word."""
+
+PLACEHOLDER = re.compile(r"(?:decoding|experiment)=NAME")
+ENDS, INTO = {"|", "&&", ";", "||"}, {"<", ">", ">>", "2>"}
+ORDINARY = {".", "cd", "cp", "echo", "head", "mkdir", "pre-commit", "sed", "tensorboard"}
+
+
+def commands(text: str) -> list[str]:
+    """The commands of a page: lines of its blocks of shell, and code spans that begin as one.
+
+    A span may leave out what the command needs besides, as ``…`` at its end says.
+    """
+    blocks = [code for language, code in FENCE.findall(text) if language in ("", "sh")]
+    prose = FENCE.sub("", text)
+    blocks += [re.sub("^    ", "", code, flags=re.M) for code in INDENTED.findall(prose)]
+    found = [line for block in blocks for line in _lines(block)]
+    for paragraph in re.split(r"\n\s*\n|\|", INDENTED.sub("", prose)):
+        for span in (span.replace("\n", " ") for span in SPAN.findall(paragraph)):
+            if OURS.match(span):
+                found.append(f"{span} …")
+            elif EXAMPLE.match(span):
+                found.append(f"transformer {span} …")
+    return found
+
+
+def _lines(block: str) -> list[str]:
+    """Without comments; of a session (``$ ``), what it prints counts where it is a command."""
+    lines = [line.strip() for line in block.replace("\\\n", " ").splitlines()]
+    if any(line.startswith("$ ") for line in lines):
+        lines = [line.removeprefix("$ ") for line in lines if OURS.match(line.removeprefix("$ "))]
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def simple_commands(line: str) -> list[list[str]]:
+    """The words of each command of a pipe or a list, without redirections."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    parts: list[list[str]] = [[]]
+    into = False
+    for word in lexer:
+        if word in ENDS:
+            parts.append([])
+        elif word in INTO or into:
+            into = word in INTO
+        elif parts[-1] or not re.match(r"[A-Z_]+=", word):
+            parts[-1].append(word)
+    return [part for part in parts if part]
+
+
+@cache
+def objection(line: str) -> str | None:
+    """Why a command would not work, or None."""
+    try:
+        for words in simple_commands(line):
+            check(words)
+    except (AssertionError, InputError) as error:
+        return f"{line}: {error}"
+    return None
+
+
+def check(words: list[str]) -> None:
+    """Compose a command of ours; of others, look for their files and targets."""
+    name, *arguments = whole = [word for word in words if "…" not in word]
+    for entry, verb in (("train.py", ["train"]), ("transformer", [])):
+        if entry in whole and (name not in ("pip", "make")):
+            call = [*verb, *whole[whole.index(entry) + 1 :]]
+            return check_verb(call, elided=len(whole) < len(words)) if call else None
+    if name == "make":
+        known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.M)
+        assert {word for word in arguments if "=" not in word} <= set(known), "no such target"
+    elif name == "pip":
+        extras = {one for word in arguments for one in re.findall(r"\[(.*)\]", word)}
+        assert {one for extra in extras for one in extra.split(",")} <= all_extras(), (
+            "no such extra"
+        )
+    elif name in ("python", "sh", "pytest"):
+        check_files(arguments)
+    else:
+        assert name in ORDINARY, "an unknown program; mark a block that is no shell, as ```text"
+
+
+def all_extras() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return set(project["optional-dependencies"])
+
+
+def check_files(arguments: list[str]) -> None:
+    """Scripts and tests exist, and a script knows the options that are given."""
+    files = [ROOT / word.strip("[]") for word in arguments if "/" in word]
+    for file in files:
+        assert file.exists(), f"{file} does not exist"
+    if files and files[0].suffix == ".py" and files[0].parent.name == "benchmarks":
+        known = files[0].read_text("utf-8")
+        for option in re.findall(r"--[\w-]+", " ".join(arguments)):
+            assert f'"{option}"' in known, f"{files[0].name} has no {option}"
+
+
+def check_verb(call: list[str], *, elided: bool) -> None:
+    """Compose the config of a verb. A verb alone is mentioned, not called."""
+    verb, *arguments = (word for word in call if not PLACEHOLDER.fullmatch(word))
+    if verb.startswith("recipe=") and verb != "recipe=NAME":
+        return check_recipe(call, elided=elided)
+    assert verb in {*VERBS, "VERB", "recipe=NAME", "--version"}, f"no verb {verb}"
+    if verb == "compare":  # systems are named without a key
+        arguments = ["runs=[]", *(word for word in arguments if "=" in word)]
+    if verb == "attention":  # sentences are not read by Hydra
+        arguments = [re.sub("^(text|target)=.*", r"\1=x", word) for word in arguments]
+    if not arguments or arguments[0] == "--help":
+        return None
+    flags, overrides = flags_and_overrides(arguments) if verb == "train" else ([], arguments)
+    if "--multirun" in flags:
+        overrides = [re.sub(r"=([^\[{(,]+),.*", r"=\1", override) for override in overrides]
+    keys = [override.partition("=")[0] for override in overrides]
+    if verb == "train" and "checkpoint" in keys and "checkpoint=auto" not in overrides:
+        groups = [key for key in keys if (config_folder() / key).is_dir()]
+        assert not groups, f"a resumed run takes no groups: {groups}"
+        overrides = [override for override in overrides if override != "trust=true"]
+    known = OmegaConf.load(config_folder() / f"{verb}.yaml")
+    if elided and verb != "train" and "checkpoint" in set(known) - set(keys):
+        overrides = [*overrides, "checkpoint=RUN"]
+    compose_config(verb, overrides)
+    return None
+
+
+def check_recipe(call: list[str], *, elided: bool) -> None:
+    """Its own keys, and those of the trainings, also behind the name of a kind of stage."""
+    name = call[0].removeprefix("recipe=")
+    files = ("recipe.yaml", f"recipe/{name}.yaml")
+    assert (config_folder() / files[1]).is_file(), f"no recipe {name}"
+    own = {str(key) for file in files for key in OmegaConf.load(config_folder() / file)}
+    own_given = [word for word in call if word.partition("=")[0] in own | {"recipe"}]
+    if len(call) > 1 and not elided:
+        compose_config("recipe", own_given)
+    compose_config("train", [word for word in call if word not in own_given])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_commands_of_a_page_compose(page: Path) -> None:
+    found = map(objection, commands(page.read_text("utf-8")))
+    assert [one for one in found if one] == []
+
+
+def test_the_pages_have_commands() -> None:
+    assert len({line for page in PAGES for line in commands(page.read_text("utf-8"))}) > 150
+
+
+@pytest.mark.parametrize(
+    ("text", "works"),
+    [
+        ("```\npython train.py data=pocket model.d_model=64  # small\n```\n", True),
+        ("```\npython train.py data=pocket model.width=64\n```\n", False),
+        ("```sh\npython train.py \\\n    loss=r_drop\n```\n", True),
+        ("```sh\npython train.py \\\n    loss=drop\n```\n", False),
+        ("see\n\n    transformer translate checkpoint=RUN < in > out\n", True),
+        ("see\n\n    transformer translate run=RUN < in > out\n", False),
+        ("`transformer tune checkpoint=RUN`", True),
+        ("`transformer tune`", True),
+        ("`transformer tunes`", False),
+        ("`transformer tune run=RUN`", False),
+        ("`python train.py\ncheckpoint=RUN trainer.max_steps=9`", True),
+        ("`python train.py checkpoint=RUN trainer=ddp`", False),
+        ("`python -m transformer score checkpoint=RUN source=a target=b`", True),
+        ("`torchrun --nproc-per-node=2 train.py trainer=dp`", False),
+        ("`python train.py --multirun optimizer.lr=1e-3,3e-3`", True),
+        ("`python train.py --multirun optimizer.rate=1e-3,3e-3`", False),
+        ("`transformer recipe=distill teachers=4 loss=r_drop output=FOLDER`", True),
+        ("`transformer recipe=distil output=FOLDER`", False),
+        ("`transformer recipe=distill teacher=4 output=FOLDER`", False),
+        ("| `export checkpoint=RUN quantization=int8` |", True),
+        ("| `export checkpoint=RUN quantisation=int8` |", False),
+        ("`echo a | transformer translate checkpoint=RUN to=de`", True),
+        ("`make docs`", True),
+        ("`make doc`", False),
+        ("`python benchmarks/training.py --quick`", True),
+        ("`python benchmarks/trainings.py`", False),
+        ("`python benchmarks/training.py --quicker`", False),
+        ("```\npip install -e '.[export]'\n```\n", True),
+        ("```\npip install -e '.[exports]'\n```\n", False),
+        ("```\nfoo bar\n```\n", False),
+        ("```text\nfoo bar\n```\n", True),
+    ],
+)
+def test_a_command_that_does_not_work_is_found(text: str, works: bool) -> None:
+    assert all(objection(line) is None for line in commands(text)) is works

@@ -1,0 +1,65 @@
+"""The pocket corpus: made-up English and German text that comes with the package.
+
+Knows its files (data/pocket/README.md), not the grammar that made them (scripts/pocket/).
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from transformer.common.errors import InputError
+from transformer.data.corpora.split import Split
+from transformer.data.text.conllu import TaggedSentence
+from transformer.data.text.lines import read_lines
+from transformer.data.text.parallel import Corpus
+
+LANGUAGES = ("en", "de")
+SPLITS = ("train", "validation", "test", "test_novel")
+
+# Punctuation and the English genitive are words of their own, and are written without a space.
+_WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
+
+
+def _folder() -> Path:
+    """Return the folder of the corpus: in the installed package, or else in the checkout."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "pocket"
+    return inside if inside.is_dir() else package.parent / "data" / "pocket"
+
+
+def pocket_text(language: str) -> dict[str, Path]:
+    """Return the text of each split in a language."""
+    return {split: _folder() / f"{split}.{language}.gz" for split in SPLITS}
+
+
+def pocket_splits(source: str, target: str) -> dict[str, Split]:
+    """Return its splits with their word links.
+
+    Raises:
+        InputError: it is in other languages.
+    """
+    if {source, target} != set(LANGUAGES):
+        raise InputError(
+            "the pocket corpus is English and German; set data.source=en data.target=de, "
+            "or the other way round"
+        )
+    sources, targets, links = pocket_text(source), pocket_text(target), _folder() / "links"
+    return {
+        split: Split(
+            Corpus((sources[split], targets[split]), source, target),
+            links=links / f"{split}.{source}-{target}.gz",
+        )
+        for split in SPLITS
+    }
+
+
+def read_pocket_tags(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
+    """Yield the words and tags of a text that `pocket_text` names.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    tags = read_lines(path.parent / "tags" / path.name, max_line)
+    for text, line in zip(read_lines(path, max_line), tags, strict=True):
+        words = _WRITTEN_TOGETHER.sub(" ", text).split()
+        yield TaggedSentence(tuple(words), tuple(line.split()))

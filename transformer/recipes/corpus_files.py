@@ -1,0 +1,100 @@
+"""The text of a recipe: the files that its first stage makes of the corpus.
+
+It does not read them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformer.common.files import given_path
+from transformer.data.config import DataConfig
+from transformer.data.corpora.catalog import PUBLISHED
+from transformer.data.corpora.download import find
+from transformer.data.corpora.folder import as_files
+
+TEXT_KEYS = (
+    *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
+    *("test_size", "cache"),
+)
+"""Keys of ``data.`` that the verb ``text`` needs."""
+
+
+@dataclass(frozen=True)
+class CorpusFiles:
+    """The splits of a corpus as plain files.
+
+    Attributes:
+        folder: Where they are.
+        source: Language code.
+        target: Language code.
+        splits: train, validation, and test if there is one.
+    """
+
+    folder: Path
+    source: str
+    target: str
+    splits: tuple[str, ...]
+
+    def __getitem__(self, split: str) -> list[Path]:
+        """The two files of a split, line by line translations of each other."""
+        return [self.folder / f"{split}.{language}" for language in (self.source, self.target)]
+
+    @property
+    def swapped(self) -> "CorpusFiles":
+        """The other direction."""
+        return replace(self, source=self.target, target=self.source)
+
+    @property
+    def as_corpus(self) -> dict[str, Any]:
+        """Keys of one of several corpora: all splits."""
+        untested = {} if "test" in self.splits else {"test_size": 0}
+        return {split: self[split] for split in self.splits} | untested
+
+    @property
+    def alone(self) -> dict[str, Any]:
+        """Keys of ``data.`` for a training run on this text alone."""
+        return {**self._languages, "test": None, **self.as_corpus}
+
+    def mixed(self, corpora: Mapping[str, Any]) -> dict[str, Any]:
+        """Keys of ``data.`` for a training run on several corpora."""
+        return {**self._languages, "train": None, "validation": None, "test": None} | {
+            "corpora": corpora
+        }
+
+    @property
+    def _languages(self) -> dict[str, Any]:
+        return {"corpus": "files", "source": self.source, "target": self.target}
+
+
+def only_train(train: Sequence[Path]) -> dict[str, Any]:
+    """Keys of a corpus that neither validates nor tests."""
+    return {"train": list(train), "validation_size": 0, "test_size": 0}
+
+
+def splits_of(data: DataConfig) -> tuple[str, ...]:
+    """The splits that the verb ``text`` writes."""
+    if data.corpus == "folder":
+        data = as_files(data)
+    tested = data.corpus != "files" or data.test is not None or data.test_size > 0
+    return ("train", "validation", "test") if tested else ("train", "validation")
+
+
+def files_of_corpus(data: DataConfig) -> tuple[Path, ...]:
+    """The user's files that a corpus is read from; none of one that is generated, or fetched.
+
+    Raises:
+        InputError: The folder that the user names has no such corpus.
+    """
+    if data.corpus == "folder":
+        data = as_files(data)
+    if data.corpus == "files":
+        named = [split or [] for split in (data.train, data.validation, data.test)]
+        pairs = [[split] if isinstance(split, str) else split for split in named]
+        return tuple(given_path(path) for pair in pairs for path in pair)
+    published = PUBLISHED.get(data.corpus)
+    if published is None or data.root is None:
+        return ()
+    root, sides = given_path(data.root), (data.source, data.target)
+    return tuple(find(published, code, split, root) for split in published.splits for code in sides)
