@@ -30,7 +30,7 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
     """Seconds and MiB of one forward and backward pass, in this process."""
     import torch
 
-    from transformer.model.attention.bias import SelfScope
+    from transformer.model.attention.bias import SelfAttentionBias
     from transformer.model.attention.kernels import Sdpa, flex
     from transformer.model.attention.multi_head import Kernel, eager
     from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding
@@ -44,7 +44,7 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
         "longformer": Longformer(window, GLOBAL_TOKENS),
         "bigbird": BigBird(window, GLOBAL_TOKENS, RANDOM_BLOCKS, window, seed=1),
     }[pattern_name]
-    stack = SelfScope(pattern=pattern)
+    stack = SelfAttentionBias(pattern=pattern)
 
     def inputs(positions: int) -> list[torch.Tensor]:
         shape = (1, HEADS, positions, HEAD_DIM)
@@ -52,8 +52,8 @@ def measure(kernel_name: str, pattern_name: str, length: int, window: int) -> tu
 
     def step(heads: list[torch.Tensor]) -> None:
         positions = heads[0].size(2)
-        scope = stack(positions, 0, None, device)
-        kernels[kernel_name](heads[0], heads[1], heads[2], scope, 0.0).sum().backward()
+        attention_bias = stack(positions, 0, None, device)
+        kernels[kernel_name](heads[0], heads[1], heads[2], attention_bias, 0.0).sum().backward()
         if device.type == "cuda":
             torch.cuda.synchronize()
 

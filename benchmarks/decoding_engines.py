@@ -18,7 +18,7 @@ from benchmarks.marian_twin import marian
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.config import SearchConfig
 from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.model.layers.quantization import Precision, in_precision
@@ -107,10 +107,10 @@ def ours(subject: Subject, precision: Precision, search: SearchConfig) -> Transl
         segments = [list(source) for source in sources]
         found: list[Pieces] = [()] * len(sources)
         lengths = [(len(segment) + 1) * search.width for segment in segments]
-        for places in batches_of(lengths, batch_tokens):
-            results = search_batch(model, [segments[place] for place in places], search, None)
-            for place, hypotheses in zip(places, results, strict=True):
-                found[place] = hypotheses[0].tokens
+        for indices in bucket_batches(lengths, batch_tokens):
+            results = search_batch(model, [segments[index] for index in indices], search, None)
+            for index, hypotheses in zip(indices, results, strict=True):
+                found[index] = hypotheses[0].tokens
         return found
 
     return translate
@@ -137,18 +137,18 @@ def hugging_face(
     def translate(sources: Sequence[Pieces], size: int) -> list[Pieces]:
         order = list(range(len(sources)))
         if by_length:
-            order.sort(key=lambda place: -len(sources[place]))
+            order.sort(key=lambda index: -len(sources[index]))
         found: list[Pieces] = [()] * len(sources)
         for start in range(0, len(order), size):
-            places = order[start : start + size]
-            source = pad_source([sources[place] for place in places])
+            indices = order[start : start + size]
+            source = pad_source([sources[index] for index in indices])
             # The end is one token more.
-            longest = max(search.limit(len(sources[place])) for place in places) + 1
+            longest = max(search.limit(len(sources[index])) for index in indices) + 1
             mask = (source != PAD).long()
             rows = twin.generate(source, attention_mask=mask, max_new_tokens=longest, **options)
-            for place, row in zip(places, rows.tolist(), strict=True):
-                pieces = [piece for piece in row if piece not in (PAD, BOS, EOS)]
-                found[place] = pieces[: search.limit(len(sources[place]))]
+            for index, row in zip(indices, rows.tolist(), strict=True):
+                subwords = [subword for subword in row if subword not in (PAD, BOS, EOS)]
+                found[index] = subwords[: search.limit(len(sources[index]))]
         return found
 
     return translate
@@ -166,9 +166,9 @@ def ctranslate2_engine(
         str(folder), compute_type=precision, inter_threads=1, intra_threads=threads
     )
     tokenizer = subject.tokenizer
-    spelt = tokenizer.source_pieces(range(tokenizer.source_vocab_size))
-    targets = tokenizer.pieces(range(tokenizer.target_vocab_size))
-    ids = {piece: number for number, piece in enumerate(targets)}
+    spelt = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+    targets = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(targets)}
     call = partial(
         engine.translate_batch,
         beam_size=search.beam_size,
@@ -180,12 +180,12 @@ def ctranslate2_engine(
     def translate(sources: Sequence[Pieces], batch_tokens: int) -> list[Pieces]:
         limits = [search.limit(len(source)) for source in sources]
         found = call(
-            [[spelt[piece] for piece in source] for source in sources],
+            [[spelt[subword] for subword in source] for source in sources],
             max_batch_size=batch_tokens,
             max_decoding_length=max(limits) + 1,
         )
         return [
-            [ids[piece] for piece in result.hypotheses[0][:limit]]
+            [ids[subword] for subword in result.hypotheses[0][:limit]]
             for result, limit in zip(found, limits, strict=True)
         ]
 

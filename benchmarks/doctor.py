@@ -70,26 +70,26 @@ def _plain(pair: Pair) -> Pair:
 
 def rows_of(planted: Planted, made: Mapping[str, Kind], found: Cleaned) -> list[list[str]]:
     """Return a row for each kind: how many, found, found by the right check."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for place, name in planted.kind_of.items():
-        places[name].append(place)
+    indices: dict[str, list[int]] = defaultdict(list)
+    for index, name in planted.char_kind.items():
+        indices[name].append(index)
     rows = []
-    for name, those in places.items():
+    for name, those in indices.items():
         kind = made.get(name, Kind(("misaligned",), lambda r, s, t: None))
         if kind.checks == ("repair",):
             hits = sum(
-                place not in found.faults
-                and _plain(found.repaired.get(place, ("", "")))
-                == _plain(planted.pairs[place] if "entity" in name else planted.good[place])
-                for place in those
+                index not in found.faults
+                and _plain(found.repaired.get(index, ("", "")))
+                == _plain(planted.pairs[index] if "entity" in name else planted.good[index])
+                for index in those
             )
         else:
             wanted = frozenset(kind.checks)
             hits = sum(
-                bool(wanted.intersection(found.faults.get(place, ())))
+                bool(wanted.intersection(found.faults.get(index, ())))
                 if wanted
-                else place in found.faults
-                for place in those
+                else index in found.faults
+                for index in those
             )
         rows.append(
             [name, ", ".join(kind.checks) or "-", str(len(those)), f"{hits / len(those):.3f}"]
@@ -101,8 +101,8 @@ def precisions(planted: Planted, made: Mapping[str, Kind], found: Cleaned) -> li
     """Return a row for each check: what it rejected, planted and not, and its precision."""
     right: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
-    for place, faults in found.faults.items():
-        name = planted.kind_of.get(place, "good: the corpus itself")
+    for index, faults in found.faults.items():
+        name = planted.char_kind.get(index, "good: the corpus itself")
         for fault in faults:
             (wrong if name.startswith("good") else right)[fault] += 1
     return [
@@ -122,9 +122,9 @@ def by_eye(corpus: Sequence[Pair]) -> list[list[str]]:
     found = cleaned([*corpus, *((source, target) for _, source, target in rows)], ("en", "de"))
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     said: Counter[str] = Counter()
-    for place, (label, source, _) in enumerate(rows, start=len(corpus)):
-        faults = found.faults.get(place, [])
-        mended = not faults and place in found.repaired
+    for index, (label, source, _) in enumerate(rows, start=len(corpus)):
+        faults = found.faults.get(index, [])
+        mended = not faults and index in found.repaired
         hit = mended if label == "mended" else bool(faults)
         counts[label]["pairs"] += 1
         counts[label]["hit"] += hit
@@ -160,9 +160,9 @@ def measured(
     made = kinds(corpus, foreign)
     planted = plant(corpus, made, seed)
     found = cleaned(planted.pairs, languages)
-    for place, faults in found.faults.items():
-        if place not in planted.kind_of:
-            print("  of the corpus:", faults, *planted.pairs[place], sep=" | ")
+    for index, faults in found.faults.items():
+        if index not in planted.char_kind:
+            print("  of the corpus:", faults, *planted.pairs[index], sep=" | ")
     return rows_of(planted, made, found), precisions(planted, made, found)
 
 
@@ -195,14 +195,14 @@ def main() -> None:
         corpora = {f"{source}-{target}": ([(s, t) for s, t in text], (source, target), third)}
     recalls: dict[str, list[str]] = {}
     found: dict[str, list[str]] = {}
-    for place, (name, (corpus, languages, foreign)) in enumerate(corpora.items()):
+    for index, (name, (corpus, languages, foreign)) in enumerate(corpora.items()):
         print(name)
         rows, checks = measured(corpus, languages, foreign, arguments.seed)
         for kind, own, _, share in rows:
-            recalls.setdefault(kind, [kind, own, *["-"] * len(corpora)])[2 + place] = share
+            recalls.setdefault(kind, [kind, own, *["-"] * len(corpora)])[2 + index] = share
         for check, right, wrong, precision in checks:
             row = found.setdefault(check, [check, *["-"] * len(corpora)])
-            row[1 + place] = f"{right} / {wrong}: {precision}"
+            row[1 + index] = f"{right} / {wrong}: {precision}"
     lines = table(["planted", "found by", *corpora], recalls.values())
     lines += ["", *table(["check", *corpora], found.values())]
     if arguments.text is None:

@@ -29,20 +29,20 @@ class Kind:
 
 
 def _inserted(rng: random.Random, text: str, what: str) -> str:
-    place = rng.randrange(len(text) + 1)
-    return text[:place] + what + text[place:]
+    index = rng.randrange(len(text) + 1)
+    return text[:index] + what + text[index:]
 
 
 def _digit(rng: random.Random, source: str, target: str) -> Pair | None:
     """Change a digit of the target; where there is none, one of a number that is added."""
-    places = [place for place, character in enumerate(target) if character in "123456789"]
-    if not places or not any(map(str.isdigit, source)):
+    indices = [index for index, character in enumerate(target) if character in "123456789"]
+    if not indices or not any(map(str.isdigit, source)):
         number = str(rng.randint(13, 2100))
         source, target = f"{source} ({number})", f"{target} ({number})"
-        places = [len(target) - 2]
-    place = rng.choice(places)
-    other = rng.choice([digit for digit in "123456789" if digit != target[place]])
-    return source, target[:place] + other + target[place + 1 :]
+        indices = [len(target) - 2]
+    index = rng.choice(indices)
+    other = rng.choice([digit for digit in "123456789" if digit != target[index]])
+    return source, target[:index] + other + target[index + 1 :]
 
 
 def _address(rng: random.Random, source: str, target: str) -> Pair:
@@ -202,7 +202,7 @@ class Planted:
     """A corpus with faults."""
 
     pairs: list[Pair]
-    kind_of: dict[int, str] = field(default_factory=dict)
+    char_kind: dict[int, str] = field(default_factory=dict)
     """By place, from 0."""
     good: dict[int, Pair] = field(default_factory=dict)
     """What was there before."""
@@ -214,19 +214,19 @@ def plant(corpus: Sequence[Pair], made: Mapping[str, Kind], seed: int) -> Plante
     planted = Planted(list(corpus))
     start = len(corpus) // 2
     stretch = range(start, start + SHIFTED)
-    for place in stretch:
-        planted.pairs[place] = corpus[place][0], corpus[place - 1][1]
-        planted.kind_of[place] = "a stretch shifted by a line"
-    places = [place for place in range(len(corpus)) if place not in stretch]
-    rng.shuffle(places)
+    for index in stretch:
+        planted.pairs[index] = corpus[index][0], corpus[index - 1][1]
+        planted.char_kind[index] = "a stretch shifted by a line"
+    indices = [index for index in range(len(corpus)) if index not in stretch]
+    rng.shuffle(indices)
     for name, kind in made.items():
         done = 0
-        for place in places:
+        for index in indices:
             if done == OF_A_KIND:
                 break
-            if place in planted.good or (pair := kind.make(rng, *corpus[place])) is None:
+            if index in planted.good or (pair := kind.make(rng, *corpus[index])) is None:
                 continue
-            planted.pairs[place], planted.kind_of[place] = pair, name
-            planted.good[place] = corpus[place]
+            planted.pairs[index], planted.char_kind[index] = pair, name
+            planted.good[index] = corpus[index]
             done += 1
     return planted

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.trained import markdown
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kernels import attend_short
 from transformer.model.attention.multi_head import Kernel, attend_fused, eager
 from transformer.training.optimization.cpu_allocator import keep_freed_memory
@@ -28,7 +28,7 @@ LENGTHS = (15, 16, 24, 32, 64, 128, 512)
 KERNELS: dict[str, Kernel] = {
     "formula": eager,
     "short": attend_short,
-    "fused": lambda query, key, value, scope, dropout: attend_fused(query, key, value),
+    "fused": lambda query, key, value, attention_bias, dropout: attend_fused(query, key, value),
 }
 CASES = {
     f"{name}, {precision}": (kernel, dtype)
@@ -37,7 +37,7 @@ CASES = {
 }
 
 
-def heads_of(shape: tuple[int, int, int, int], dtype: torch.dtype) -> list[Tensor]:
+def attention_heads(shape: tuple[int, int, int, int], dtype: torch.dtype) -> list[Tensor]:
     """Query, key and value as projections leave them, and the gradient of the result."""
     rows, count, length, width = shape
     made = [torch.randn(rows, length, count, width).to(dtype).transpose(1, 2) for _ in range(4)]
@@ -49,7 +49,7 @@ def step(heads: list[Tensor], kernel: Kernel) -> float:
     query, key, value, upstream = heads
     began = time.perf_counter()
     with torch.autocast("cpu", torch.bfloat16, enabled=query.dtype == torch.bfloat16):
-        found = kernel(query, key, value, Scope(), 0.0)
+        found = kernel(query, key, value, AttentionBias(), 0.0)
     torch.autograd.grad(found, (query, key, value), upstream)
     return (time.perf_counter() - began) * 1000
 
@@ -57,7 +57,7 @@ def step(heads: list[Tensor], kernel: Kernel) -> float:
 def measure(count: int, width: int, length: int, repeats: int) -> dict[str, float]:
     """Each case, in turn; the first turn is not counted."""
     shape = (TOKENS // length, count, length, width)
-    heads = {dtype: heads_of(shape, dtype) for _, dtype in CASES.values()}
+    heads = {dtype: attention_heads(shape, dtype) for _, dtype in CASES.values()}
     taken: dict[str, list[float]] = {name: [] for name in CASES}
     for turn in range(repeats + 1):
         for name, (kernel, dtype) in CASES.items():

@@ -30,10 +30,10 @@ def _lines(pairs: int, seed: int) -> Iterator[str]:
     for start in range(0, pairs, _BLOCK):
         lengths = random.integers(_SHORTEST, _LONGEST + 1, min(_BLOCK, pairs - start))
         drawn = np.searchsorted(upto, random.random(int(lengths.sum()))).tolist()
-        lines, place = [], 0
+        lines, index = [], 0
         for length in lengths.tolist():
-            words = drawn[place : place + length]
-            place += length
+            words = drawn[index : index + length]
+            index += length
             first = " ".join([source[word] for word in words])
             second = " ".join([target[word] for word in (words[-1], *words[:-1])])
             lines.append(f"{first}\t{second}\n")

@@ -71,7 +71,7 @@ SHAPES = {
 """Rows, width in and width out of the products that training consists of."""
 
 
-def kind_of(name: str) -> str:
+def char_kind(name: str) -> str:
     """The row of the table that an operation belongs to."""
     short = name.removeprefix("autograd::engine::evaluate_function: ")
     short = short.removeprefix("aten::").lstrip("_")
@@ -112,7 +112,7 @@ class Profiled(Callback):
         self.watch.stop()
         found, operations = dict.fromkeys([*KINDS, OTHER], 0.0), 0
         for event in self.watch.key_averages():
-            kind = kind_of(event.key)
+            kind = char_kind(event.key)
             found[kind] += event.self_cpu_time_total / 1e3 / self.updates
             operations += event.flops / self.updates if kind == PRODUCTS else 0
         found[OUTSIDE] = max(0.0, seconds * 1e3 / self.updates - sum(found.values()))

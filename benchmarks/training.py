@@ -138,8 +138,8 @@ def show(found: list[Subject], title: str) -> list[str]:
         for one in found
     ]
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for place, column in enumerate(COLUMNS):
-        table.add_column(column, justify="left" if place < 3 else "right")
+    for index, column in enumerate(COLUMNS):
+        table.add_column(column, justify="left" if index < 3 else "right")
     for row in rows:
         table.add_row(*row)
     table_console().print(table)

@@ -50,7 +50,7 @@ def twice(batch: Batch) -> Batch:
     return Batch(*(side.repeat(2, 1) for side in both))
 
 
-def step_of(overrides: list[str], batch: Batch) -> Callable[[], float]:
+def build_step(overrides: list[str], batch: Batch) -> Callable[[], float]:
     """A training step, which returns the seconds of the processor that it took."""
     config = config_of(*SETTINGS, *overrides)
     torch.manual_seed(1)
@@ -91,11 +91,11 @@ def main() -> None:
     batch, more = batch_of(arguments.tokens), arguments.overrides
     dropping = ["model.source_token_dropout=0.1", "model.target_token_dropout=0.1"]
     steps = {
-        PLAIN: step_of(more, twice(batch)),
-        "loss=r_drop": step_of(["loss=r_drop", *more], batch),
-        "loss=simcut": step_of(["loss=simcut", *more], batch),
-        "plain, the batch": step_of(more, batch),
-        "token dropout, the batch": step_of([*dropping, *more], batch),
+        PLAIN: build_step(more, twice(batch)),
+        "loss=r_drop": build_step(["loss=r_drop", *more], batch),
+        "loss=simcut": build_step(["loss=simcut", *more], batch),
+        "plain, the batch": build_step(more, batch),
+        "token dropout, the batch": build_step([*dropping, *more], batch),
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for repeat in range(arguments.repeats + 2):

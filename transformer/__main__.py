@@ -41,26 +41,26 @@ def main(call: Sequence[str] | None = None) -> int:
 
 
 def _called(call: Sequence[str]) -> int:
-    from transformer.cli.exit import exit_code_of
+    from transformer.cli.exit import run_to_exit_code
     from transformer.common.errors import did_you_mean
 
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
         verb, arguments = "recipe", list(call)
     if "--version" in call:
-        return exit_code_of(lambda: print(version_line()))
+        return run_to_exit_code(lambda: print(version_line()))
     if verb == "help" and arguments:
         verb, arguments = arguments[0], ["--help"]
     if verb in ("-h", "--help", "help"):
-        return exit_code_of(_usage)
+        return run_to_exit_code(_usage)
     if verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
         print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
         return 2
     if {"-h", "--help"} & set(arguments):
-        from transformer.cli.config.help import help_of
+        from transformer.cli.config.help import help_text
 
-        return exit_code_of(lambda: print(help_of(verb)))
+        return run_to_exit_code(lambda: print(help_text(verb)))
     module, _ = VERBS[verb]
     code: int = importlib.import_module(f"transformer.cli.{module}").main(arguments)
     return code

@@ -68,7 +68,7 @@ def _parts(derivation: Derivation) -> Iterator[str]:
     yield from (f"de {word}" for word in derivation.pair.german.words)
 
 
-def files_of(splits: Mapping[str, Sequence[SentencePair]]) -> Iterator[tuple[str, str]]:
+def input_files(splits: Mapping[str, Sequence[SentencePair]]) -> Iterator[tuple[str, str]]:
     """Yield the name of each file, without ``.gz``, and its text."""
     for split, pairs in splits.items():
         links = [sorted(pair.links) for pair in pairs]
@@ -106,7 +106,7 @@ def main() -> None:
     try:
         output.mkdir(parents=True, exist_ok=True)
         splits = generate_splits(Grammar.load(LANGUAGE), SEED, SIZES)
-        write(output, files_of(splits))
+        write(output, input_files(splits))
     except (OSError, ValueError) as error:
         parser.exit(2, f"{error}\n")
 

@@ -94,7 +94,7 @@ class Lineariser:
         tags = entry.english_tags if english else entry.german_tags
         keys: tuple[Key, ...] = ((node.number, ""),)
         if "key" in node.features:
-            keys += ((node.scope, node.features["key"]),)
+            keys += ((node.attention_bias, node.features["key"]),)
         words = word.split()
         tokens = [Token(w, tags[min(i, len(tags) - 1)], keys) for i, w in enumerate(words)]
         if entry.compound:
@@ -140,10 +140,10 @@ def _holds(item: Item, node: Node) -> bool:
 def _key(node: Node, label: str) -> Key:
     """A label names a slot (or one of its slots), or with ^ something of the clause."""
     if label.startswith("^"):
-        return node.scope, label[1:]
-    place = node
+        return node.attention_bias, label[1:]
+    position = node
     for name in label.split("."):
-        if name not in place.slots:
+        if name not in position.slots:
             return node.number, label
-        place = place.slots[name]
-    return place.number, ""
+        position = position.slots[name]
+    return position.number, ""

@@ -32,11 +32,11 @@ class Sentence:
         """For each word, which of the words that spaces part in ``text`` holds it."""
         spaced = " ".join(self.words)
         removed = [match.start() for match in _NO_SPACE_BEFORE.finditer(spaced)]
-        places, start = [], 0
+        indices, start = [], 0
         for word in self.words:
-            places.append(spaced.count(" ", 0, start) - bisect_left(removed, start))
+            indices.append(spaced.count(" ", 0, start) - bisect_left(removed, start))
             start += len(word) + 1
-        return tuple(places)
+        return tuple(indices)
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,15 @@ class SentencePair:
 
 def pair_of(english: Sequence[Token], german: Sequence[Token]) -> SentencePair:
     """The pair of two token lists; tokens that share a key are linked."""
-    places: dict[tuple[int, str], list[int]] = {}
+    indices: dict[tuple[int, str], list[int]] = {}
     for index, token in enumerate(german):
         for key in token.keys:
-            places.setdefault(key, []).append(index)
+            indices.setdefault(key, []).append(index)
     links = {
-        (index, place)
+        (index, position)
         for index, token in enumerate(english)
         for key in token.keys
-        for place in places.get(key, ())
+        for position in indices.get(key, ())
     }
     return SentencePair(_sentence(english), _sentence(german), tuple(sorted(links)))
 

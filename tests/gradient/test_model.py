@@ -6,7 +6,7 @@ from torch.autograd import gradcheck
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
 from transformer.training.losses.cross_entropy import cross_entropy, fused_cross_entropy
@@ -34,10 +34,12 @@ def test_layers(norm_order: str, activation: str) -> None:
     hidden, memory = rand(2, 3, 4), rand(2, 3, 4)
     mask = torch.tensor([[True, True, True], [True, False, False]])[:, None, None]
     encoder_layer, decoder_layer = model.encoder.layers[0], model.decoder.layers[0]
-    assert gradcheck(lambda x: encoder_layer(x, Scope(mask)), (hidden,))
+    assert gradcheck(lambda x: encoder_layer(x, AttentionBias(mask)), (hidden,))
 
     def decode(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
-        return decoder_layer(x, decoder_layer.start(m), Scope(causal_mask(3, 3)), Scope(mask))
+        return decoder_layer(
+            x, decoder_layer.start(m), AttentionBias(causal_mask(3, 3)), AttentionBias(mask)
+        )
 
     assert gradcheck(decode, (hidden, memory))
 

@@ -78,12 +78,12 @@ class Page:
             f"return [b.x + b.width * {right}, b.y + b.height * {down}]; }})"
             f"(document.querySelector({json.dumps(selector)}))"
         )
-        place = {"x": box[0], "y": box[1]}
-        self.call("Input.dispatchMouseEvent", type="mouseMoved", **place)
+        index = {"x": box[0], "y": box[1]}
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", **index)
         if click:
             for event in ("mousePressed", "mouseReleased"):
                 self.call(
-                    "Input.dispatchMouseEvent", type=event, button="left", clickCount=1, **place
+                    "Input.dispatchMouseEvent", type=event, button="left", clickCount=1, **index
                 )
 
     def press(self, key: str) -> None:

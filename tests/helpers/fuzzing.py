@@ -245,16 +245,16 @@ def other_bytes(content: bytes, draw: random.Random) -> bytes:
     """Some bytes changed, left out, put in, or repeated."""
     changed = bytearray(content)
     for _ in range(draw.choice([1, 2, 8, 50])):
-        place = draw.randrange(len(changed) + 1)
+        index = draw.randrange(len(changed) + 1)
         match draw.randrange(4):
             case 0:
-                changed[place : place + 1] = draw.randbytes(1)
+                changed[index : index + 1] = draw.randbytes(1)
             case 1:
-                del changed[place : place + draw.randrange(1, 30)]
+                del changed[index : index + draw.randrange(1, 30)]
             case 2:
-                changed[place:place] = draw.randbytes(draw.randrange(1, 9))
+                changed[index:index] = draw.randbytes(draw.randrange(1, 9))
             case _:
-                changed[place:place] = changed[max(0, place - 20) : place]
+                changed[index:index] = changed[max(0, index - 20) : index]
     return bytes(changed)
 
 
@@ -272,18 +272,18 @@ def other_text(lines: Sequence[bytes], draw: random.Random) -> bytes:
     """A text with odd bytes in it, or lines that are gone, empty, repeated or very long."""
     changed = list(lines)
     for _ in range(draw.choice([1, 1, 3, 20])):
-        place = draw.randrange(len(changed) + 1)
+        index = draw.randrange(len(changed) + 1)
         match draw.randrange(7):
             case 0:
-                changed[place : place + draw.choice([1, 1, 500])] = []
+                changed[index : index + draw.choice([1, 1, 500])] = []
             case 1:
-                changed[place:place] = [b""] * draw.choice([1, 50])
+                changed[index:index] = [b""] * draw.choice([1, 50])
             case 2:
-                changed[place:place] = [b"alpha " * draw.choice([100, 1_000, 200_000])]
+                changed[index:index] = [b"alpha " * draw.choice([100, 1_000, 200_000])]
             case 3:
-                changed[place:place] = [draw.randbytes(draw.randrange(60)).replace(b"\n", b"")]
+                changed[index:index] = [draw.randbytes(draw.randrange(60)).replace(b"\n", b"")]
             case _:
-                at = min(place, len(changed) - 1)
+                at = min(index, len(changed) - 1)
                 if at >= 0:
                     cut = draw.randrange(len(changed[at]) + 1)
                     changed[at] = changed[at][:cut] + draw.choice(ODD) + changed[at][cut:]

@@ -101,7 +101,7 @@ def finish(
 def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | None) -> None:
     import logging
 
-    from transformer.cli.exit import exit_code_of
+    from transformer.cli.exit import run_to_exit_code
     from transformer.runs.train import train
     from transformer.training.config import run_config
 
@@ -111,7 +111,7 @@ def _train(values: Mapping[str, Any], folder: Path, fault: Callable[[], None] | 
         fault()
     there = any((folder / "checkpoints").glob("[lp]*.ckpt"))
     config = run_config({**values, "checkpoint": str(folder) if there else None})
-    sys.exit(exit_code_of(lambda: train(config, folder) and None))
+    sys.exit(run_to_exit_code(lambda: train(config, folder) and None))
 
 
 def _prepare(folder: Path) -> None:

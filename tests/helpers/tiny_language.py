@@ -19,12 +19,12 @@ SEEDS = [3, 5, 8]
 
 def tiny_vocabulary() -> Vocabulary:
     """How the pieces are spelt."""
-    return Vocabulary.of_spellings([spell(piece) for piece in PIECES])
+    return Vocabulary.of_spellings([spell(subword) for subword in PIECES])
 
 
-def text_of(pieces: tuple[int, ...]) -> str:
+def batch_text(subwords: tuple[int, ...]) -> str:
     """The text that is cut so."""
-    return "".join(PIECES[piece] for piece in pieces)
+    return "".join(PIECES[subword] for subword in subwords)
 
 
 @cache
@@ -38,10 +38,10 @@ def every_hypothesis(seed: int) -> dict[tuple[int, ...], float]:
         tokens = torch.tensor(rows).reshape(len(rows), length)
         total = torch.zeros(len(rows))
         given = torch.full((len(rows), 1), BOS)
-        for place in range(length):
+        for index in range(length):
             logs = step(given)[:, 0]
-            total += logs[torch.arange(len(rows)), tokens[:, place]]
-            given = tokens[:, place : place + 1]
+            total += logs[torch.arange(len(rows)), tokens[:, index]]
+            given = tokens[:, index : index + 1]
         total += step(given)[:, 0, EOS]
         values |= dict(zip(rows, total.tolist(), strict=True))
     return values
@@ -50,5 +50,5 @@ def every_hypothesis(seed: int) -> dict[tuple[int, ...], float]:
 def best(seed: int, allowed: Callable[[str], bool]) -> tuple[float, tuple[int, ...]]:
     """The most probable of those whose text is allowed."""
     return max(
-        (total, row) for row, total in every_hypothesis(seed).items() if allowed(text_of(row))
+        (total, row) for row, total in every_hypothesis(seed).items() if allowed(batch_text(row))
     )

@@ -19,7 +19,12 @@ from tests.helpers import huggingface_twins as twins
 from tests.helpers.models import tiny_config, tiny_transformer
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.attention.relative_positions import BucketBias, alibi_slope
-from transformer.model.build import build_attention, build_feed_forward, build_norm, build_scope
+from transformer.model.build import (
+    build_attention,
+    build_attention_bias,
+    build_feed_forward,
+    build_norm,
+)
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
 
@@ -106,18 +111,18 @@ def test_llama(num_kv_heads: int, head_dim: int, length: int, kernel: str) -> No
 def test_llama_attention_and_layer(num_kv_heads: int, length: int) -> None:
     ours = language_model(length, biases=True, num_kv_heads=num_kv_heads, **LLAMA)
     theirs = twins.llama(ours).model
-    hidden, scope = random_hidden(length), ours.stack.scope(length, 0, None, CPU)
+    hidden, attention_bias = random_hidden(length), ours.stack.attention_bias(length, 0, None, CPU)
     layer, twin = cast(Any, ours.stack.layers[0]), theirs.layers[0]
     given = {
         "position_embeddings": theirs.rotary_emb(hidden, torch.arange(length)[None]),
         "attention_mask": torch.full((length, length), -torch.inf).triu(1)[None, None],
     }
     assert_equal_functions(
-        lambda x: layer.attention.attend_self(x, scope),
+        lambda x: layer.attention.attend_self(x, attention_bias),
         lambda x: twin.self_attn(x, **given)[0],
         hidden,
     )
-    assert_equal_functions(lambda x: layer(x, scope), lambda x: twin(x, **given), hidden)
+    assert_equal_functions(lambda x: layer(x, attention_bias), lambda x: twin(x, **given), hidden)
 
 
 @each_length_and_kernel
@@ -156,9 +161,9 @@ def test_roformer_turns_in_both_directions(length: int) -> None:
     ours = randomised_attention(config, length)
     theirs = twins.roformer_attention(ours, config.num_heads)
     positions = RoFormerSinusoidalPositionalEmbedding(length, config.d_k).create_weight()
-    scope = build_scope(config, "full", causal=False)(length, 0, None, CPU)
+    attention_bias = build_attention_bias(config, "full", causal=False)(length, 0, None, CPU)
     assert_equal_functions(
-        lambda x: ours.attend_self(x, scope),
+        lambda x: ours.attend_self(x, attention_bias),
         lambda x: ours.output(theirs(x, sinusoidal_pos=positions[None, None])[0]),
         random_hidden(length),
     )
@@ -172,11 +177,13 @@ def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -
     theirs = twins.longformer_attention(ours, config)
     positions = torch.arange(length).expand(3, -1)
     is_global, real = positions < global_tokens, positions < length - 2
-    scope = build_scope(config, "longformer", causal=False)(length, 0, real[:, None, None], CPU)
+    attention_bias = build_attention_bias(config, "longformer", causal=False)(
+        length, 0, real[:, None, None], CPU
+    )
     # As their model marks padding and global tokens for this module.
     mask = 10_000.0 * (is_global.float() - (~real).float())
     assert_equal_functions(
-        lambda x: ours.attend_self(x, scope)[real],
+        lambda x: ours.attend_self(x, attention_bias)[real],
         lambda x: ours.output(theirs(x, mask, ~real, is_global, True)[0])[real],
         random_hidden(length),
     )
@@ -187,18 +194,18 @@ def test_longformer(window: int, global_tokens: int, length: int, kernel: str) -
 @pytest.mark.parametrize("max_distance", [33, 128, 1000])
 def test_t5_buckets_and_their_bias(max_distance: int, buckets: int, causal: bool) -> None:
     config = tiny_config(relative_buckets=buckets, relative_max_distance=max_distance, **T5)
-    scope = build_scope(config, "full", causal=causal)
-    assert isinstance(scope.bias, BucketBias)
+    attention_bias = build_attention_bias(config, "full", causal=causal)
+    assert isinstance(attention_bias.bias, BucketBias)
     distance = torch.arange(-5000, 5001)
     expected = T5Attention._relative_position_bucket(distance, not causal, buckets, max_distance)
-    assert torch.equal(scope.bias.bucket(distance), expected)
+    assert torch.equal(attention_bias.bias.bucket(distance), expected)
     their_config = twins.t5_config(config)
     their_config.is_decoder = causal
     theirs = T5Attention(their_config, has_relative_attention_bias=True, layer_idx=0)
-    nn.init.normal_(scope.bias.table)
-    theirs.relative_attention_bias.weight.data.copy_(scope.bias.table)
+    nn.init.normal_(attention_bias.bias.table)
+    theirs.relative_attention_bias.weight.data.copy_(attention_bias.bias.table)
     for length in (1, 2, 7, 150):
-        bias = cast(Tensor, scope(length, 0, None, CPU).dense_bias)
+        bias = cast(Tensor, attention_bias(length, 0, None, CPU).dense_bias)
         assert torch.equal(bias, theirs.compute_bias(length, length))
 
 

@@ -11,7 +11,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.kernels import (
     FEW,
     Sdpa,
@@ -68,11 +68,13 @@ def bias_of(name: str, causal: bool) -> RelativeBias | None:
     return AlibiBias(HEADS) if name == "alibi" else None
 
 
-def value_and_gradients(kernel: Kernel, scope: Scope, inputs: list[Tensor]) -> list[Tensor]:
+def value_and_gradients(
+    kernel: Kernel, attention_bias: AttentionBias, inputs: list[Tensor]
+) -> list[Tensor]:
     # A scope keeps its bias, whose graph serves one backward pass.
-    attended = kernel(*inputs, replace(scope), 0.0)
+    attended = kernel(*inputs, replace(attention_bias), 0.0)
     upstream = torch.randn(attended.shape, generator=torch.Generator().manual_seed(3))
-    parameters = [] if scope.bias is None else list(scope.bias.parameters())
+    parameters = [] if attention_bias.bias is None else list(attention_bias.bias.parameters())
     gradients = torch.autograd.grad(
         attended, [*inputs, *parameters], upstream.to(attended), allow_unused=True
     )
@@ -80,9 +82,11 @@ def value_and_gradients(kernel: Kernel, scope: Scope, inputs: list[Tensor]) -> l
     return [attended, *(g.to(attended.dtype) for g in gradients if g is not None)]
 
 
-def assert_as_the_formula(kernel: Kernel, scope: Scope, inputs: list[Tensor]) -> None:
-    expected = value_and_gradients(eager, scope, inputs)
-    actual = value_and_gradients(kernel, scope, inputs)
+def assert_as_the_formula(
+    kernel: Kernel, attention_bias: AttentionBias, inputs: list[Tensor]
+) -> None:
+    expected = value_and_gradients(eager, attention_bias, inputs)
+    actual = value_and_gradients(kernel, attention_bias, inputs)
     assert len(actual) == len(expected)
     for mine, other in zip(actual, expected, strict=True):
         assert torch.isfinite(mine).all()
@@ -98,10 +102,10 @@ def assert_as_the_formula(kernel: Kernel, scope: Scope, inputs: list[Tensor]) ->
 def test_self_attention_with_padding_and_a_sentence_of_nothing_else(
     kernel: Kernel, causal: bool, pattern: str, dtype: torch.dtype
 ) -> None:
-    stack = SelfScope(causal=causal, pattern=PATTERNS[pattern])
+    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern])
     for length in LENGTHS:
-        scope = stack(length, 0, padding(length), torch.device("cpu"))
-        assert_as_the_formula(kernel, scope, heads(length, length, HEADS, dtype))
+        attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
+        assert_as_the_formula(kernel, attention_bias, heads(length, length, HEADS, dtype))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -112,21 +116,21 @@ def test_short_sentences_that_are_learnt(
     hides: bool, bias: str, kv_heads: int, dtype: torch.dtype
 ) -> None:
     """Around the number of keys up to which they are filled up."""
-    stack = SelfScope(bias=bias_of(bias, causal=False))
+    stack = SelfAttentionBias(bias=bias_of(bias, causal=False))
     for length in (1, 15, 16, 17):
         mask = padding(length) if hides else None
         if mask is not None:
             mask[2] = True
-        scope = stack(length, 0, mask, torch.device("cpu"))
-        assert_as_the_formula(attend_short, scope, heads(length, length, kv_heads, dtype))
+        attention_bias = stack(length, 0, mask, torch.device("cpu"))
+        assert_as_the_formula(attend_short, attention_bias, heads(length, length, kv_heads, dtype))
 
 
 def test_what_is_filled_up_is_dropped_no_more_than_the_rest() -> None:
     inputs = heads(5, 5, HEADS, torch.float32)
     torch.manual_seed(1)
-    every = torch.stack([attend_short(*inputs, Scope(), 0.5) for _ in range(500)])
+    every = torch.stack([attend_short(*inputs, AttentionBias(), 0.5) for _ in range(500)])
     # Twenty times the error of a mean of 500, of values of about 1.
-    assert (every.mean(0) - attend_short(*inputs, Scope(), 0.0)).abs().max() < 0.5
+    assert (every.mean(0) - attend_short(*inputs, AttentionBias(), 0.0)).abs().max() < 0.5
     assert every.var(0).max() > 0.1
 
 
@@ -144,7 +148,7 @@ def test_what_learns_short_sentences(
         monkeypatch.setattr(f"transformer.model.attention.kernels.{name}", computes)
     mask = padding(length)
     mask[2] = not blind
-    Sdpa()(*heads(length, length, HEADS, torch.float32), Scope(mask), 0.0)
+    Sdpa()(*heads(length, length, HEADS, torch.float32), AttentionBias(mask), 0.0)
     assert called == ["attend_fused" if length > 64 else "eager" if blind else "attend_short"]
 
 
@@ -155,25 +159,27 @@ def test_what_learns_short_sentences(
 def test_a_bias_and_the_gradient_of_its_table(
     kernel: Kernel, pattern: str, causal: bool, bias: str
 ) -> None:
-    stack = SelfScope(causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal))
+    stack = SelfAttentionBias(causal=causal, pattern=PATTERNS[pattern], bias=bias_of(bias, causal))
     for length in (1, 70):
-        scope = stack(length, 0, padding(length), torch.device("cpu"))
+        attention_bias = stack(length, 0, padding(length), torch.device("cpu"))
         for dtype in (torch.float32, torch.bfloat16):
-            assert_as_the_formula(kernel, scope, heads(length, length, HEADS, dtype))
+            assert_as_the_formula(kernel, attention_bias, heads(length, length, HEADS, dtype))
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
 @pytest.mark.parametrize("kernel", [Sdpa(), flex])
 def test_shared_heads_of_keys_and_values(kernel: Kernel, kv_heads: int) -> None:
-    scope = SelfScope(causal=True, pattern=Sliding(9))(70, 0, padding(70), torch.device("cpu"))
+    attention_bias = SelfAttentionBias(causal=True, pattern=Sliding(9))(
+        70, 0, padding(70), torch.device("cpu")
+    )
     for dtype in (torch.float32, torch.bfloat16):
-        assert_as_the_formula(kernel, scope, heads(70, 70, kv_heads, dtype))
+        assert_as_the_formula(kernel, attention_bias, heads(70, 70, kv_heads, dtype))
 
 
 def test_a_shared_head_serves_the_queries_of_its_group() -> None:
     query, key, value = heads(3, 5, 2, torch.float32)
     expected = [attend(query[:, [h]], key[:, [h // 2]], value[:, [h // 2]])[0] for h in range(4)]
-    assert_close(eager(query, key, value, Scope(), 0.0), torch.cat(expected, dim=1))
+    assert_close(eager(query, key, value, AttentionBias(), 0.0), torch.cat(expected, dim=1))
 
 
 @pytest.mark.parametrize("kernel", [Sdpa(), flex, auto])
@@ -183,16 +189,18 @@ def test_cross_attention(
     kernel: Kernel, queries: int, keys: int, mask: Callable[[int, int], Tensor | None]
 ) -> None:
     for dtype in (torch.float32, torch.bfloat16):
-        scope = Scope(mask(queries, keys))
-        assert_as_the_formula(kernel, scope, heads(queries, keys, HEADS, dtype))
+        attention_bias = AttentionBias(mask(queries, keys))
+        assert_as_the_formula(kernel, attention_bias, heads(queries, keys, HEADS, dtype))
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
-    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of("relative", True))
-    scope = stack(5, 95, None, torch.device("cpu"))
+    stack = SelfAttentionBias(
+        causal=True, pattern=PATTERNS[pattern], bias=bias_of("relative", True)
+    )
+    attention_bias = stack(5, 95, None, torch.device("cpu"))
     for kernel in (Sdpa(), flex):
-        assert_as_the_formula(kernel, scope, heads(5, 100, 2, torch.float32))
+        assert_as_the_formula(kernel, attention_bias, heads(5, 100, 2, torch.float32))
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -200,29 +208,32 @@ def test_the_last_queries_alone_as_with_a_cache(pattern: str) -> None:
 @pytest.mark.parametrize("bias", ["none", "alibi", "relative"])
 @pytest.mark.parametrize("start", [0, 60])
 def test_what_a_gpu_computes_has_the_right_values(pattern: str, bias: str, start: int) -> None:
-    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True))
+    stack = SelfAttentionBias(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True))
     with torch.inference_mode():
-        scope = stack(70, start, padding(70 + start), torch.device("cpu"))
+        attention_bias = stack(70, start, padding(70 + start), torch.device("cpu"))
         inputs = [t.detach() for t in heads(70, 70 + start, 2, torch.float32)]
-        attended = attend_flex(*inputs, scope, flex_attention)
-        assert_close(attended, eager(*inputs, scope, 0.0))
+        attended = attend_flex(*inputs, attention_bias, flex_attention)
+        assert_close(attended, eager(*inputs, attention_bias, 0.0))
 
 
 @pytest.mark.usefixtures("unchecked")
 def test_a_gpu_keeps_masks_of_heads_apart() -> None:
     mask = torch.rand(3, HEADS, 1, 70, generator=torch.Generator().manual_seed(5)) < 0.5
     with torch.inference_mode():
-        scope = SelfScope(pattern=Sliding(9))(70, 0, mask, torch.device("cpu"))
+        attention_bias = SelfAttentionBias(pattern=Sliding(9))(70, 0, mask, torch.device("cpu"))
         inputs = [t.detach() for t in heads(70, 70, HEADS, torch.float32)]
-        assert_close(attend_flex(*inputs, scope, flex_attention), eager(*inputs, scope, 0.0))
+        assert_close(
+            attend_flex(*inputs, attention_bias, flex_attention),
+            eager(*inputs, attention_bias, 0.0),
+        )
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
-    scope = SelfScope(causal=True)(70, 0, None, torch.device("cpu"))
+    attention_bias = SelfAttentionBias(causal=True)(70, 0, None, torch.device("cpu"))
     for dtype in (torch.float32, torch.bfloat16):
-        assert_as_the_formula(Sdpa(), scope, heads(70, 70, kv_heads, dtype))
-    unmade = SelfScope(causal=True)(70, 0, None, torch.device("cpu"))
+        assert_as_the_formula(Sdpa(), attention_bias, heads(70, 70, kv_heads, dtype))
+    unmade = SelfAttentionBias(causal=True)(70, 0, None, torch.device("cpu"))
     Sdpa()(*heads(70, 70, kv_heads, torch.float32), unmade, 0.0)
     assert not unmade._made
 
@@ -231,14 +242,14 @@ def test_the_causal_mask_alone_is_not_made(kv_heads: int) -> None:
 def test_a_kernel_that_this_device_lacks_is_named(backend: str) -> None:
     inputs = heads(2, 3, HEADS, torch.float32)
     with pytest.raises(InputError, match=f"model.sdpa_backend={backend} cannot compute") as caught:
-        Sdpa(backend)(*inputs, Scope(padding(3)), 0.0)
+        Sdpa(backend)(*inputs, AttentionBias(padding(3)), 0.0)
     assert "\n" not in str(caught.value)
 
 
 def test_a_forced_kernel_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     inputs = heads(65, 65, HEADS, torch.float32)
     with torch.profiler.profile() as profile:
-        Sdpa("math")(*inputs, Scope(), 0.0)
+        Sdpa("math")(*inputs, AttentionBias(), 0.0)
     assert "aten::_scaled_dot_product_attention_math" in {e.key for e in profile.key_averages()}
 
 
@@ -251,15 +262,15 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("transformer.model.attention.kernels.attend_blocks", remember)
     for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
-        scope = SelfScope(pattern=pattern)(length, 0, None, torch.device("cpu"))
-        auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), scope, 0.0)
+        attention_bias = SelfAttentionBias(pattern=pattern)(length, 0, None, torch.device("cpu"))
+        auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), attention_bias, 0.0)
     assert called == [1024]
 
 
 def test_dropout_of_the_sparse_kernel_keeps_the_expectation() -> None:
-    scope = SelfScope(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
+    attention_bias = SelfAttentionBias(pattern=Sliding(3))(128, 0, None, torch.device("cpu"))
     query, key, value = (torch.ones(64, 4, 128, 8) for _ in range(3))
-    attended = flex(query, key, value, scope, 0.5)
+    attended = flex(query, key, value, attention_bias, 0.5)
     # Each of 2 ** 15 rows has at least 4 weights of at least 1/7, each doubled or gone.
     assert attended.mean().item() == pytest.approx(1.0, abs=5 * math.sqrt(1 / 4) / 2**7.5)
     assert attended.std().item() > 0.1
@@ -272,15 +283,19 @@ def test_dropout_of_the_sparse_kernel_keeps_the_expectation() -> None:
 @pytest.mark.parametrize("bias", ["none", "alibi", "relative"])
 def test_compiled_on_a_gpu(pattern: str, bias: str, dtype: torch.dtype) -> None:
     device = torch.device("cuda")
-    stack = SelfScope(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(device)
-    scope = stack(200, 0, padding(200).to(device), device)
+    stack = SelfAttentionBias(causal=True, pattern=PATTERNS[pattern], bias=bias_of(bias, True)).to(
+        device
+    )
+    attention_bias = stack(200, 0, padding(200).to(device), device)
     inputs = [t.detach().to(device).requires_grad_() for t in heads(200, 200, 2, dtype)]
 
-    def compiled(q: Tensor, k: Tensor, v: Tensor, scope: Scope, _: float) -> Tensor:
-        return attend_flex(q, k, v, scope, compiled_flex_attention())
+    def compiled(
+        q: Tensor, k: Tensor, v: Tensor, attention_bias: AttentionBias, _: float
+    ) -> Tensor:
+        return attend_flex(q, k, v, attention_bias, compiled_flex_attention())
 
-    assert_as_the_formula(compiled, scope, inputs)
-    assert_as_the_formula(Sdpa(), scope, inputs)
+    assert_as_the_formula(compiled, attention_bias, inputs)
+    assert_as_the_formula(Sdpa(), attention_bias, inputs)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -295,28 +310,32 @@ def test_a_few_queries_by_plain_products_are_the_formula(
     mask[..., 0] = True
     there, positions = torch.arange(20), torch.arange(16 - queries, 16)
     # The last four keys are room of a cache.
-    scope = Scope(mask if masked else None, positions, there, True, bias=bias, unfilled=4)
-    assert few_queries(query, key, scope)
-    found = Sdpa()(query, key, value, scope, 0.0)
-    without = Scope(mask[..., :16] if masked else None, positions, there[:16], True, bias=bias)
+    attention_bias = AttentionBias(
+        mask if masked else None, positions, there, True, bias=bias, unfilled=4
+    )
+    assert few_queries(query, key, attention_bias)
+    found = Sdpa()(query, key, value, attention_bias, 0.0)
+    without = AttentionBias(
+        mask[..., :16] if masked else None, positions, there[:16], True, bias=bias
+    )
     assert_close(found, eager(query, key[:, :, :16], value[:, :, :16], without, 0.0))
-    assert_close(found, eager(query, key, value, scope, 0.0))
+    assert_close(found, eager(query, key, value, attention_bias, 0.0))
 
 
 def test_a_few_queries_drop_weights_too() -> None:
     torch.manual_seed(3)
     query, key = torch.randn(1, 2, 1, 4), torch.randn(1, 2, 20, 4)
     with torch.no_grad():
-        dropped = [Sdpa()(query, key, key, Scope(), 0.5) for _ in range(2)]
+        dropped = [Sdpa()(query, key, key, AttentionBias(), 0.5) for _ in range(2)]
     assert not torch.equal(*dropped)
 
 
 def test_what_sees_nothing_is_not_left_to_plain_products() -> None:
-    blind = Scope(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
+    blind = AttentionBias(torch.zeros(1, 1, 1, 16, dtype=torch.bool))
     keys = torch.randn(1, 2, 16, 4)
     with torch.inference_mode():
         assert not few_queries(keys[:, :, :1], keys, blind)
         assert not Sdpa()(keys[:, :, :1], keys, keys, blind, 0.0).any()
-        assert few_queries(keys[:, :, :1], keys, Scope())
+        assert few_queries(keys[:, :, :1], keys, AttentionBias())
     # They would keep the weights for the gradient.
-    assert not few_queries(keys[:, :, :1], keys, Scope())
+    assert not few_queries(keys[:, :, :1], keys, AttentionBias())

@@ -25,7 +25,7 @@ from transformer.training.optimization.gradient_accumulation import Accumulator
 
 TIMEOUT = 120
 ROWS = [
-    ([4 + (3 * row + place) % 9 for place in range(1 + row % 5)], [5 + row % 7] * (1 + row % 3))
+    ([4 + (3 * row + index) % 9 for index in range(1 + row % 5)], [5 + row % 7] * (1 + row % 3))
     for row in range(28)
 ]
 BATCHES = [collate(*zip(*ROWS[start : start + 7], strict=True)) for start in (0, 7, 14, 21)]  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def test_halves_hold_the_rows_and_no_needless_padding() -> None:
     first, second = whole.halves()
     assert (first.size, second.size) == (4, 3)
     rows = [*zip(first.source, first.target_output), *zip(second.source, second.target_output)]  # noqa: B905
-    for (source, target), (pieces, right) in zip(rows, ROWS, strict=False):
-        assert source[source != 0].tolist() == [*pieces, 3]
+    for (source, target), (subwords, right) in zip(rows, ROWS, strict=False):
+        assert source[source != 0].tolist() == [*subwords, 3]
         assert target[target != 0].tolist() == [*right, 3]
     assert first.positions + second.positions < whole.positions

@@ -12,7 +12,7 @@ from tests.helpers.torch_twins import (
     copy_encoder_layer,
     torch_transformer,
 )
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.masks import causal_mask, padding_mask
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
@@ -56,7 +56,7 @@ def test_encoder_layer(model: Transformer) -> None:
     mask = padding_mask(SOURCE, PAD)
     real = SOURCE != PAD
     expected = theirs(hidden, src_key_padding_mask=~real)
-    assert_close(layer(hidden, Scope(mask))[real], expected[real])
+    assert_close(layer(hidden, AttentionBias(mask))[real], expected[real])
 
 
 def test_decoder_layer(model: Transformer) -> None:
@@ -66,7 +66,7 @@ def test_decoder_layer(model: Transformer) -> None:
     copy_decoder_layer(layer, theirs)
     hidden, memory = torch.randn(3, 4, 16), torch.randn(3, 5, 16)
     mask, causal = padding_mask(SOURCE, PAD), causal_mask(4, 4)
-    actual = layer(hidden, layer.start(memory), Scope(causal), Scope(mask))
+    actual = layer(hidden, layer.start(memory), AttentionBias(causal), AttentionBias(mask))
     expected = theirs(
         hidden, memory, tgt_mask=~causal[0, 0], memory_key_padding_mask=~mask[:, 0, 0]
     )

@@ -68,8 +68,8 @@ def test_a_part_of_the_file_is_refused(share: float) -> None:
 def test_altered_bytes_are_refused_or_of_no_matter(changes: list[tuple[float, bytes]]) -> None:
     content = bytearray(BYTES)
     for share, new in changes:
-        place = int(share * len(content))
-        content[place : place + len(new)] = new
+        position = int(share * len(content))
+        content[position : position + len(new)] = new
     loads(bytes(content))
 
 
@@ -100,16 +100,16 @@ PLACES = [
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from(PLACES), VALUES, st.booleans())
 def test_a_file_with_another_value_is_refused_or_the_same(
-    place: tuple[str, ...], value: Any, remove: bool
+    position: tuple[str, ...], value: Any, remove: bool
 ) -> None:
     payload = copy.deepcopy(PAYLOAD)
     inner = payload
-    for key in place[:-1]:
+    for key in position[:-1]:
         inner = inner[key]
     if remove:
-        inner.pop(place[-1], None)
+        inner.pop(position[-1], None)
     else:
-        inner[place[-1]] = value
+        inner[position[-1]] = value
     loads_something(saved(payload))
 
 

@@ -20,7 +20,7 @@ from transformer.data.quality.pair import quoted
 from transformer.evaluation.comparison.compare import Comparison, compare
 from transformer.report import comparison
 from transformer.report.attention_page import attention_page
-from transformer.report.scores import table_of
+from transformer.report.scores import build_table
 
 HOSTILE = (
     *("\r<script>alert(1)</script>", "\r# heading\r", "![a](b)", "[a](http://b.c)", "<http://b.c>"),
@@ -105,7 +105,7 @@ def test_a_cell_of_markdown_renders_as_the_text(text: str) -> None:
 @given(TEXTS)
 def test_no_text_is_markup_or_a_command_on_a_terminal(text: str) -> None:
     console = Console(file=io.StringIO(), width=1000, force_terminal=True, color_system=None)
-    console.print(table_of(text, (text, "b"), [(text, "c")], right=(1,)))
+    console.print(build_table(text, (text, "b"), [(text, "c")], right=(1,)))
     assert isinstance(console.file, io.StringIO)
     shown = re.sub("\x1b\\[[0-9;]*m", "", console.file.getvalue())
     assert all(line.isprintable() for line in shown.split("\n"))

@@ -8,7 +8,7 @@ from transformer.data.text.word_alignment import (
     Link,
     format_links,
     parse_links,
-    piece_words,
+    subword_words,
     word_count,
 )
 from transformer.data.tokenization.normalization import normalize
@@ -24,7 +24,7 @@ TEXTS = st.text(
 def test_pieces_have_the_words_of_their_text(text: str, seed: int) -> None:
     tokenizer = tiny_tokenizer().with_sampling(0.3)
     for ids in (*tokenizer.encode_source([text]), *tokenizer.sample_source([text], [seed])):
-        words = piece_words(tokenizer.source_pieces(ids))
+        words = subword_words(tokenizer.source_subwords(ids))
         assert max(words, default=-1) + 1 == word_count(text)
         assert words == sorted(words)
         # Each word alone is spelt by its own pieces.

@@ -93,13 +93,13 @@ def test_two_files_are_aligned_or_refused(source: bytes, target: bytes) -> None:
 @fuzzed
 @given(CONTENT, st.integers(0, 200), st.integers(0, 255), st.booleans())
 def test_a_packed_file_is_read_or_refused(
-    content: bytes, place: int, byte: int, truncate: bool
+    content: bytes, index: int, byte: int, truncate: bool
 ) -> None:
     packed = bytearray(gzip.compress(content, mtime=0))
     if truncate:
-        del packed[place % len(packed) :]
+        del packed[index % len(packed) :]
     else:
-        packed[place % len(packed)] = byte
+        packed[index % len(packed)] = byte
     with files(("text.gz", bytes(packed)), ("raw.gz", content)) as (path, raw):
         read(lambda: read_lines(path))
         read(lambda: read_lines(raw))

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_stream import MixedRow, PlannedRow
+from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
 from transformer.data.batching.keyed_dataset import KeyedDataset
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.rank_assignment import Shares
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchRow
+from transformer.data.batching.rank_assignment import RankAssignment
+from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
 
 LONGEST = 24
 
@@ -30,14 +30,14 @@ def plans(draw: st.DrawFn) -> BatchPlan:
     return BatchPlan(*lengths, batch_tokens=budget, seed=seed, shuffle=draw(st.booleans()))
 
 
-def pairs_of(row: BatchRow, numbers: Iterable[int]) -> list[int]:
+def pairs_of(row: BatchSequence, numbers: Iterable[int]) -> list[int]:
     return [pair for number in numbers for pair in row[number].pairs.tolist()]
 
 
 @settings(deadline=None)
 @given(plans(), st.integers(0, 5))
 def test_every_pair_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
-    row, length = PlannedRow(plan), len(plan)
+    row, length = PlannedBatches(plan), len(plan)
     pairs = pairs_of(row, range(epoch * length, (epoch + 1) * length))
     assert sorted(pairs) == list(range(plan.identity()["pairs"]))
     assert {row[number].epoch for number in (epoch * length, (epoch + 1) * length - 1)} == {epoch}
@@ -65,12 +65,12 @@ class Pairs(KeyedDataset[Numbers]):
 def test_any_number_of_ranks_deals_every_epoch_out_once(
     plan: BatchPlan, ranks: int, accumulation: int, epoch: int
 ) -> None:
-    row, length, shares = PlannedRow(plan), len(plan), Shares(ranks, accumulation)
+    row, length, shares = PlannedBatches(plan), len(plan), RankAssignment(ranks, accumulation)
     updates = -(-(epoch + 1) * length // shares.batches)
     dealt: dict[int, list[int]] = {}
     for rank in range(ranks):
-        place: Any = {"shares": shares, "rank": rank, "done": lambda: 0}
-        loader = UpdateLoader(Pairs(), row, **place, workers=0, pin_memory=False)
+        corpus: Any = {"shares": shares, "rank": rank, "done": lambda: 0}
+        loader = UpdateLoader(Pairs(), row, **corpus, workers=0, pin_memory=False)
         for update in islice(loader, updates):
             for number, pairs in zip(update.numbers, update.batches, strict=True):
                 assert number not in dealt
@@ -100,8 +100,8 @@ def test_no_batch_exceeds_the_budget(seed: int, count: int, budget: int, epoch: 
 @settings(deadline=None)
 @given(plans(), st.lists(st.integers(0, 2000), min_size=1, max_size=8))
 def test_a_batch_is_the_same_however_one_comes_to_it(plan: BatchPlan, numbers: list[int]) -> None:
-    jumping = {number: PlannedRow(plan)[number] for number in numbers}
-    walking = PlannedRow(plan)
+    jumping = {number: PlannedBatches(plan)[number] for number in numbers}
+    walking = PlannedBatches(plan)
     for number in range(max(numbers) + 1):
         key = walking[number]
         if number in jumping:
@@ -120,20 +120,22 @@ def test_a_mixture_keeps_shares_and_epochs(
     shares: list[float], sizes: list[int], seed: int, start: int
 ) -> None:
     rows = [
-        PlannedRow(BatchPlan(np.full(size, 5), np.full(size, 5), batch_tokens=12, seed=seed), place)
-        for place, (size, _) in enumerate(zip(sizes, shares, strict=False))
+        PlannedBatches(
+            BatchPlan(np.full(size, 5), np.full(size, 5), batch_tokens=12, seed=seed), corpus
+        )
+        for corpus, (size, _) in enumerate(zip(sizes, shares, strict=False))
     ]
-    mixture = MixedRow(rows, shares, seed)
+    mixture = MixedBatches(rows, shares, seed)
     keys = [mixture[number] for number in range(2000)]
-    for place, share in enumerate(shares):
-        mine = [key for key in keys if key.corpus == place]
+    for corpus, share in enumerate(shares):
+        mine = [key for key in keys if key.corpus == corpus]
         # Rounded to a thousandth, after a batch in a thousand for each.
         assert abs(len(mine) / 2000 - share / sum(shares)) < 0.001 * (len(shares) + 1)
-        expected = [rows[place][number] for number in range(len(mine))]
+        expected = [rows[corpus][number] for number in range(len(mine))]
         assert [(k.epoch, k.pairs.tolist()) for k in mine] == [
             (k.epoch, k.pairs.tolist()) for k in expected
         ]
-    later = MixedRow(rows, shares, seed)[start]
+    later = MixedBatches(rows, shares, seed)[start]
     assert later.pairs.tolist() == mixture[start].pairs.tolist()
     assert later.corpus == mixture[start].corpus
 
@@ -223,14 +225,16 @@ def test_no_pairs_are_an_input_error() -> None:
 
 def test_the_largest_batch_is_named() -> None:
     plan = BatchPlan(*lengths_like_captions(3000), batch_tokens=1024, seed=1)
-    row = PlannedRow(plan)
+    row = PlannedBatches(plan)
     assert row.epoch_length == len(plan)
     positions = plan.positions(plan.epoch(0))
     most, key = row.largest()
     assert most == positions.max()
     assert key.pairs.tolist() == row[int(positions.argmax())].pairs.tolist()
-    small = PlannedRow(BatchPlan(*lengths_like_captions(3000), batch_tokens=512, seed=1), corpus=1)
-    assert MixedRow([small, row], [1.0, 1.0], seed=1).largest()[0] == most
+    small = PlannedBatches(
+        BatchPlan(*lengths_like_captions(3000), batch_tokens=512, seed=1), corpus=1
+    )
+    assert MixedBatches([small, row], [1.0, 1.0], seed=1).largest()[0] == most
     assert positions.max() > positions.mean()
 
 
@@ -238,7 +242,7 @@ def test_the_millionth_batch_comes_as_fast_as_the_first() -> None:
     plan = BatchPlan(*lengths_like_captions(2000), batch_tokens=512, seed=1)
     laid_out = []
     plan.epoch = lambda epoch, made=plan.epoch: laid_out.append(epoch) or made(epoch)  # type: ignore[func-returns-value,method-assign]
-    key = PlannedRow(plan)[1_000_000]
+    key = PlannedBatches(plan)[1_000_000]
     assert key.epoch == 1_000_000 // len(plan)
     assert laid_out == [key.epoch]
 

@@ -71,7 +71,7 @@ def test_a_drawn_segmentation_is_the_same_text(text: str, seed: int, algorithm: 
 def test_no_text_has_a_control_symbol(text: str, seed: int, algorithm: str) -> None:
     tokenizer = TOKENIZERS[algorithm]
     rows = tokenizer.encode_source([text]) + tokenizer.sample_source([text], [seed])
-    assert not {PAD, UNK, BOS, EOS} & {piece for row in rows for piece in row}
+    assert not {PAD, UNK, BOS, EOS} & {subword for row in rows for subword in row}
 
 
 @settings(deadline=None, max_examples=200)
@@ -83,7 +83,7 @@ def test_no_text_has_a_tag_but_its_own(text: str, seed: int, algorithm: str) -> 
     for rows in (tagged.encode_source([source]), tagged.sample_source([source], [seed])):
         (row,) = rows
         assert row[:2] == ([first, first + 1] if row else [])
-        assert all(piece < first for piece in row[2:])
+        assert all(subword < first for subword in row[2:])
     assert tagged.encode_target([text]) == plain.encode_target([text])
     assert tagged.sample_target([text], [seed]) == plain.sample_target([text], [seed])
 
@@ -152,13 +152,13 @@ def test_bpe_draws_follow_the_algorithm_of_the_paper() -> None:
     def expected(symbols: tuple[str, ...], chance: float) -> Counter[tuple[str, ...]]:
         found: Counter[tuple[str, ...]] = Counter()
         merges = [
-            (-score[left + right], place)
-            for place, (left, right) in enumerate(pairwise(symbols))
+            (-score[left + right], index)
+            for index, (left, right) in enumerate(pairwise(symbols))
             if left + right in score
         ]
-        for _, place in sorted(merges):
-            merged = symbols[place] + symbols[place + 1]
-            rest = (*symbols[:place], merged, *symbols[place + 2 :])
+        for _, index in sorted(merges):
+            merged = symbols[index] + symbols[index + 1]
+            rest = (*symbols[:index], merged, *symbols[index + 2 :])
             found += expected(rest, chance * (1 - dropout))
             chance *= dropout
         found[symbols] += chance
@@ -166,7 +166,7 @@ def test_bpe_draws_follow_the_algorithm_of_the_paper() -> None:
 
     chances = expected(tuple("▁theein"), 1.0)
     rows = tokenizer.sample_source(["theein"] * draws, list(range(draws)))
-    drawn = Counter(tuple(tokenizer.source_pieces(row)) for row in rows)
+    drawn = Counter(tuple(tokenizer.source_subwords(row)) for row in rows)
     assert len(chances) > 10 and drawn.keys() <= chances.keys()
     # Five standard errors of a frequency, at the most.
     most = max(abs(drawn[one] / draws - chance) for one, chance in chances.items())
@@ -181,4 +181,4 @@ def test_bpe_without_dropout_is_plain_bpe() -> None:
 def test_bpe_with_full_dropout_leaves_characters() -> None:
     tokenizer = TOKENIZERS["bpe"].with_sampling(1.0)
     (ids,) = tokenizer.sample_source(["der Hund"], [1])
-    assert tokenizer.source_pieces(ids) == list("▁der▁Hund")
+    assert tokenizer.source_subwords(ids) == list("▁der▁Hund")

@@ -95,7 +95,7 @@ def test_most_windows_come_back_in_as_many_sentences(
         Translator(translator.translator.model, tagged, translator.search, 4096)
     )
     windows = [window for window in translator.windows(texts) if len(window) == 2]
-    joined = ["\n".join(texts[place] for place in window) for window in windows]
+    joined = ["\n".join(texts[index] for index in window) for window in windows]
     found = translator.translator.translate(joined)
     separator = translator.tags.spelt[0]
     whole = sum(one.tokens.count(separator) == 1 for one in found)

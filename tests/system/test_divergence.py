@@ -37,7 +37,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def micro_loss(self: TranslationModule, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         loss, tokens, sums = learn(self, batch)
-        if (self.global_step, self.judge.returned) in bad and self.trainer.training:
+        if (self.global_step, self.detector.returned) in bad and self.trainer.training:
             loss, sums = loss * math.nan, {"loss": sums["loss"] * math.nan}
         return loss, tokens, sums
 

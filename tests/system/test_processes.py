@@ -37,7 +37,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()} - {"run"}
 
 
-def text_of(path: Path) -> str:
+def batch_text(path: Path) -> str:
     """As it is: a sample may have a carriage return, which is no end of a line."""
     return path.read_bytes().decode()
 
@@ -96,7 +96,7 @@ def test_a_killed_call_goes_on_where_it_was(work: Path) -> None:
     assert f"going on after {left} lines in " in stderr
     code, whole, stderr = verb(*FILES, "input=text", home=work)
     assert code == 0, stderr
-    assert text_of(work / "killed") == whole
+    assert batch_text(work / "killed") == whole
     assert whole.count("\n") == 1500
     assert names(work) == {"text", "killed"}
 
@@ -107,8 +107,8 @@ def test_a_part_of_another_text_is_not_gone_on_with(work: Path) -> None:
     code, _, stderr = verb(*FILES, "input=text", "output=killed", home=work)
     assert code == 0, stderr
     assert "going on" not in stderr
-    assert "of another text" not in text_of(work / "killed")
-    assert text_of(work / "killed").count("\n") == BLOCK
+    assert "of another text" not in batch_text(work / "killed")
+    assert batch_text(work / "killed").count("\n") == BLOCK
 
 
 @pytest.mark.parametrize("arguments", [[], ["input=text"], ["output=out"], ["input=-", "output=a"]])
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_the_files_is_said_before_anything_is_translated(
     assert says in stderr
     assert stderr.count("\n") == 1
     assert names(work) == before
-    assert text_of(work / "text") == "alpha\n"
+    assert batch_text(work / "text") == "alpha\n"
 
 
 def test_an_error_half_way_says_where_the_lines_are_and_a_mended_text_is_begun_anew(
@@ -168,12 +168,12 @@ def test_an_error_half_way_says_where_the_lines_are_and_a_mended_text_is_begun_a
     assert stderr.count("\n") == 1
     (part,) = names(work) - {"requests"}
     assert f"; the lines before are translated in {work.resolve()}/{part}\n" in stderr
-    assert text_of(work / part).count("\n") == 8
+    assert batch_text(work / part).count("\n") == 8
     (work / "requests").write_text(free + '{"text": "alpha", "never": ["beta"]}\n')
     code, _, stderr = verb(*call, home=work)
     assert code == 0, stderr
     assert "going on" not in stderr
-    assert text_of(work / "out").count("\n") == 9
+    assert batch_text(work / "out").count("\n") == 9
     assert names(work) == {"requests", "out", part}
 
 
@@ -185,7 +185,7 @@ def test_links_and_names_and_pipes(work: Path) -> None:
     code, _, stderr = verb(*FILES, "input=2014", "output=link", home=work)
     assert code == 0, stderr
     assert (work / "link").is_symlink()
-    expected = text_of(work / "real")
+    expected = batch_text(work / "real")
     assert expected.count("\n") == 3
     # Neither can be gone on with, and the device must stay one.
     through = ("input=/dev/stdin", "output=/dev/stdout")
@@ -226,7 +226,7 @@ def test_low_precision_gives_a_line_for_a_line(work: Path, precision: str) -> No
     given = ("checkpoint=run", f"precision={precision}")
     code, _, stderr = verb("translate", *given, "input=text", "output=out", home=work)
     assert code == 0, stderr
-    lines = text_of(work / "out").split("\n")
+    lines = batch_text(work / "out").split("\n")
     assert [bool(line) for line in lines] == [True] * 20 + [False, True, False]
     code, scores, stderr = verb("score", *given, "source=text", "target=text", home=work)
     assert code == 0, stderr

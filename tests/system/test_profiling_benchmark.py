@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.profiling import KINDS, OTHER, PRODUCTS, SETTINGS, Profiled, kind_of, table
+from benchmarks.profiling import KINDS, OTHER, PRODUCTS, SETTINGS, Profiled, char_kind, table
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.runs.train import fit
 
@@ -28,7 +28,7 @@ from transformer.runs.train import fit
     ],
 )
 def test_the_row_of_an_operation(operation: str, kind: str) -> None:
-    assert kind_of(operation) == kind
+    assert char_kind(operation) == kind
 
 
 class Ended(Exception):

@@ -55,10 +55,10 @@ def write_chains(folder: Path) -> list[str]:
     for split, size in SIZES.items():
         lines = []
         for _ in range(size):
-            place, words = draw.randrange(len(WORDS)), []
+            index, words = draw.randrange(len(WORDS)), []
             for _ in range(draw.randint(3, 9)):
-                words.append(WORDS[place % len(WORDS)])
-                place += draw.randint(1, 2)
+                words.append(WORDS[index % len(WORDS)])
+                index += draw.randint(1, 2)
             lines.append(" ".join(words) + "\n")
         (folder / f"{split}.text").write_text("".join(lines))
     return [f"data.{split}={folder}/{split}.text" for split in SIZES]

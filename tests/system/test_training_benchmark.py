@@ -81,8 +81,8 @@ def test_quick_measures_what_is_promised_and_no_more() -> None:
 def test_the_last_line(size: str, quick: bool, capsys: pytest.CaptureFixture[str]) -> None:
     found = list(chain.from_iterable(subjects(size, quick)))
     assert len({subject.key for subject in found}) == len(found)
-    for place, subject in enumerate(found):
-        subject.speeds = [1.0, 1000.0 - place, 9999.0]
+    for index, subject in enumerate(found):
+        subject.speeds = [1.0, 1000.0 - index, 9999.0]
     found[0].loss = 5.0
     values = summary(found, size)
     assert list(values)[:4] == PROMISED

@@ -111,11 +111,11 @@ def slugs(page: str) -> frozenset[str]:
 
 
 def _span_holds(span: str) -> bool:
-    if place := PATH.fullmatch(span):
-        paths = list(ROOT.glob(place[1].rstrip("/")))
-        if place[2] is None or not paths:
+    if index := PATH.fullmatch(span):
+        paths = list(ROOT.glob(index[1].rstrip("/")))
+        if index[2] is None or not paths:
             return bool(paths)
-        return any(p.suffix == ".py" and place[2] in definitions(p) for p in paths)
+        return any(p.suffix == ".py" and index[2] in definitions(p) for p in paths)
     if (member := MEMBER.match(span)) and member[1] in members():
         return member[2] in members()[member[1]]
     return True

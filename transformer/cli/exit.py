@@ -21,12 +21,12 @@ _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
 _BROKEN = (errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENXIO)
 
 
-def exit_code_of(action: Callable[[], None]) -> int:
+def run_to_exit_code(action: Callable[[], None]) -> int:
     """Run it; say in one line on stderr what went wrong."""
     _open_closed_streams()
     failure, code = None, 2
     try:
-        code = _code_of(action)
+        code = _exit_code(action)
     except BrokenPipeError:
         _drop_output()
         return 141
@@ -74,7 +74,7 @@ def _explained(error: OSError) -> str:
     raise error
 
 
-def _code_of(action: Callable[[], None]) -> int:
+def _exit_code(action: Callable[[], None]) -> int:
     try:
         action()
     except InputError as error:

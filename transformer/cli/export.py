@@ -7,16 +7,16 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, how_to_install
 from transformer.interchange.formats import FORMATS, Format
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.model.checkpoint.locate import run_folder
 
 
 def main(arguments: Sequence[str]) -> int:
     """Export; returns the exit code."""
-    return exit_code_of(lambda: _export(compose_config("export", arguments), arguments))
+    return run_to_exit_code(lambda: _export(compose_config("export", arguments), arguments))
 
 
 def _export(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -27,9 +27,9 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     chosen = _format(config, arguments)
     name = chosen.folder_name(config)
     if config.output is None:
-        folder = run_folder_of(path_of(config, "checkpoint")) / "export" / name
+        folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
     else:
-        folder = path_of(config, "output")
+        folder = resolve_path(config, "output")
     if folder.exists():
         raise InputError(f"{folder} is there already; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)

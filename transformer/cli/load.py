@@ -6,7 +6,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.models import load_checkpoints, model_of
+from transformer.cli.models import load_checkpoint_model, load_checkpoints
 from transformer.common.errors import InputError
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
@@ -30,13 +30,13 @@ def load_translator(
     checkpoint, *others = load_checkpoints(config.checkpoint)
     trained = trained_with(checkpoint)
     composed = OmegaConf.to_container(config.decoding)
-    search = search_of(arguments, composed, asdict(trained.search))  # type: ignore[arg-type]
-    model = model_of(config, [checkpoint, *others])
+    search = resolve_search(arguments, composed, asdict(trained.search))  # type: ignore[arg-type]
+    model = load_checkpoint_model(config, [checkpoint, *others])
     translator = Translator(
         model,
         tagged_tokenizer(config, trained.tokenizer),
         search,
-        batch_tokens=batch_tokens_of(config),
+        batch_tokens=resolve_batch_tokens(config),
         device=next(model.parameters()).device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
@@ -55,7 +55,7 @@ def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer.tagged(SourceTags(*given))
 
 
-def search_of(
+def resolve_search(
     arguments: Sequence[str], composed: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> SearchConfig:
     """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
@@ -74,7 +74,7 @@ def search_of(
     return typed(SearchConfig, values, "decoding")
 
 
-def refuse_unseen_nbest(arguments: Sequence[str], search: SearchConfig, instead: str) -> None:
+def check_nbest(arguments: Sequence[str], search: SearchConfig, instead: str) -> None:
     """Refuse an n-best list that is asked for where only the best is shown.
 
     Raises:
@@ -113,7 +113,7 @@ def _named_head(arguments: Sequence[str]) -> HeadName | None:
     return None
 
 
-def batch_tokens_of(config: DictConfig) -> int:
+def resolve_batch_tokens(config: DictConfig) -> int:
     """The budget of a batch.
 
     Raises:
@@ -125,7 +125,7 @@ def batch_tokens_of(config: DictConfig) -> int:
     return tokens
 
 
-def refuse_idle(config: DictConfig, keys: Sequence[str], needs: str) -> None:
+def check_unused_settings(config: DictConfig, keys: Sequence[str], needs: str) -> None:
     """Refuse keys that are given and would do nothing.
 
     Raises:

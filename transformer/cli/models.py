@@ -44,7 +44,7 @@ def load_checkpoints(names: Any) -> list[Checkpoint]:
     return [first, *others]
 
 
-def file_of(path: Path) -> Path:
+def resolve_file(path: Path) -> Path:
     """The checkpoint file that a path means, or the folder of ``export``.
 
     Raises:
@@ -53,7 +53,7 @@ def file_of(path: Path) -> Path:
     return path if is_exported(path) else find_checkpoint(path)
 
 
-def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
+def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     """The model of these checkpoints on its device, as the config wants it.
 
     Of its keys ``device``, ``heads_off``, ``precision`` and ``averaging`` any may be missing.
@@ -61,18 +61,18 @@ def model_of(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
     Raises:
         InputError: There is no such device, head or precision, or ``averaging`` averages nothing.
     """
-    device = device_of(config.get("device", "cpu"))
+    device = resolve_device(config.get("device", "cpu"))
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
     for checkpoint in checkpoints:
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {OF_ENGINE}")
         _switch_off(config.get("heads_off"), checkpoint.model)
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
-    averaging = averaging_of(config, len(models))
+    averaging = resolve_averaging(config, len(models))
     return models[0] if averaging is None else Ensemble(models, averaging)
 
 
-def averaging_of(config: DictConfig, models: int) -> Averaging | None:
+def resolve_averaging(config: DictConfig, models: int) -> Averaging | None:
     """How so many models are averaged; None for a single one.
 
     Raises:
@@ -87,13 +87,13 @@ def averaging_of(config: DictConfig, models: int) -> Averaging | None:
     return None
 
 
-def device_of(name: Any) -> torch.device:
+def resolve_device(name: Any) -> torch.device:
     """The device of that name; ``cuda`` is the GPU of this process where several share the work.
 
     Raises:
         InputError: It is not there.
     """
-    refuse_no_device(name)
+    check_device(name)
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" else name)
         torch.empty(0, device=device)
@@ -102,7 +102,7 @@ def device_of(name: Any) -> torch.device:
     return device
 
 
-def refuse_no_device(name: Any) -> None:
+def check_device(name: Any) -> None:
     """Refuse what is the name of no device, be it here or elsewhere.
 
     Raises:

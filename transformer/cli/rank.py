@@ -11,7 +11,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.exit import exit_code_of
+from transformer.cli.exit import run_to_exit_code
 from transformer.cli.train.train import CONFIG, train_as_rank
 
 
@@ -22,7 +22,7 @@ def train_rank(folder: Path) -> int:
     assert isinstance(config, DictConfig)
     rank = int(os.environ["LOCAL_RANK"])
     # Rank 0 has learnt the vocabulary, and written its size down, before it starts another.
-    return exit_code_of(lambda: train_as_rank(rank, config, folder, exact=True))
+    return run_to_exit_code(lambda: train_as_rank(rank, config, folder, exact=True))
 
 
 def _end_with(parent: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config, config_folder
-from transformer.cli.exit import exit_code_of
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Run a recipe, or resume it; returns the exit code."""
-    return exit_code_of(lambda: _recipe(arguments))
+    return run_to_exit_code(lambda: _recipe(arguments))
 
 
 def _recipe(arguments: Sequence[str]) -> None:
@@ -107,19 +107,21 @@ def _check(
     verb: str, arguments: Sequence[str], config: DictConfig, trained: Mapping[str, Any]
 ) -> None:
     """Refuse what ``translate`` and ``evaluate`` would, once a model is there."""
-    from transformer.cli.evaluate.evaluate import refuse_what_counts_nothing
-    from transformer.cli.load import batch_tokens_of, refuse_unseen_nbest, search_of
-    from transformer.cli.models import averaging_of, refuse_no_device
+    from transformer.cli.evaluate.evaluate import check_scoring
+    from transformer.cli.load import check_nbest, resolve_batch_tokens, resolve_search
+    from transformer.cli.models import check_device, resolve_averaging
     from transformer.common.schema import typed_value
     from transformer.model.layers.quantization import Precision
 
     composed: Any = OmegaConf.to_container(config.decoding)
-    search = search_of(arguments, composed, trained)
+    search = resolve_search(arguments, composed, trained)
     if config.get("format") != "json":
-        refuse_unseen_nbest(arguments, search, "leave it out")
-    batch_tokens_of(config)
+        check_nbest(arguments, search, "leave it out")
+    resolve_batch_tokens(config)
     typed_value(config.precision, Precision, "precision")
-    refuse_no_device(config.device)
-    averaging_of(config, len(config.checkpoint) if isinstance(config.checkpoint, ListConfig) else 1)
+    check_device(config.device)
+    resolve_averaging(
+        config, len(config.checkpoint) if isinstance(config.checkpoint, ListConfig) else 1
+    )
     if verb == "evaluate":
-        refuse_what_counts_nothing(config)
+        check_scoring(config)

@@ -55,13 +55,13 @@ def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
     Raises:
         InputError: the folder cannot be written to.
     """
-    place = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
-    if place.is_file() and (known := place.read_text(encoding="utf-8")):
+    index = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
+    if index.is_file() and (known := index.read_text(encoding="utf-8")):
         return known
     found = answer()
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(place) as part:
+        index.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(index) as part:
             part.write_text(found, encoding="utf-8")
     except OSError as error:
         raise _unwritable(folder, error) from error

@@ -40,7 +40,7 @@ _MOST = 10
 """Objections that one message has room for."""
 
 
-def refuse(objections: Iterable[str]) -> None:
+def raise_objections(objections: Iterable[str]) -> None:
     """Raise all objections as one, so that whoever mends one does not meet the next.
 
     Raises:

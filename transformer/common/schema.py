@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from transformer.common.errors import InputError, did_you_mean, refuse
+from transformer.common.errors import InputError, did_you_mean, raise_objections
 
 T = TypeVar("T")
 
@@ -24,11 +24,11 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    refuse(
+    raise_objections(
         f"{where}.{unknown} is not a setting of {where}{did_you_mean(unknown, names)}"
         for unknown in sorted(map(str, values.keys() - names))
     )
-    refuse(
+    raise_objections(
         f"{where}.{field.name} is missing"
         for field in fields(kind)  # type: ignore[arg-type]
         if field.default is MISSING and field.name not in values
@@ -39,7 +39,7 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
             right[name] = typed_value(value, hints[name], f"{where}.{name}")
         except InputError as error:
             wrong.append(str(error))
-    refuse(wrong)
+    raise_objections(wrong)
     return kind(**right)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from transformer.common.errors import InputError, refuse
+from transformer.common.errors import InputError, raise_objections
 
 # What is smaller leaves only the largest corpus, and powers that no number holds.
 _LEAST_TEMPERATURE = 0.05
@@ -122,7 +122,7 @@ class DataConfig:
         Raises:
             InputError: there is such a thing.
         """
-        refuse(_objections(self))
+        raise_objections(_objections(self))
 
 
 def _out_of_range(config: DataConfig) -> Iterator[str]:
@@ -210,7 +210,7 @@ def _objections_to_targets(corpora: Mapping[str, CorpusConfig]) -> Iterator[str]
             )
 
 
-def refuse_streaming(data: DataConfig, task: str) -> None:
+def check_not_streaming(data: DataConfig, task: str) -> None:
     """Refuse what only translation can do.
 
     Raises:

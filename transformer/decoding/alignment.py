@@ -83,8 +83,8 @@ class Aligner:
     @property
     def signature(self) -> str:
         """How the links are found, in the manner of sacreBLEU."""
-        place = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
-        return f"head:{place}|threshold:{self.near_best}"
+        index = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
+        return f"head:{index}|threshold:{self.near_best}"
 
 
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
@@ -103,8 +103,8 @@ def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None
     head = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
     if layer is None:
         layer = max(0, config.decoder_layers - 2)
-    places = (("layer", layer, config.decoder_layers), ("head", head, config.num_heads))
-    for name, value, count in places:
+    indices = (("layer", layer, config.decoder_layers), ("head", head, config.num_heads))
+    for name, value, count in indices:
         if not 0 <= value < count:
             raise InputError(
                 f"loss.alignment_{name}={value} is not there: the decoder has {count} {name}s, "
@@ -157,8 +157,8 @@ def word_links(
     # target source -> target_word source_word
     rows, columns = torch.tensor(target_words), torch.tensor(source_words)
     said, read = rows != NO_WORD, columns != NO_WORD
-    places = rows[said][:, None], columns[read][None]
-    by_word.index_put_(places, weights[said][:, read], accumulate=True)
+    indices = rows[said][:, None], columns[read][None]
+    by_word.index_put_(indices, weights[said][:, read], accumulate=True)
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())

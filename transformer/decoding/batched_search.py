@@ -23,7 +23,7 @@ from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.coverage_penalty import ranked_by_coverage
 from transformer.decoding.search.diverse_beam import diverse_search
-from transformer.decoding.search.ensemble import Model, leader, step_of
+from transformer.decoding.search.ensemble import Model, build_step, leader
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.interface import Hypothesis, StepWithout
 from transformer.decoding.search.sampling import sample_search
@@ -93,13 +93,13 @@ class ModelSearcher:
         # Where phrases must occur, the beam is wider.
         widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
         # The end of the sentence is one token more.
-        tokens = [(len(s.pieces) + 1) * width for s, width in zip(segments, widths, strict=True)]
+        tokens = [(len(s.subwords) + 1) * width for s, width in zip(segments, widths, strict=True)]
         parts = [n for n, segment in zip(tokens, segments, strict=True) if segment.is_part]
         budget = max(self.batch_tokens, PARTS_AT_ONCE * max(parts, default=0))
-        for places in batches_apart(tokens, [width > beam for width in widths], budget):
-            results = self._search_what_fits([segments[place] for place in places])
-            for place, result in zip(places, results, strict=True):
-                found[place] = result
+        for indices in batches_apart(tokens, [width > beam for width in widths], budget):
+            results = self._search_what_fits([segments[index] for index in indices])
+            for index, result in zip(indices, results, strict=True):
+                found[index] = result
         return found
 
     def _search_what_fits(self, segments: list[Segment]) -> list[list[Hypothesis]]:
@@ -111,7 +111,8 @@ class ModelSearcher:
                 raise
             if len(segments) == 1:
                 raise InputError(
-                    f"the device runs out of memory with one sentence of {len(segments[0].pieces)} "
+                    f"the device runs out of memory with one sentence of "
+                    f"{len(segments[0].subwords)} "
                     f"tokens; {self._ways_to_need_less()}"
                 ) from error
         # The traceback, and what it held in memory, is gone here.
@@ -130,19 +131,21 @@ class ModelSearcher:
         return ", or ".join(ways) or "cut it in two"
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        pieces = [segment.pieces for segment in segments]
+        subwords = [segment.subwords for segment in segments]
         asked = [segment.constraints for segment in segments]
         device = next(self.model.parameters()).device
-        compiled = self.compiler.compile(asked, most_pieces(self.model), device)
+        compiled = self.compiler.compile(asked, max_subwords(self.model), device)
         never = self.tokenizer.never_written
-        found = search_batch(self.model, pieces, self.search, self.head, compiled, never)
+        found = search_batch(self.model, subwords, self.search, self.head, compiled, never)
         found = [hypotheses or [NOTHING] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
-        return [least_risk(one, texts_of(one, self.tokenizer), self.search) for one in found]
+        return [
+            least_risk(one, hypothesis_texts(one, self.tokenizer), self.search) for one in found
+        ]
 
 
-def texts_of(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
+def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
     """What they spell, without line ends: bytes can spell one, and would shift a file's lines."""
     texts = tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
     return [text.replace("\n", " ") for text in texts]
@@ -200,12 +203,12 @@ def _search(
     never: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
-    most = most_pieces(model)
+    most = max_subwords(model)
     limits = torch.tensor([min(most, config.limit(len(segment))) for segment in segments])
     limits, width = limits.to(device), config.width
     if constraints is not None:
         limits, width = constraints.limits(limits, most), constraints.width(width)
-    step = step_of(model, pad_source(segments).to(device), width)
+    step = build_step(model, pad_source(segments).to(device), width)
     if never:
         step = StepWithout(step, torch.tensor(never, device=device))
     if constraints is not None:
@@ -215,17 +218,17 @@ def _search(
                 step, limits, config, constraints.must, constraints.continues_word
             )
     if config.algorithm == "sampling":
-        seeds = [seed_of(segment, config.seed) for segment in segments]
+        seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
     return SEARCHES[config.algorithm](step, limits, config)
 
 
-def most_pieces(model: Model) -> int:
+def max_subwords(model: Model) -> int:
     """Pieces that a translation may have at most; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
 
 
-def seed_of(pieces: Sequence[int], seed: int) -> int:
+def derive_seed(subwords: Sequence[int], seed: int) -> int:
     """A seed of the text's own: neither its batch nor its place in the input changes it."""
-    digest = hashlib.sha256(repr((seed, list(pieces))).encode()).digest()
+    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
     return int.from_bytes(digest[:7], "big")

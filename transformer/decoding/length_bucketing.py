@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from transformer.common.errors import InputError
 
 
-def refuse_longer(
+def check_lengths(
     lengths: Sequence[int], most: int | None, purpose: str, *, first: int = 1
 ) -> None:
     """Refuse pairs with a side that the model has no positions for.
@@ -31,7 +31,7 @@ def refuse_longer(
             )
 
 
-def batches_of(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Places of sentences, the longest first: what exceeds the memory does so at once.
 
     Args:
@@ -39,12 +39,12 @@ def batches_of(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         budget: The most padded tokens of a batch; a longer sentence makes a batch alone.
     """
     batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         # The first of a batch is its longest.
         if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch
 
@@ -54,6 +54,6 @@ def batches_apart(
 ) -> Iterator[list[int]]:
     """The same of two kinds of sentences that cannot share a batch."""
     for kind in (False, True):
-        alike = [place for place, own in enumerate(kinds) if own == kind]
-        for batch in batches_of([lengths[place] for place in alike], budget):
-            yield [alike[place] for place in batch]
+        alike = [index for index, own in enumerate(kinds) if own == kind]
+        for batch in bucket_batches([lengths[index] for index in alike], budget):
+            yield [alike[index] for index in batch]

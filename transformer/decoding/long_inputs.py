@@ -19,14 +19,14 @@ SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 class Segment:
     """A part of a text, mostly all of it, in source pieces; and what its translation is asked."""
 
-    pieces: list[int]
+    subwords: list[int]
     constraints: Constraints | None = None
     is_part: bool = False
     """Whether there are others of the same text."""
 
 
-def segments_of(
-    pieces: list[int],
+def split_segments(
+    subwords: list[int],
     lengths: Sequence[int],
     constraints: Constraints | None,
     tags: Sequence[int] = (),
@@ -42,30 +42,32 @@ def segments_of(
     else:
         rest = replace(constraints, prefix="", must=())
         parts = [replace(constraints, must=()), *[rest] * (len(lengths) - 1)]
-    left = iter(pieces)
+    left = iter(subwords)
     return [
         Segment([*tags, *(next(left) for _ in range(length))], part, len(lengths) > 1)
         for length, part in zip(lengths, parts, strict=True)
     ]
 
 
-def segment_lengths(pieces: Sequence[str], most: int) -> list[int]:
+def segment_lengths(subwords: Sequence[str], most: int) -> list[int]:
     """Lengths of consecutive parts of at most ``most`` pieces each.
 
     A part ends where a sentence ends, else before a word, else wherever it is full.
     """
     lengths = []
     start = 0
-    while len(pieces) - start > most:
-        cuts = [cut for cut in range(start + most, start, -1) if pieces[cut].startswith(WORD_START)]
-        ends = [cut for cut in cuts if pieces[cut - 1].endswith(SENTENCE_ENDS)]
+    while len(subwords) - start > most:
+        cuts = [
+            cut for cut in range(start + most, start, -1) if subwords[cut].startswith(WORD_START)
+        ]
+        ends = [cut for cut in cuts if subwords[cut - 1].endswith(SENTENCE_ENDS)]
         cut = (ends or cuts or [start + most])[0]
         lengths.append(cut - start)
         start = cut
-    return [*lengths, len(pieces) - start]
+    return [*lengths, len(subwords) - start]
 
 
-def warn_of_parts(counts: Sequence[int], names: Sequence[str], most: int | None) -> None:
+def warn_about_segments(counts: Sequence[int], names: Sequence[str], most: int | None) -> None:
     """Say, once, which texts are too long for the model.
 
     Args:
@@ -73,11 +75,11 @@ def warn_of_parts(counts: Sequence[int], names: Sequence[str], most: int | None)
         names: Of the texts, such as "stdin:5"; empty where they have none.
         most: ``model.max_length``.
     """
-    cut = [place for place, count in enumerate(counts) if count > 1]
+    cut = [index for index, count in enumerate(counts) if count > 1]
     if cut:
         log.warning(
             "%s%s: longer than model.max_length=%s allows; translated in %d segments",
             names[cut[0]] if names else "a text",
             f" and {len(cut) - 1} more" if cut[1:] else "",
-            *(most, sum(counts[place] for place in cut)),
+            *(most, sum(counts[index] for index in cut)),
         )

@@ -118,7 +118,7 @@ def score(
         raise InputError("there is no hypothesis to score; give at least one line")
     scores = []
     for name in metrics:
-        metric = metric_of(name, config)
+        metric = build_metric(name, config)
         result = metric.corpus_score(list(hypotheses), [list(references)])
         signature = str(metric.get_signature())
         fields = json.loads(result.format(width=DECIMALS, signature=signature, is_json=True))
@@ -126,7 +126,7 @@ def score(
     return scores
 
 
-def metric_of(name: str, config: MetricsConfig) -> Metric:
+def build_metric(name: str, config: MetricsConfig) -> Metric:
     """sacreBLEU's metric of a name, set as the config says.
 
     Raises:

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from transformer.data.corpora.mixture import AnySplit
 
 
-def splits_of_run(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
+def run_splits(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
     """The text of a run, where its config says that it is.
 
     Raises:

@@ -45,7 +45,7 @@ EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
 """Of these settings, the values that CTranslate2 has too; of all others it has every one."""
 
 
-def refuse_inexpressible(config: ModelConfig) -> None:
+def check_expressible(config: ModelConfig) -> None:
     """Refuse what CTranslate2 has no words for.
 
     Raises:
@@ -74,11 +74,11 @@ def write_ctranslate2(
     Raises:
         InputError: The engine cannot express the model.
     """
-    refuse_inexpressible(model.config)
+    check_expressible(model.config)
     spec = _spec(model.config)
     _fill(spec, model, tokenizer.never_written)
-    source = tokenizer.source_pieces(range(tokenizer.source_vocab_size))
-    target = tokenizer.pieces(range(tokenizer.target_vocab_size))
+    source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
+    target = tokenizer.subwords(range(tokenizer.target_vocab_size))
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.config.bos_token = spec.config.decoder_start_token = target[BOS]

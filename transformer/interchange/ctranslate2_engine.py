@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import most_pieces
+from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.fingerprint import refuse_stranger
+from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import load_ctranslate2
 
@@ -35,7 +35,7 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
 """Of these settings of a search, the values that mean the same there; of all others, every one."""
 
 
-def refuse_unsearchable(search: SearchConfig) -> None:
+def check_searchable(search: SearchConfig) -> None:
     """Refuse what the engine cannot do.
 
     Raises:
@@ -70,22 +70,22 @@ class CTranslate2Searcher:
             InputError: The search cannot be done, the export is another model's, or the engine does
                 not load it.
         """
-        refuse_unsearchable(translator.search)
+        check_searchable(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
         if translator.asked is not translator.model:
             raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
         self.has_model = translator.device.type != "meta"
         if self.has_model:
-            refuse_stranger(translator.model, translator.tokenizer, folder)
+            check_fingerprint(translator.model, translator.tokenizer, folder)
         self.ours = translator.searcher
         self.tokenizer = translator.tokenizer
         self.search = translator.search
         self.batch_tokens = translator.batch_tokens
-        self.most = most_pieces(translator.model)
+        self.most = max_subwords(translator.model)
         self.engine = load_ctranslate2(folder, device or translator.device)
-        pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
-        self.ids = {piece: number for number, piece in enumerate(pieces)}
+        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
+        self.ids = {subword: number for number, subword in enumerate(subwords)}
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Search them all.
@@ -93,9 +93,9 @@ class CTranslate2Searcher:
         Raises:
             InputError: A translation is constrained, and there is nothing but the export.
         """
-        pieces = [segment.pieces for segment in segments]
-        limits = [min(self.most, self.search.limit(len(row))) for row in pieces]
-        found = self._beams(pieces, limits)
+        subwords = [segment.subwords for segment in segments]
+        limits = [min(self.most, self.search.limit(len(row))) for row in subwords]
+        found = self._beams(subwords, limits)
         if not self.has_model:
             if any(segment.constraints for segment in segments):
                 raise InputError("an export alone has no prefix, must or never; give its run")
@@ -105,13 +105,13 @@ class CTranslate2Searcher:
             ]
         # The engine has one longest length for all, and no constraints.
         ours = [
-            place
-            for place, beam in enumerate(found)
-            if segments[place].constraints or any(len(h.tokens) > limits[place] for h in beam)
+            index
+            for index, beam in enumerate(found)
+            if segments[index].constraints or any(len(h.tokens) > limits[index] for h in beam)
         ]
-        again = self.ours([segments[place] for place in ours])
-        for place, hypotheses in zip(ours, again, strict=True):
-            found[place] = hypotheses
+        again = self.ours([segments[index] for index in ours])
+        for index, hypotheses in zip(ours, again, strict=True):
+            found[index] = hypotheses
         return [hypotheses[: self.search.nbest] for hypotheses in found]
 
     def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
@@ -120,7 +120,7 @@ class CTranslate2Searcher:
         # Without a penalty the engine would stop early, by a rule that is not ours.
         power = self.search.length_penalty or 1e-6
         found = self.engine.translate_batch(
-            [self.tokenizer.source_pieces(segment) for segment in segments],
+            [self.tokenizer.source_subwords(segment) for segment in segments],
             beam_size=width,
             num_hypotheses=width,
             length_penalty=power,
@@ -138,10 +138,10 @@ class CTranslate2Searcher:
         self, hypotheses: list[list[str]], scores: list[float], power: float
     ) -> list[Hypothesis]:
         found = []
-        for pieces, score in zip(hypotheses, scores, strict=True):
-            length = len(pieces) + 1
+        for subwords, score in zip(hypotheses, scores, strict=True):
+            length = len(subwords) + 1
             # Greedy search counts no penalty.
             total = score * length**power if self.search.beam_size > 1 else score
-            tokens = tuple(self.ids[piece] for piece in pieces)
+            tokens = tuple(self.ids[subword] for subword in subwords)
             found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -74,7 +74,7 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, most: int) -> str:
         tags.targets[0] if tags.targets else None,
         tags.corpora[0] if tags.corpora and not tags.optional else None,
     )
-    before = [tags.spelt[place] for place in tags.places(first)]
+    before = [tags.spelt[index] for index in tags.indices(first)]
     # Without a penalty the engine would stop early, by a rule that is not ours.
     power = search.length_penalty or 1e-6
     score = "found[1]"

@@ -52,12 +52,12 @@ def _write_ctranslate2(
     from transformer.data.config import DataConfig
     from transformer.data.corpora.evaluation_text import validation_pairs
     from transformer.data.corpora.trust import require_trust
-    from transformer.decoding.batched_search import most_pieces
+    from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
     from transformer.evaluation.metrics import MetricsConfig
     from transformer.interchange.ctranslate2 import (
         SETTINGS,
-        refuse_inexpressible,
+        check_expressible,
         write_ctranslate2,
     )
     from transformer.interchange.ctranslate2_readme import readme
@@ -66,14 +66,14 @@ def _write_ctranslate2(
 
     most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
     sentences = typed_value(config.sentences, int | None, "sentences")
-    refuse_inexpressible(translator.model.config)
+    check_expressible(translator.model.config)
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.checkpoint)
     pairs = validation_pairs(typed(DataConfig, run["data"], "data"), sentences)
     write_ctranslate2(translator.model, translator.tokenizer, folder, config.quantization)
     write_fingerprint(translator.model, translator.tokenizer, folder)
     write_settings(translator.model.config, translator.tokenizer, run, folder / SETTINGS)
-    text = readme(translator.tokenizer, translator.search, most_pieces(translator.model))
+    text = readme(translator.tokenizer, translator.search, max_subwords(translator.model))
     (folder / "README.md").write_text(text, encoding="utf-8")
     metrics = typed(MetricsConfig, run["metrics"], "metrics")
     verified = verify_ctranslate2(translator, folder, pairs, metrics)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import InputError
-from transformer.decoding.batched_search import most_pieces
+from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.search.config import NEUTRAL, SearchConfig
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
@@ -83,8 +83,11 @@ def verify_ctranslate2(
     seconds = time.perf_counter() - began
     engine = load_ctranslate2(folder)
     found, their_seconds = _translated(ours, engine, sources)
-    ids = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.target_vocab_size)))}
-    texts = tokenizer.decode_target([[ids[piece] for piece in row] for row in found])
+    ids = {
+        subword: i
+        for i, subword in enumerate(tokenizer.subwords(range(tokenizer.target_vocab_size)))
+    }
+    texts = tokenizer.decode_target([[ids[subword] for subword in row] for row in found])
     return Verification(
         agreement([translation.tokens for translation in expected], found),
         score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
@@ -101,7 +104,7 @@ def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tup
         InputError: There is none.
     """
     rows = translator.tokenizer.encode_source([source for source, _ in pairs])
-    most = most_pieces(translator.model)
+    most = max_subwords(translator.model)
     short = [pair for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
     if not short:
         raise InputError(
@@ -116,11 +119,11 @@ def _translated(
 ) -> tuple[list[list[str]], float]:
     """The target pieces that the engine finds, as many as ours may, and how long it takes."""
     began = time.perf_counter()
-    pieces = ours.tokenizer.encode_source(sources)
-    most = most_pieces(ours.model)
-    limits = [min(most, ours.search.limit(len(row))) for row in pieces]
+    subwords = ours.tokenizer.encode_source(sources)
+    most = max_subwords(ours.model)
+    limits = [min(most, ours.search.limit(len(row))) for row in subwords]
     found = engine.translate_batch(
-        [ours.tokenizer.source_pieces(row) for row in pieces],
+        [ours.tokenizer.source_subwords(row) for row in subwords],
         beam_size=1,
         max_batch_size=ours.batch_tokens,
         batch_type="tokens",

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import SelfScope
+from transformer.model.attention.bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
@@ -77,16 +77,18 @@ def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
     """The left stack; ``causal`` makes it a language model's."""
     first = build_encoder_layer(config)
     layers = [build_encoder_layer(config, like=first) for _ in range(1, config.encoder_layers)]
-    scope = build_scope(config, config.pattern, causal=causal)
-    return Encoder([first, *layers], scope, build_final_norm(config), config.layer_drop)
+    attention_bias = build_attention_bias(config, config.pattern, causal=causal)
+    return Encoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
 
 
 def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
     first = build_decoder_layer(config)
     layers = [build_decoder_layer(config, like=first) for _ in range(1, config.decoder_layers)]
-    scope = build_scope(config, config.decoder_pattern or config.pattern, causal=True)
-    return Decoder([first, *layers], scope, build_final_norm(config), config.layer_drop)
+    attention_bias = build_attention_bias(
+        config, config.decoder_pattern or config.pattern, causal=True
+    )
+    return Decoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
 
 
 def build_encoder_layer(config: ModelConfig, like: EncoderLayer | None = None) -> EncoderLayer:
@@ -119,7 +121,9 @@ def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -
     )
 
 
-def build_scope(config: ModelConfig, pattern: PatternName, *, causal: bool) -> SelfScope:
+def build_attention_bias(
+    config: ModelConfig, pattern: PatternName, *, causal: bool
+) -> SelfAttentionBias:
     """Who sees whom in the self-attention of a stack, and what their distance does."""
     heads = config.num_heads
     bias: AlibiBias | BucketBias | None = None
@@ -129,7 +133,7 @@ def build_scope(config: ModelConfig, pattern: PatternName, *, causal: bool) -> S
         buckets, distance = config.relative_buckets, config.relative_max_distance
         bias = BucketBias(heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    return SelfScope(
+    return SelfAttentionBias(
         causal=causal, pattern=build_pattern(config, pattern), bias=bias, rotary=rotary
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from transformer.common.errors import refuse
+from transformer.common.errors import raise_objections
 
 AttentionKernel = Literal["auto", "eager", "sdpa", "flex"]
 SdpaBackend = Literal["any", "flash", "efficient", "cudnn", "math"]
@@ -114,7 +114,7 @@ class ModelConfig:
     pattern_seed: int
 
     def __post_init__(self) -> None:
-        refuse_meaningless(self)
+        validate_model_config(self)
 
     @property
     def d_k(self) -> int:
@@ -126,14 +126,14 @@ class ModelConfig:
         return asdict(self)
 
 
-def refuse_meaningless(config: ModelConfig) -> None:
+def validate_model_config(config: ModelConfig) -> None:
     """Raise what there is to object to; what follows from a wrong value alone is left out.
 
     Raises:
         InputError: A value is unknown or out of its range, or two contradict each other.
     """
     for objections in (_choices, _ranges, _heads, _positions, _kernel, _embeddings):
-        refuse(objections(config))
+        raise_objections(objections(config))
 
 
 def _choices(config: ModelConfig) -> Iterator[str]:

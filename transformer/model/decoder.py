@@ -9,7 +9,7 @@ from typing import cast
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.encoder import Memory
@@ -43,11 +43,15 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = feed_forward_residual
 
     def forward(
-        self, hidden: Hidden, cache: LayerCache, self_scope: Scope, source_scope: Scope
+        self,
+        hidden: Hidden,
+        cache: LayerCache,
+        self_bias: AttentionBias,
+        source_bias: AttentionBias,
     ) -> Hidden:
         """One layer of the right half of figure 1; appends its new positions to the cache."""
-        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_scope))
-        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_scope))
+        hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_bias))
+        hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_bias))
         return self.feed_forward_residual(hidden, self.feed_forward)
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
@@ -55,17 +59,17 @@ class DecoderLayer(nn.Module):
         memory = for_products(memory)
         return LayerCache(*self.cross_attention.project(memory, memory))
 
-    def _attend_self(self, x: Hidden, cache: LayerCache, scope: Scope) -> Hidden:
+    def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         x = for_products(x)
-        keys, values = cache.append(*self.self_attention.project(x, x, scope))
-        return self.self_attention.attend_projected(x, keys, values, scope)
+        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias))
+        return self.self_attention.attend_projected(x, keys, values, attention_bias)
 
-    def _attend_source(self, x: Hidden, cache: LayerCache, scope: Scope) -> Hidden:
+    def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         # The positions of a query do not see each other here, so that the beams of a sentence
         # can stand side by side as one long query: (batch beam) target width -> batch ... width
         query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
         return self.cross_attention.attend_projected(
-            query, cache.cross_keys, cache.cross_values, scope
+            query, cache.cross_keys, cache.cross_values, attention_bias
         ).reshape(x.shape)
 
 
@@ -75,13 +79,13 @@ class Decoder(nn.Module):
     def __init__(
         self,
         layers: Sequence[DecoderLayer],
-        scope: SelfScope,
+        attention_bias: SelfAttentionBias,
         final_norm: nn.Module,
         layer_drop: float = 0.0,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.scope = scope
+        self.attention_bias = attention_bias
         self.final_norm = final_norm
         self.layer_drop = layer_drop
 
@@ -94,10 +98,10 @@ class Decoder(nn.Module):
         """Decode the positions that follow those in the cache."""
         length = hidden.size(1)
         room = room_for(cache.length, length)
-        self_scope = self.scope(length, cache.length, None, hidden.device, room=room)
-        source_scope = Scope(cache.mask)
+        self_bias = self.attention_bias(length, cache.length, None, hidden.device, room=room)
+        source_bias = AttentionBias(cache.mask)
         for layer, layer_cache in zip(self.layers, cache.layers, strict=True):
             if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, layer_cache, self_scope, source_scope)
+                hidden = layer(hidden, layer_cache, self_bias, source_bias)
         cache.length += length
         return self.final_norm(hidden)

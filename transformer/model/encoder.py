@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import Mask, Scope, SelfScope
+from transformer.model.attention.bias import AttentionBias, Mask, SelfAttentionBias
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
@@ -42,29 +42,32 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = feed_forward_residual
 
     def forward(
-        self, hidden: Float[Tensor, "batch source width"], scope: Scope
+        self, hidden: Float[Tensor, "batch source width"], attention_bias: AttentionBias
     ) -> Float[Tensor, "batch source width"]:
         """One layer of the left half of figure 1."""
-        hidden = self.attention_residual(hidden, lambda x: self.attention.attend_self(x, scope))
+        hidden = self.attention_residual(
+            hidden, lambda x: self.attention.attend_self(x, attention_bias)
+        )
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 
 class Encoder(nn.Module):
     """A stack of layers; ``final_norm`` closes a pre-norm stack.
 
-    With a causal ``scope`` it is the decoder of a language model, which attends to itself alone.
+    With a causal ``attention_bias`` it is the decoder of a language model, which attends to
+    itself alone.
     """
 
     def __init__(
         self,
         layers: Sequence[EncoderLayer],
-        scope: SelfScope,
+        attention_bias: SelfAttentionBias,
         final_norm: nn.Module,
         layer_drop: float = 0.0,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
-        self.scope = scope
+        self.attention_bias = attention_bias
         self.final_norm = final_norm
         self.layer_drop = layer_drop
 
@@ -72,8 +75,8 @@ class Encoder(nn.Module):
         self, hidden: Float[Tensor, "batch source width"], mask: Mask | None
     ) -> Float[Tensor, "batch source width"]:
         """Encode every position in the light of all that the mask lets it see."""
-        scope = self.scope(hidden.size(1), 0, mask, hidden.device)
+        attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):
-                hidden = layer(hidden, scope)
+                hidden = layer(hidden, attention_bias)
         return self.final_norm(hidden)

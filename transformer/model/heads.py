@@ -51,7 +51,7 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
     }
 
 
-def heads_of(model: Transformer) -> list[HeadName]:
+def attention_heads(model: Transformer) -> list[HeadName]:
     """Every head once, in the order of the layers.
 
     A head that several layers share (``model.share_layers``) goes by the first of them. Where
@@ -67,13 +67,13 @@ def heads_of(model: Transformer) -> list[HeadName]:
 
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
-    """Names of heads of this model, each once, in the order of ``heads_of``.
+    """Names of heads of this model, each once, in the order of ``attention_heads``.
 
     Raises:
         InputError: A name is not of the form, or the model has no such head of its own.
     """
     wanted = {_parse(model, name) for name in names}
-    return [name for name in heads_of(model) if name in wanted]
+    return [name for name in attention_heads(model) if name in wanted]
 
 
 def _parse(model: Transformer, name: str) -> HeadName:
@@ -121,7 +121,7 @@ def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
 def heads_off(model: Transformer) -> list[HeadName]:
     """The heads that are switched off."""
     stacks = attentions(model)
-    masks = {name: stacks[name.kind][name.layer].head_mask for name in heads_of(model)}
+    masks = {name: stacks[name.kind][name.layer].head_mask for name in attention_heads(model)}
     return [name for name, mask in masks.items() if mask is not None and mask[name.head] == 0]
 
 

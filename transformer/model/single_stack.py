@@ -34,7 +34,7 @@ class SingleStack(nn.Module):
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
         """Hidden states of tokens, padded at the right end."""
         # Seeing only what stands before it, no token sees padding.
-        causal = self.stack.scope.causal
+        causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
         return self.stack(self.embedding(tokens), mask)
 

@@ -73,7 +73,7 @@ def only_train(train: Sequence[Path]) -> dict[str, Any]:
     return {"train": list(train), "validation_size": 0, "test_size": 0}
 
 
-def splits_of(data: DataConfig) -> tuple[str, ...]:
+def corpus_splits(data: DataConfig) -> tuple[str, ...]:
     """The splits that the verb ``text`` writes."""
     if data.corpus == "folder":
         data = as_files(data)
@@ -81,7 +81,7 @@ def splits_of(data: DataConfig) -> tuple[str, ...]:
     return ("train", "validation", "test") if tested else ("train", "validation")
 
 
-def files_of_corpus(data: DataConfig) -> tuple[Path, ...]:
+def corpus_paths(data: DataConfig) -> tuple[Path, ...]:
     """The user's files that a corpus is read from; none of one that is generated, or fetched.
 
     Raises:

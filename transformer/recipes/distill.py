@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from transformer.common.errors import InputError
 from transformer.recipes.corpus_files import CorpusFiles, only_train
-from transformer.recipes.overrides import key_of, override
+from transformer.recipes.overrides import override, override_key
 from transformer.recipes.plan import Plan, one_or_all
 
 
@@ -85,7 +85,7 @@ def _distilled(
         return plan.add("translate", "translate", own, [target.name])[0]
     own |= {"decoding.nbest": count, "format": "json"}
     # Another search that the user chooses has its own width.
-    searched = "decoding" in map(key_of, plan.extras.get("translate", ()))
+    searched = "decoding" in map(override_key, plan.extras.get("translate", ()))
     search = [] if searched else ["decoding=beam", override("decoding.beam_size", count)]
     [nbest] = plan.add("translate", "translate", own, [f"{target.name}.jsonl"], search)
     # They are compared as translations are scored in training.

@@ -58,14 +58,14 @@ def _text(text: str) -> str:
     return f"'{escaped}'"
 
 
-def key_of(argument: str) -> str:
+def override_key(argument: str) -> str:
     """The key of an argument."""
     return argument.partition("=")[0]
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
     """All arguments; of those with one key the last, in the place of the first."""
-    found = {key_of(argument): argument for group in groups for argument in group}
+    found = {override_key(argument): argument for group in groups for argument in group}
     return tuple(found.values())
 
 

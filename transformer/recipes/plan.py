@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, files_of_corpus, splits_of
-from transformer.recipes.overrides import key_of, merged, override
+from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
+from transformer.recipes.overrides import merged, override, override_key
 from transformer.recipes.stage import Stage
 from transformer.runs.finetuning import other_model
 from transformer.tasks.registry import make_task
@@ -89,9 +89,9 @@ class Plan:
         default = self._compose("text", ["output=x"], None)["data"]
         values = {key: self.config["data"][key] for key in TEXT_KEYS}
         settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
-        splits, languages = splits_of(self.data), (self.data.source, self.data.target)
+        splits, languages = corpus_splits(self.data), (self.data.source, self.data.target)
         outputs = [f"{split}.{code}" for split in splits for code in languages]
-        reads = files_of_corpus(self.data)
+        reads = corpus_paths(self.data)
         files = self.add("text", "text", {"splits": splits}, outputs, settings, reads=reads)
         return CorpusFiles(files[0].parent, *languages, splits)
 
@@ -106,7 +106,7 @@ class Plan:
         """Let a model be trained on the files in keys of ``data.``; returns its checkpoint."""
         keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
         keys["checkpoint"] = "auto"
-        base = [one for one in self._base if key_of(one) not in (*keys, *_ONLY_TEXT)]
+        base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
         return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]
 
@@ -168,7 +168,7 @@ class Plan:
         own = {**own, _WRITES.get(verb, "output"): written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
-        for key in map(key_of, extras):
+        for key in map(override_key, extras):
             if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
                 raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))

@@ -47,7 +47,7 @@ def run_stages(stages: Sequence[Stage], cache: Path, tell: Callable[[str], None]
     with taken(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
-            made_of = _made_of(stage, cache)
+            made_of = _origin(stage, cache)
             state = _state(stage, made_of)
             if state == "done":
                 tell(f"{stage.name}: done before")
@@ -68,7 +68,7 @@ def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
     """
     pending: set[Path] = set()
     for stage in stages:
-        made_of = _made_of(stage, cache, pending)
+        made_of = _origin(stage, cache, pending)
         state = _state(stage, made_of)
         if state == "done" and not pending.isdisjoint(stage.inputs):
             state = "begins again if its inputs change"
@@ -77,7 +77,7 @@ def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
         yield state
 
 
-def _made_of(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[str, str]:
+def _origin(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[str, str]:
     """The sha256 of the command and of the inputs, but for those that are not written yet."""
     inputs = [file for file in stage.inputs if file not in pending]
     digests = {stage.label(file): file_digest(file, cache).hex() for file in inputs}

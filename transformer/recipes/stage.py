@@ -12,7 +12,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from transformer.recipes.overrides import key_of, override
+from transformer.recipes.overrides import override, override_key
 
 FREE = frozenset(
     {
@@ -71,7 +71,7 @@ class Stage:
     @property
     def digest(self) -> str:
         """The sha256 of the command without free keys, with files as ``label`` names them."""
-        settings = [one for one in self.settings if key_of(one) not in FREE]
+        settings = [one for one in self.settings if override_key(one) not in FREE]
         text = json.dumps([self.verb, settings, dict(self.own)], default=self.label)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -36,8 +36,10 @@ def attention_page(view: AttentionView) -> str:
         "script": _read(folder, "attention_map.js") + _read(folder, "attention_page.js"),
     }
     # The template is cut before anything is put in, so that no sentence can name a place.
-    pieces = _read(folder, "attention_page.html").split("%%")
-    return "".join(parts[piece] if place % 2 else piece for place, piece in enumerate(pieces))
+    subwords = _read(folder, "attention_page.html").split("%%")
+    return "".join(
+        parts[subword] if index % 2 else subword for index, subword in enumerate(subwords)
+    )
 
 
 def _read(folder: Any, name: str) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.view import AttentionView
-from transformer.report.scores import shown, table_of
+from transformer.report.scores import build_table, shown
 
 
 def print_best(view: AttentionView, console: Console | None = None) -> None:
@@ -21,4 +21,4 @@ def print_best(view: AttentionView, console: Console | None = None) -> None:
     for text in (view.source, view.target):
         console.print(shown(text))
     header = ("attention", "best at", "head", "measured")
-    console.print(table_of(f"heads over {view.measured}", header, rows, right=()))
+    console.print(build_table(f"heads over {view.measured}", header, rows, right=()))

@@ -14,7 +14,7 @@ from transformer.common.escaping import escaped, escaped_json, escaped_markdown
 from transformer.evaluation.comparison.compare import Comparison
 from transformer.evaluation.comparison.sentence_deltas import MovedSentence
 from transformer.evaluation.comparison.significance import SURE, TestedMetric, TestedScore
-from transformer.report.scores import made, shown, table_console, table_of, write_whole
+from transformer.report.scores import build_table, made, shown, table_console, write_whole
 
 NAME = "comparison"
 _METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
@@ -36,7 +36,7 @@ def print_comparison(comparison: Comparison) -> None:
     console = table_console()
     for table in _tables(comparison):
         right = range(table.words, len(table.header))
-        console.print(table_of(table.title, table.header, table.rows, right=right))
+        console.print(build_table(table.title, table.header, table.rows, right=right))
         for note in (*table.notes, ""):
             console.print(shown(note))
     for title, sentences in _moved(comparison):
@@ -159,8 +159,8 @@ def _told(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
     lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
     width = max(len(name) for name, _ in lines)
     scores = f"chrF2 {chrf:.1f} to {other_chrf:.1f}, BLEU {bleu:.1f} to {other_bleu:.1f}"
-    texts_of = (f"  {name:{width}}  {text}" for name, text in lines)
-    return [f"line {sentence.line}: {scores}", *texts_of, ""]
+    hypothesis_texts = (f"  {name:{width}}  {text}" for name, text in lines)
+    return [f"line {sentence.line}: {scores}", *hypothesis_texts, ""]
 
 
 def _markdown(comparison: Comparison) -> str:

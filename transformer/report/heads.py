@@ -14,7 +14,7 @@ from transformer.evaluation.attention.head_ablation import Ablation, Ablations
 from transformer.evaluation.attention.head_scores import Scorer
 from transformer.model.heads import HeadName, attentions, heads_off
 from transformer.model.transformer import Transformer
-from transformer.report.scores import shown, table_of
+from transformer.report.scores import build_table, shown
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class HeadReport:
             for words, ablation in rows.items()
         ]
         console.print()
-        console.print(table_of("", (first, self.scorer.name, "difference"), cells, right=(1, 2)))
+        console.print(build_table("", (first, self.scorer.name, "difference"), cells, right=(1, 2)))
 
     def _shown(self, score: float) -> str:
         return f"{score:.{self.scorer.decimals}f}"

@@ -38,7 +38,7 @@ def shown(text: str) -> Text:
     return Text(escaped(text))
 
 
-def table_of(
+def build_table(
     title: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Container[int]
 ) -> Table:
     """A table of any texts; ``right`` are the columns of numbers, from 0."""
@@ -53,7 +53,7 @@ def table_of(
 def print_table(title: str, scores: Sequence[Score]) -> None:
     """Show scores and signatures to people, on stderr."""
     rows = [(one.name, f"{one.value:.{one.decimals}f}", one.signature) for one in scores]
-    table_console().print(table_of(title, ("metric", "score", "signature"), rows, right=(1,)))
+    table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
 
 
 def save_report(

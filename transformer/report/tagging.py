@@ -3,7 +3,7 @@
 from rich.table import Table
 
 from transformer.evaluation.tagging_accuracy import Tagging
-from transformer.report.scores import table_of
+from transformer.report.scores import build_table
 
 
 def confusion_table(tagging: Tagging) -> Table:
@@ -13,4 +13,4 @@ def confusion_table(tagging: Tagging) -> Table:
         [gold, *(str(tagging.confusion[gold, given] or ".") for given in tagging.tags)]
         for gold in tagging.tags
     )
-    return table_of(title, header, rows, right=range(len(header)))
+    return build_table(title, header, rows, right=range(len(header)))

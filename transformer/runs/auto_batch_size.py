@@ -26,7 +26,7 @@ from transformer.training.step.update_module import UpdateModule
 logger = logging.getLogger(__name__)
 
 _MOST = 2**20
-_SPARE = 0.9
+_HEADROOM = 0.9
 """Share of what fits that is taken: fragments, and other shapes, need the rest."""
 
 
@@ -52,10 +52,10 @@ def largest_fitting(fits: Callable[[int], bool], least: int) -> int:
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle * BUDGET_STEP) else (low, middle)
-    return max(least // BUDGET_STEP, int(low * _SPARE)) * BUDGET_STEP
+    return max(least // BUDGET_STEP, int(low * _HEADROOM)) * BUDGET_STEP
 
 
-def device_of(config: RunConfig) -> torch.device:
+def resolve_device(config: RunConfig) -> torch.device:
     """The one device of a run, whose memory tells the budget.
 
     Raises:
@@ -113,11 +113,11 @@ class Attempt:
     def __init__(
         self,
         module: UpdateModule,
-        data_of: Callable[[int], BatchModule],
+        resolve_data: Callable[[int], BatchModule],
         device: torch.device,
         config: RunConfig,
     ) -> None:
-        self.module, self.data_of, self.device = module, data_of, device
+        self.module, self.resolve_data, self.device = module, resolve_data, device
         self.dtype = torch.bfloat16 if "bf16" in str(config.trainer["precision"]) else None
         self.averaged = config.callbacks.ema_decay > 0
         # Beside the gradient of one micro-batch the next must fit.
@@ -125,7 +125,7 @@ class Attempt:
 
     def __call__(self, budget: int) -> bool:
         """Try."""
-        batch: Any = self.data_of(budget).largest_batch()
+        batch: Any = self.resolve_data(budget).largest_batch()
         fitted = True
         try:
             self._step(batch.to(self.device))

@@ -16,7 +16,7 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 """Instruction sets that multiply in bfloat16, two of x86-64 and that of ARM."""
 
 
-def warn_of_warmup(config: RunConfig) -> None:
+def warn_about_warmup(config: RunConfig) -> None:
     """Where the learning rate would not reach its peak, or fall from it at once."""
     warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
     end = config.schedule.total
@@ -35,7 +35,7 @@ def warn_of_warmup(config: RunConfig) -> None:
         )
 
 
-def warn_of_factor(config: RunConfig) -> None:
+def warn_about_factor(config: RunConfig) -> None:
     """Where the factor of ``noam`` looks like a learning rate."""
     warmup, factor = config.schedule.warmup, config.optimizer.lr
     if config.schedule.name == "noam" and factor < _LEAST_FACTOR:
@@ -48,7 +48,7 @@ def warn_of_factor(config: RunConfig) -> None:
         )
 
 
-def warn_of_bfloat16(config: RunConfig) -> None:
+def warn_about_bfloat16(config: RunConfig) -> None:
     """Where the processor has to work products in bfloat16 out by way of float32."""
     remedies = []
     if config.trainer["precision"] == "bf16-mixed":

@@ -17,7 +17,12 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    checkpoint_task,
+    load_weights,
+    read_payload,
+)
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.runs.resume_compatibility import other_weights
 from transformer.training.config import RunConfig
@@ -37,9 +42,10 @@ def initial_payload(config: RunConfig) -> dict[str, Any] | None:
         payload = read_payload(find_checkpoint(config.finetune_from))
     except InputError as error:
         raise InputError(f"finetune_from: {error}") from error
-    if task_of(payload) != config.task:
+    if checkpoint_task(payload) != config.task:
         raise InputError(
-            f"finetune_from={config.finetune_from} was trained for task={task_of(payload)}; it "
+            f"finetune_from={config.finetune_from} was trained for "
+            f"task={checkpoint_task(payload)}; it "
             f"cannot begin a run of task={config.task}"
         )
     if differing := _differing(config, payload):

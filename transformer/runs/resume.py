@@ -36,7 +36,7 @@ class RunFolder:
     changed: float = 0.0
 
 
-def refuse_another_run(folder: Path) -> None:
+def check_no_other_run(folder: Path) -> None:
     """Keep a new run out of the directory of another, whose checkpoints it would replace.
 
     Raises:
@@ -49,7 +49,7 @@ def refuse_another_run(folder: Path) -> None:
         )
 
 
-def run_to_go_on_with(
+def find_run_to_resume(
     config: Mapping[str, Any], given: RunFolder | None, others: Sequence[RunFolder]
 ) -> tuple[Path | None, str]:
     """Decide for ``checkpoint=auto``: every process that sees the same decides alike.
@@ -68,7 +68,7 @@ def run_to_go_on_with(
     if given is not None:
         if not given.has_checkpoint:
             return None, f"{given.path} holds no checkpoint yet: a new run begins there"
-        _refuse_another_run(config, given)
+        _check_same_run(config, given)
         return given.path, f"going on with {given.path}"
     alike = [
         run
@@ -89,7 +89,7 @@ def _same(one: Mapping[str, Any] | None, other: Mapping[str, Any]) -> bool:
     }
 
 
-def _refuse_another_run(config: Mapping[str, Any], given: RunFolder) -> None:
+def _check_same_run(config: Mapping[str, Any], given: RunFolder) -> None:
     before = given.config or {}
     if key := fixed_key_that_differs(before, config):
         raise InputError(

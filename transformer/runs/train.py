@@ -17,14 +17,18 @@ from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
 from transformer.data.quality.preflight import log_faults
 from transformer.model.checkpoint.checkpoint import PORTABLE
-from transformer.runs.auto_batch_size import Attempt, device_of, largest_fitting, with_budget
-from transformer.runs.config_warnings import warn_of_bfloat16, warn_of_factor, warn_of_warmup
+from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
+from transformer.runs.config_warnings import (
+    warn_about_bfloat16,
+    warn_about_factor,
+    warn_about_warmup,
+)
 from transformer.runs.finetuning import begin_with, initial_payload
 from transformer.runs.resume import changes
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task, test, untested
 from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, stoppable
-from transformer.training.callbacks.memory_preflight import Rehearsal
+from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
@@ -35,12 +39,12 @@ from transformer.training.launcher import Ranks
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.rendezvous import failing_together
-from transformer.training.trainer import bound_by_epochs, build_trainer, end_of
+from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)
 
 
-class Standing(NamedTuple):
+class ResumeState(NamedTuple):
     """Where a run stands that begins, or goes on."""
 
     file: Path | None
@@ -112,17 +116,17 @@ def fit(
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
-    config, task, standing = _begun(config)
+    config, task, resume_state = _begun(config)
     with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, standing, ranks, watching)
-    trained = trainer.global_step - standing.done
-    key, reached = end_of(trainer, config)
+        trainer = _fit(config, folder, task, resume_state, ranks, watching)
+    trained = trainer.global_step - resume_state.done
+    key, reached = end_reason(trainer, config)
     if not trained or key == "trainer.max_time":
         logger.info("%s; resume with checkpoint=%s and a higher %s", reached, folder, key)
     return trainer, task, trained
 
 
-def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
+def _begun(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     """The run with a budget that fits, its task with the first weights, and where it stands.
 
     The checkpoint is let go of: the trainer reads the file itself, and twice may be more than
@@ -147,18 +151,18 @@ def _begun(config: RunConfig) -> tuple[RunConfig, Task, Standing]:
     if payload is None and beginning is not None and config.finetune_from is not None:
         begin_with(task.module.model, beginning, config.finetune_from)
     _describe(task)
-    warn_of_warmup(config)
-    warn_of_factor(config)
-    warn_of_bfloat16(config)
+    warn_about_warmup(config)
+    warn_about_factor(config)
+    warn_about_bfloat16(config)
     if payload is None:
-        return config, task, Standing(resume, 0, None)
+        return config, task, ResumeState(resume, 0, None)
     done = payload["global_step"]
     state = loader_state(payload)
-    task.data.go_on_from(state)
+    task.data.resume_from(state)
     logger.info("going on from %s, after %s", resume, shown_update(done, task.data.epochs(done)))
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
-    return config, task, Standing(resume, done, state)
+    return config, task, ResumeState(resume, done, state)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
@@ -174,17 +178,17 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
     """The run with the largest budget of a batch that its device has the memory for."""
-    device = device_of(config)
+    device = resolve_device(config)
     task = make_task(config, payload)
     task.data.prepare_data()
     module = task.module
 
-    def data_of(budget: int) -> BatchModule:
+    def resolve_data(budget: int) -> BatchModule:
         data = make_task(with_budget(config, budget), payload).data
         data.setup("fit")
         return data
 
-    attempt = Attempt(module, data_of, device, config)
+    attempt = Attempt(module, resolve_data, device, config)
     budget = largest_fitting(attempt, config.data.batch_tokens)
     module.cpu()
     attempt.forget()
@@ -196,7 +200,7 @@ def _fit(
     config: RunConfig,
     folder: Path,
     task: Task,
-    standing: Standing,
+    resume_state: ResumeState,
     ranks: Ranks,
     watching: Sequence[Callback],
 ) -> Trainer:
@@ -206,29 +210,30 @@ def _fit(
         InputError: It has gone back as often as it may.
         Interrupted: A signal has stopped it; a checkpoint has been written.
     """
-    resume, epochs = standing.file, config.trainer["max_epochs"]
+    resume, epochs = resume_state.file, config.trainer["max_epochs"]
     while True:
-        callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
+        callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
         trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
-        bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
+        bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)
             raise_if_stopped(trainer)
             return trainer
         except Diverged as divergence:
-            judge, rank = task.module.judge, trainer.global_rank
+            detector, rank = task.module.detector, trainer.global_rank
             text = save_text(divergence, folder, rank, task.data.tokenizer)
-            if judge.returned >= config.recovery.returns:
+            if detector.returned >= config.recovery.returns:
                 raise InputError(
-                    f"training diverges: {divergence}, after {judge.returned} returns to the last "
+                    f"training diverges: {divergence}, after {detector.returned} returns to the "
+                    "last "
                     f"good checkpoint; look at the batch in {text}, lower optimizer.lr, "
                     "or lengthen schedule.warmup"
                 ) from divergence
-            judge.returned += 1
+            detector.returned += 1
             resume = folder / "checkpoints" / "last.ckpt"
             logger.warning(
                 "%s: going back to %s with the learning rate times %g",
-                *(divergence, resume, judge.lr_scale),
+                *(divergence, resume, detector.lr_scale),
             )
 
 

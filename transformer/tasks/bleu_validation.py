@@ -12,10 +12,10 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.escaping import escaped
 from transformer.decoding.translation.document_translator import (
     DocumentTranslator,
+    group_units,
     translate_units,
-    units_of,
 )
-from transformer.decoding.translation.length_limit import warn_of_cuts
+from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.training.callbacks.progress import shown_update
@@ -75,7 +75,7 @@ class TranslateValidation(Callback):
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size
-        units = units_of(self.translator, self.sources)
+        units = group_units(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
         texts = [one.text for unit in found for one in unit]
         shares = [(texts, self.translator.length_limit.taken())]
@@ -83,10 +83,10 @@ class TranslateValidation(Callback):
             shares *= world_size
             torch.distributed.all_gather_object(shares, shares[rank])
         if trainer.is_global_zero:
-            warn_of_cuts(counts for _, counts in shares)
+            warn_about_length_limit(counts for _, counts in shares)
         hypotheses = [""] * len(self.sources)
         for other, (texts, _) in enumerate(shares):
-            places = (place for unit in units[other::world_size] for place in unit)
-            for place, text in zip(places, texts, strict=True):
-                hypotheses[place] = text
+            indices = (position for unit in units[other::world_size] for position in unit)
+            for position, text in zip(indices, texts, strict=True):
+                hypotheses[position] = text
         return hypotheses

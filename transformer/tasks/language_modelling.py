@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.common.errors import refuse
+from transformer.common.errors import raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -66,7 +66,7 @@ class LanguageModelling(Task):
     data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse(
+        raise_objections(
             (
                 *decoder_objections(config, "pocket_lm"),
                 *translation_objections(config),

@@ -14,7 +14,7 @@ from transformer.common.errors import InputError, errors_name
 from transformer.data.corpora.trust import require_trust
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
-from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, task_of
+from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.report.scores import print_table, save_report, table_console
 from transformer.tasks.base import Evaluation, Task
@@ -39,9 +39,10 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     """
     if payload is None:
         return TASKS[config.task](config, None)
-    if task_of(payload) != config.task:
+    if checkpoint_task(payload) != config.task:
         raise InputError(
-            f"checkpoint={config.checkpoint} was trained for task={task_of(payload)}; it cannot "
+            f"checkpoint={config.checkpoint} was trained for "
+            f"task={checkpoint_task(payload)}; it cannot "
             f"go on with task={config.task}"
         )
     return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))

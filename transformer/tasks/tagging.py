@@ -12,7 +12,7 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.common.errors import refuse
+from transformer.common.errors import raise_objections
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
 from transformer.data.config import DataConfig
 from transformer.data.modules.tagging import TaggingData
@@ -61,7 +61,7 @@ class Tagging(Task):
     data: TaggingData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        refuse(
+        raise_objections(
             (
                 *decoder_objections(config, "pocket_tagging"),
                 *translation_objections(config),

@@ -17,7 +17,7 @@ from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
 from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.length_limit import warn_of_cuts
+from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
@@ -36,7 +36,7 @@ class Translation(Task):
     data: DataModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        _refuse_passes_alike(config)
+        _check_passes_differ(config)
         self.config = config
         kind = StreamData if config.data.streaming else DataModule
         self.data = kind(
@@ -88,7 +88,7 @@ class Translation(Task):
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
             found = in_documents(translator).translate(texts.sources)
-            warn_of_cuts([translator.length_limit.taken()])
+            warn_about_length_limit([translator.length_limit.taken()])
             hypotheses = [translation.text for translation in found]
             scores = score(hypotheses, texts.references, config=config.metrics)
             return Evaluation(scores, hypotheses)
@@ -110,7 +110,7 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
     return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
 
 
-def _refuse_passes_alike(config: RunConfig) -> None:
+def _check_passes_differ(config: RunConfig) -> None:
     """Refuse to compare two passes between which nothing differs.
 
     Raises:

@@ -43,7 +43,7 @@ class TranslationModule(UpdateModule):
         super().__init__(model, loss=loss, **settings)
         self.guided = guided_head(asdict(loss), model.config)
         if self.guided is not None:
-            _refuse_a_moving_layer(model.config)
+            _check_fixed_layer(model.config)
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
@@ -98,7 +98,7 @@ class TranslationModule(UpdateModule):
         return loss, len(right), {"loss": cross_entropy, "consistency": divergence}
 
 
-def _refuse_a_moving_layer(config: ModelConfig) -> None:
+def _check_fixed_layer(config: ModelConfig) -> None:
     """Refuse to guide a layer that shares its attention while others are left out at random.
 
     Raises:

@@ -107,10 +107,10 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         InputError: A key is missing or unknown, or a value has the wrong type, or would not be
             read from a checkpoint.
     """
-    _refuse_other_layout(resolved)
+    _check_layout(resolved)
     checkpoint = typed_value(resolved["checkpoint"], str | None, "checkpoint")
     initial = typed_value(resolved["finetune_from"], str | None, "finetune_from")
-    _refuse_out_of_range(resolved)
+    _check_ranges(resolved)
     # What the tokenizer decides comes later; the rest is refused before any text is read.
     sized_model(resolved["model"], 1, 1)
     data = dict(resolved["data"])
@@ -146,7 +146,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     )
 
 
-def _refuse_other_layout(resolved: Mapping[str, Any]) -> None:
+def _check_layout(resolved: Mapping[str, Any]) -> None:
     """Refuse values that are not laid out as conf/train.yaml lays them out.
 
     Raises:
@@ -175,7 +175,7 @@ def _refuse_other_layout(resolved: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_out_of_range(resolved: Mapping[str, Any]) -> None:
+def _check_ranges(resolved: Mapping[str, Any]) -> None:
     """Refuse numbers that Lightning does not see, or sees too late.
 
     Raises:

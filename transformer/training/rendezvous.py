@@ -93,8 +93,8 @@ def external_place() -> Place | None:
             except RuntimeError as error:
                 raise InputError(" ".join(str(error).split())) from error
             if found.world_size() > 1:
-                place = found.global_rank(), found.world_size()
-                return Place(*place, found.main_address, found.main_port)
+                index = found.global_rank(), found.world_size()
+                return Place(*index, found.main_address, found.main_port)
     return None
 
 

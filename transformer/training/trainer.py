@@ -16,7 +16,7 @@ from pytorch_lightning.strategies import Strategy
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from transformer.common.errors import InputError
-from transformer.data.batching.rank_assignment import Shares, next_batch
+from transformer.data.batching.rank_assignment import RankAssignment, next_batch
 from transformer.data.modules.base import BatchModule
 from transformer.training.callbacks.config import CallbacksConfig
 from transformer.training.callbacks.early_stopping import Patience
@@ -105,13 +105,13 @@ def build_callbacks(
 
 def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:
     if arguments["strategy"] == "fsdp":
-        _refuse_unshardable(config)
+        _check_shardable(config)
         return ShardedStrategy(ranks)
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
     return build_strategy(arguments["strategy"], several=several, ranks=ranks)
 
 
-def _refuse_unshardable(config: RunConfig) -> None:
+def _check_shardable(config: RunConfig) -> None:
     """Refuse what cannot go with sharded weights.
 
     Raises:
@@ -147,7 +147,7 @@ def bound_by_epochs(
     """
     if epochs is None or epochs < 0:
         return
-    row, shares = data.row, Shares(trainer.world_size, data.accumulation)
+    row, shares = data.row, RankAssignment(trainer.world_size, data.accumulation)
     if row.epoch_length is None:
         raise InputError(
             f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
@@ -159,7 +159,7 @@ def bound_by_epochs(
         trainer.fit_loop.epoch_loop.max_steps = updates
 
 
-def end_of(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
+def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
     """The key that has ended the training, and what it has come to.
 
     Where nothing tells it, the key is all that may have.

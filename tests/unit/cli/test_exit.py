@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.exit import exit_code_of
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, Interrupted
 
 
@@ -49,12 +49,12 @@ def raising(error: BaseException) -> Callable[[], None]:
 def test_codes(
     error: BaseException, code: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert exit_code_of(raising(error)) == code
+    assert run_to_exit_code(raising(error)) == code
     assert capsys.readouterr() == ("", said)
 
 
 def test_done() -> None:
-    assert exit_code_of(lambda: None) == 0
+    assert run_to_exit_code(lambda: None) == 0
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_done() -> None:
 )
 def test_a_bug_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
-        exit_code_of(raising(error))
+        run_to_exit_code(raising(error))
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:

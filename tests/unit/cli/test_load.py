@@ -62,35 +62,35 @@ def call(checkpoint: Path, *arguments: str) -> tuple[DictConfig, list[str]]:
     return compose_config("translate", every), every
 
 
-def search_of(checkpoint: Path, *arguments: str) -> dict[str, Any]:
+def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
     translator, _ = load_translator(*call(checkpoint, *arguments))
     return vars(translator.search)
 
 
 def test_without_a_word_it_is_the_search_of_the_run(checkpoint: Path) -> None:
-    assert search_of(checkpoint) == TRAINED
+    assert resolve_search(checkpoint) == TRAINED
 
 
 def test_one_key_changes_the_search_of_the_run(checkpoint: Path) -> None:
     # 5 and 1.0 are what conf/ has: they count, since the user gave them.
-    changed = search_of(checkpoint, "decoding.beam_size=5", "decoding.length_penalty=1.0")
+    changed = resolve_search(checkpoint, "decoding.beam_size=5", "decoding.length_penalty=1.0")
     assert changed == TRAINED | {"beam_size": 5, "length_penalty": 1.0}
 
 
 def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> None:
     greedy = TRAINED | {"algorithm": "greedy", "beam_size": 1, "nbest": 1}
     path = written(tmp_path / "greedy.ckpt", RUN | {"decoding": greedy})
-    assert search_of(path)["algorithm"] == "greedy"
-    wide = search_of(path, "decoding.beam_size=4")
+    assert resolve_search(path)["algorithm"] == "greedy"
+    wide = resolve_search(path, "decoding.beam_size=4")
     assert (wide["algorithm"], wide["beam_size"]) == ("beam", 4)
     with pytest.raises(InputError, match="algorithm=greedy follows one hypothesis"):
-        search_of(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
+        resolve_search(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
 
 
 def test_the_beam_that_a_run_stored_with_sampling_is_none(tmp_path: Path) -> None:
     drawn = TRAINED | {"algorithm": "sampling", "beam_size": 5, "temperature": 0.5}
     path = written(tmp_path / "drawn.ckpt", RUN | {"decoding": drawn})
-    assert search_of(path) == drawn | {"beam_size": 1}
+    assert resolve_search(path) == drawn | {"beam_size": 1}
     assert Translator.load(path).search.beam_size == 1
 
 
@@ -98,8 +98,8 @@ def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
     greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
     assert isinstance(greedy, dict)
     greedy |= {"algorithm": "greedy", "beam_size": 1}
-    assert search_of(checkpoint, "decoding=greedy") == greedy
-    beam = search_of(checkpoint, "decoding=beam", "decoding.min_length=2")
+    assert resolve_search(checkpoint, "decoding=greedy") == greedy
+    beam = resolve_search(checkpoint, "decoding=beam", "decoding.min_length=2")
     assert beam == greedy | {"algorithm": "beam", "beam_size": 5, "min_length": 2}
 
 

@@ -11,12 +11,12 @@ from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from tests.unit.cli.test_load import RUN, written
 from transformer.cli.config.compose import compose_config
-from transformer.cli.models import device_of, load_checkpoints, model_of
+from transformer.cli.models import load_checkpoint_model, load_checkpoints, resolve_device
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Ensemble
-from transformer.decoding.translation.fingerprint import fingerprint_of
+from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.heads import heads_off
 from transformer.model.layers.linear import Linear
@@ -35,7 +35,7 @@ def called(*arguments: str) -> DictConfig:
 
 def model(*arguments: str) -> Transformer | Ensemble:
     config = called(*arguments)
-    return model_of(config, load_checkpoints(config.checkpoint))
+    return load_checkpoint_model(config, load_checkpoints(config.checkpoint))
 
 
 def test_a_list_of_checkpoints_is_an_ensemble(run: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_fingerprint_knows_every_weight(precision: Any) -> None:
             for name, weight in twin.named_parameters():
                 if name == change:
                     weight.view(-1)[-1] += 0.5
-        return fingerprint_of(in_precision(twin, precision), tiny_tokenizer())
+        return compute_fingerprint(in_precision(twin, precision), tiny_tokenizer())
 
     names = [name for name, _ in tiny_transformer(tie_embeddings="none").named_parameters()]
     prints = {fingerprint(name) for name in [None, *names]}
@@ -147,11 +147,11 @@ def test_the_fingerprint_knows_every_weight(precision: Any) -> None:
 def test_cuda_is_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "empty", lambda *_, **__: None)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert device_of("cuda") == torch.device("cuda:0")
+    assert resolve_device("cuda") == torch.device("cuda:0")
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert device_of("cuda") == torch.device("cuda:3")
-    assert device_of("cuda:1") == torch.device("cuda:1")
-    assert device_of("cpu") == torch.device("cpu")
+    assert resolve_device("cuda") == torch.device("cuda:3")
+    assert resolve_device("cuda:1") == torch.device("cuda:1")
+    assert resolve_device("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize("verb", ["average", "export", "attention", "heads"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformer.common.errors import InputError, did_you_mean, refuse
+from transformer.common.errors import InputError, did_you_mean, raise_objections
 
 
 def test_the_name_itself_is_not_what_was_meant() -> None:
@@ -12,7 +12,7 @@ def test_the_name_itself_is_not_what_was_meant() -> None:
 
 def test_what_has_no_room_in_a_message_is_counted() -> None:
     with pytest.raises(InputError) as caught:
-        refuse(str(number) for number in (*range(13), 12))
+        raise_objections(str(number) for number in (*range(13), 12))
     assert str(caught.value) == "; also ".join(map(str, range(10))) + "; and 3 more"
     with pytest.raises(InputError, match=r"^0; also 1$"):
-        refuse(["0", "1"])
+        raise_objections(["0", "1"])

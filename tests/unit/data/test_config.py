@@ -26,9 +26,9 @@ def test_a_data_module_is_built_of_its_yaml(corpus: str, algorithm: str) -> None
     assert isinstance(keys, dict)
     config = DataConfig(**keys["data"])
     assert (config.corpus, config.seed) == (corpus, 7)
-    pieces = TokenizerConfig(**OmegaConf.to_container(tokenizer, resolve=True)["tokenizer"])
-    assert pieces.algorithm == algorithm
-    DataModule(config, pieces)
+    subwords = TokenizerConfig(**OmegaConf.to_container(tokenizer, resolve=True)["tokenizer"])
+    assert subwords.algorithm == algorithm
+    DataModule(config, subwords)
 
 
 def test_paths_are_given_as_a_pair_or_as_one_file() -> None:

@@ -9,7 +9,7 @@ import torch
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
-from transformer.data.text.word_alignment import NO_WORD, piece_words, word_count
+from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.forced.alignment import align
@@ -65,10 +65,10 @@ def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
     )
     found = translator.translate(SOURCES, alignment=True)
     assert found == translator.translate(SOURCES)  # links apart
-    spelt = tiny_tokenizer().pieces(range(tiny_tokenizer().target_vocab_size))
+    spelt = tiny_tokenizer().subwords(range(tiny_tokenizer().target_vocab_size))
     # A random model spells words as no tokenizer would cut them: force its own pieces on it.
-    pieces = [[spelt.index(token) for token in translation.tokens] for translation in found]
-    monkeypatch.setattr(Tokenizer, "encode_target", lambda self, texts: pieces)
+    subwords = [[spelt.index(token) for token in translation.tokens] for translation in found]
+    monkeypatch.setattr(Tokenizer, "encode_target", lambda self, texts: subwords)
     forced = align(
         translator.model,
         translator.tokenizer,
@@ -95,7 +95,7 @@ def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
     )
     for found in translator.translate(SOURCES, attention=True, alignment=True):
         assert found.attention is not None
-        words = piece_words(found.source_tokens), piece_words(found.tokens)
+        words = subword_words(found.source_tokens), subword_words(found.tokens)
         assert found.alignment == word_links(found.attention, *words, 0.7)
         assert found.alignment
     assert len(calls) == 1

@@ -17,5 +17,5 @@ from transformer.decoding.long_inputs import segment_lengths
         ("", 3, [0]),
     ],
 )
-def test_cuts(pieces: str, most: int, lengths: list[int]) -> None:
-    assert segment_lengths(pieces.split(), most) == lengths
+def test_cuts(subwords: str, most: int, lengths: list[int]) -> None:
+    assert segment_lengths(subwords.split(), most) == lengths

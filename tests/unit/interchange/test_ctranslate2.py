@@ -13,7 +13,7 @@ from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, TaggedText, Tags
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import refuse_inexpressible, write_ctranslate2
+from transformer.interchange.ctranslate2 import check_expressible, write_ctranslate2
 
 TEXTS = [source for source, _ in PAIRS] * 2 + ["a", "the dog " * 6]
 
@@ -49,14 +49,14 @@ def test_greedy_translations_are_equal(changes: dict[str, Any], tmp_path: Path) 
     translator = tiny_translator(algorithm="greedy", beam_size=1, max_length_offset=30, **changes)
     tokenizer = translator.tokenizer
     write_ctranslate2(translator.model, tokenizer, tmp_path)
-    sources = [tokenizer.source_pieces(pieces) for pieces in tokenizer.encode_source(TEXTS)]
+    sources = [tokenizer.source_subwords(subwords) for subwords in tokenizer.encode_source(TEXTS)]
     found = said_by_ctranslate2(tmp_path, sources, beam=1)
     expected = [list(translation.tokens)[:30] for translation in translator.translate(TEXTS)]
     assert [tokens[:30] for tokens in found] == expected
 
 
 def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
-    tags = Tags(targets=("de", "fr"), corpora=("web",), sentences=2, pieces=60)
+    tags = Tags(targets=("de", "fr"), corpora=("web",), sentences=2, subwords=60)
     tokenizer = tiny_tokenizer().with_tags(tags).tagged(SourceTags("fr"))
     size = tokenizer.source_vocab_size
     model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
@@ -68,13 +68,13 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
     translator = Translator(model, tokenizer, search, 200)
     texts = ["a dog runs .\ntwo cats sleep .", "<2 de> a dog", TaggedText("a", SourceTags("de"))]
     write_ctranslate2(model, tokenizer, tmp_path)
-    sources = [tokenizer.source_pieces(pieces) for pieces in tokenizer.encode_source(texts)]
+    sources = [tokenizer.source_subwords(subwords) for subwords in tokenizer.encode_source(texts)]
     assert [row[0] for row in sources] == ["<2 fr>", "<2 fr>", "<2 de>"]
     assert sources[0].count("< >") == 1 and "<2 de>" not in sources[1]
     found = said_by_ctranslate2(tmp_path, sources, beam=1)
     expected = [list(translation.tokens)[:30] for translation in translator.translate(texts)]
     assert [tokens[:30] for tokens in found] == expected
-    assert not {"<2 de>", "<2 fr>", "<tag web>"} & {piece for row in found for piece in row}
+    assert not {"<2 de>", "<2 fr>", "<tag web>"} & {subword for row in found for subword in row}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_tags_are_pieces_that_no_text_is_taken_for(tmp_path: Path) -> None:
 def test_what_the_engine_cannot_express_is_named(changes: dict[str, Any]) -> None:
     [(name, value)] = changes.items()
     with pytest.raises(InputError, match=f"model.{name}={value} cannot be expressed"):
-        refuse_inexpressible(tiny_translator(**changes).model.config)
+        check_expressible(tiny_translator(**changes).model.config)
 
 
 @pytest.mark.parametrize("quantization", ["int8", "bfloat16"])

@@ -50,7 +50,7 @@ SEPARATE = TokenizerConfig("bpe", 310, False, 0.0, 1.0, 1000)
         (lambda: Tokenizer.train(SEPARATE, lambda: PAIRS), GREEDY),
         (lambda: tiny_tokenizer().with_tags(Tags(targets=("de", "fr"))), GREEDY),
         (lambda: tiny_tokenizer().with_tags(Tags(corpora=("web",), optional=False)), GREEDY),
-        (lambda: tiny_tokenizer().with_tags(Tags(sentences=2, pieces=60)), GREEDY),
+        (lambda: tiny_tokenizer().with_tags(Tags(sentences=2, subwords=60)), GREEDY),
     ],
     ids=["beam", "average", "greedy", "separate", "target", "corpus", "documents"],
 )
@@ -78,13 +78,13 @@ def test_a_line_that_the_model_cannot_read_is_named(tmp_path: Path) -> None:
     write_settings(ours.model.config, tokenizer, {}, tmp_path / "transformer.json")
     (tmp_path / "README.md").write_text(readme(tokenizer, ours.search, 9), encoding="utf-8")
     done = called_outside(tmp_path, ["a dog", long])
-    pieces = len(tokenizer.encode_source([long])[0])
-    says = f"line 2 has {pieces} pieces, and the model reads at most 9; cut it\n"
+    subwords = len(tokenizer.encode_source([long])[0])
+    says = f"line 2 has {subwords} pieces, and the model reads at most 9; cut it\n"
     assert (done.returncode, done.stdout, done.stderr.decode()) == (1, b"", says)
 
 
 def test_it_names_the_tags() -> None:
-    tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), sentences=3, pieces=50))
+    tokenizer = tiny_tokenizer().with_tags(Tags(targets=("de", "fr"), sentences=3, subwords=50))
     text = readme(tokenizer, search_config(), 63)
     assert "begins with its tags, here ['<2 de>']. There are `< >`, `<2 de>`, `<2 fr>`." in text
     assert "between sentences, which are cut alone, stands `< >`" in text

@@ -11,8 +11,8 @@ from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.heads import (
     HeadName,
+    attention_heads,
     attentions,
-    heads_of,
     heads_off,
     parse_heads,
     switch_off,
@@ -49,15 +49,15 @@ def test_every_head_has_its_name_in_the_order_of_the_layers() -> None:
         for layer in range(layers)
         for head in range(4)
     ]
-    assert list(map(str, heads_of(model))) == expected
-    assert parse_heads(model, reversed(expected)) == heads_of(model)
+    assert list(map(str, attention_heads(model))) == expected
+    assert parse_heads(model, reversed(expected)) == attention_heads(model)
 
 
 def test_a_shared_head_is_named_once() -> None:
-    assert len(heads_of(tiny_transformer(share_layers="feed_forward"))) == 24
+    assert len(attention_heads(tiny_transformer(share_layers="feed_forward"))) == 24
     model = tiny_transformer(share_layers="attention")
-    assert {name.layer for name in heads_of(model)} == {0}
-    assert len(heads_of(model)) == 12
+    assert {name.layer for name in attention_heads(model)} == {0}
+    assert len(attention_heads(model)) == 12
     with pytest.raises(InputError, match=r"cross\.1\.2 is also that of layer 0.*=attention.*0\.2"):
         parse_heads(model, ["cross.1.2"])
 
@@ -95,7 +95,7 @@ def test_off_is_as_if_the_output_projection_did_not_read_the_head(
     kind: str, changes: dict[str, Any]
 ) -> None:
     model, twin = tiny_transformer(**changes), tiny_transformer(**changes)
-    names = [name for name in heads_of(model) if name.kind == kind and name.head in (1, 2)]
+    names = [name for name in attention_heads(model) if name.kind == kind and name.head in (1, 2)]
     switch_off(model, names)
     for name in names:
         attention = attentions(twin)[name.kind][name.layer]
@@ -131,7 +131,7 @@ def test_within_the_context_more_are_off_and_after_it_all_is_as_it_was() -> None
 def test_a_mask_is_no_weight_and_has_the_dtype_of_the_weights() -> None:
     model = tiny_transformer().bfloat16()
     keys = model.state_dict().keys()
-    switch_off(model, heads_of(model))
+    switch_off(model, attention_heads(model))
     assert model.state_dict().keys() == keys
     assert hidden(model).dtype == torch.bfloat16
 

@@ -10,7 +10,7 @@ from transformer.common.errors import InputError
 from transformer.report.attention_figure import attention_figure, require_matplotlib
 
 
-def size_of(png: bytes) -> tuple[int, int]:
+def vocab_size_key(png: bytes) -> tuple[int, int]:
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
@@ -19,7 +19,7 @@ def size_of(png: bytes) -> tuple[int, int]:
 def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("matplotlib")
     png = attention_figure(attention_view(["$\\frac$", "▁字", "▁x$y"], ["$"], text="$\\foo{$"))
-    width, height = size_of(png)
+    width, height = vocab_size_key(png)
     assert min(width, height) > 300
     assert ["boxes" in record.message for record in caplog.records] in ([], [True])
 
@@ -27,9 +27,9 @@ def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptur
 def test_more_heads_make_a_wider_picture_and_more_layers_a_higher_one() -> None:
     pytest.importorskip("matplotlib")
     tokens = ["▁a", "▁b"]
-    small = size_of(attention_figure(attention_view(tokens, tokens, layers=1, heads=2)))
-    wide = size_of(attention_figure(attention_view(tokens, tokens, layers=1, heads=4)))
-    high = size_of(attention_figure(attention_view(tokens, tokens, layers=3, heads=2)))
+    small = vocab_size_key(attention_figure(attention_view(tokens, tokens, layers=1, heads=2)))
+    wide = vocab_size_key(attention_figure(attention_view(tokens, tokens, layers=1, heads=4)))
+    high = vocab_size_key(attention_figure(attention_view(tokens, tokens, layers=3, heads=2)))
     assert wide[0] > small[0]
     assert high[1] > small[1]
 

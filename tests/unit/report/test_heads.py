@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.helpers.models import tiny_transformer
 from transformer.evaluation.attention.head_scores import Scorer
-from transformer.model.heads import HeadName, heads_of, parse_heads, switch_off
+from transformer.model.heads import HeadName, attention_heads, parse_heads, switch_off
 from transformer.report.heads import HeadReport
 
 
@@ -35,7 +35,7 @@ def test_a_report_tells_every_head() -> None:
     assert calls == [0, *[1] * 12, *[3] * 12, 3, 6]
     assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
     assert told["heads"][0] == {"head": "encoder.0.3", "score": 26.0, "difference": -4.0}
-    assert {head["head"] for head in told["heads"]} == set(map(str, heads_of(model)))
+    assert {head["head"] for head in told["heads"]} == set(map(str, attention_heads(model)))
     assert told["best_alone"][2] == {
         **{"layer": "cross.0", "head": "cross.0.3"},
         **{"score": 24.0, "difference": -6.0},

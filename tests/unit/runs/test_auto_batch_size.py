@@ -11,7 +11,7 @@ from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
 from transformer.runs import train
-from transformer.runs.auto_batch_size import Attempt, device_of, largest_fitting, with_budget
+from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
 from transformer.training.config import BUDGET_STEP, RunConfig
@@ -50,7 +50,7 @@ def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_cpu_has_nothing_to_measure(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"with trainer\.accelerator=cpu give a number"):
-        device_of(auto(tmp_path))
+        resolve_device(auto(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_measured_is_what_trains(
 ) -> None:
     on_machine_with(gpus, monkeypatch)
     config = auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}")
-    assert device_of(config) == torch.device("cuda", number)
+    assert resolve_device(config) == torch.device("cuda", number)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_several_gpus_are_not_measured(
 ) -> None:
     on_machine_with(2, monkeypatch)
     with pytest.raises(InputError, match="measures one GPU"):
-        device_of(auto(tmp_path, f"trainer={trainer}", override))
+        resolve_device(auto(tmp_path, f"trainer={trainer}", override))
 
 
 @pytest.mark.parametrize("devices", ["[7]", "many", "true"])
@@ -87,7 +87,7 @@ def test_a_gpu_that_is_not_there_is_not_measured(
 ) -> None:
     on_machine_with(1, monkeypatch)
     with pytest.raises(InputError, match=r"^trainer\.devices="):
-        device_of(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
+        resolve_device(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
     task: Any = make_task(config)
     task.data.prepare_data()
 
-    def data_of(budget: int) -> BatchModule:
+    def resolve_data(budget: int) -> BatchModule:
         data = make_task(with_budget(config, budget)).data
         data.setup("fit")
         return data
@@ -142,7 +142,7 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
         return learn(batch)
 
     task.module.micro_loss = micro_loss
-    attempt = Attempt(task.module, data_of, torch.device("cpu"), config)
+    attempt = Attempt(task.module, resolve_data, torch.device("cpu"), config)
     assert attempt(1024)
     assert not attempt(4096)
     small, large = seen
@@ -166,7 +166,7 @@ def test_a_measured_run_is_the_run_with_the_number(
     settings = [*SMALL, *corpus_overrides(tmp_path), "trainer.max_steps=1"]
     examined: list[Any] = []
     monkeypatch.setattr(train, "log_faults", examined.append)
-    monkeypatch.setattr(train, "device_of", lambda config: torch.device("cpu"))
+    monkeypatch.setattr(train, "resolve_device", lambda config: torch.device("cpu"))
     monkeypatch.setattr(train, "largest_fitting", lambda fits, least: least if fits(least) else 0)
     begun = {}
     for budget in ("1024", "auto"):

@@ -20,7 +20,7 @@ from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
 from transformer.training.distributed.replicated import ReplicatedStrategy
-from transformer.training.trainer import build_trainer, end_of
+from transformer.training.trainer import build_trainer, end_reason
 
 
 def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_key_that_ended_a_run_is_known(
         if isinstance(callback, Patience):
             callback.waited = 3
     ended = Mock(spec=Trainer, global_step=done, max_steps=bound, callbacks=callbacks)
-    key, line = end_of(ended, config)
+    key, line = end_reason(ended, config)
     assert line.endswith(reached)
     assert key == override.partition("=")[0] or "max_epochs, trainer.max_time or" in key
 

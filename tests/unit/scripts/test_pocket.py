@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scripts.pocket.choice import Choice
-from scripts.pocket.generate import LANGUAGE, SEED, SIZES, files_of, generate_splits
+from scripts.pocket.generate import LANGUAGE, SEED, SIZES, generate_splits, input_files
 from scripts.pocket.grammar import Grammar
 from scripts.pocket.lexical_entry import Candidates, Entry
 from scripts.pocket.rule import Option, Rule
@@ -56,7 +56,7 @@ class ScriptedChoice(Choice):
 def test_the_generator_makes_the_committed_text() -> None:
     committed = {path.relative_to(COMMITTED) for path in COMMITTED.rglob("*.gz")}
     with no_checks():
-        files = dict(files_of(generate_splits(grammar(), SEED, SIZES)))
+        files = dict(input_files(generate_splits(grammar(), SEED, SIZES)))
     assert committed == {Path(f"{name}.gz") for name in files}
     for name, text in files.items():
         # Another zlib may pack the same text in other bytes.

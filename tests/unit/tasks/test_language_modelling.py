@@ -47,7 +47,7 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
         hidden, right = task_.module.predictions(batch)
         assert len(hidden) == len(right)
         predicted += right.tolist()
-    assert sorted(predicted) == sorted(piece for row in expected for piece in [*row, EOS])
+    assert sorted(predicted) == sorted(subword for row in expected for subword in [*row, EOS])
     assert model.config.source_vocab_size == model.config.target_vocab_size == 310
 
 

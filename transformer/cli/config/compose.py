@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from transformer.cli.config.hydra_errors import explained, key_of, unknown_choice, unknown_key
+from transformer.cli.config.hydra_errors import explained, override_key, unknown_choice, unknown_key
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import PACKAGE, given_path
 
@@ -37,7 +37,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
         InputError: An argument is no ``KEY=VALUE``, a key is unknown (the nearest known one is
             named) or has no value yet, or a choice does not exist.
     """
-    refuse_flags(overrides)
+    check_no_flags(overrides)
     for override in overrides:
         if "=" not in override and not override.startswith("~"):
             raise InputError(
@@ -45,7 +45,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             )
         if override.startswith("+"):
             raise InputError(f"{override!r} adds a key that nothing reads; drop the +")
-    refuse_several_choices(verb, overrides)
+    check_single_choices(verb, overrides)
     if verb == "train":
         overrides = with_recipe(overrides)
     try:
@@ -54,7 +54,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
             OmegaConf.resolve(config)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         raise refusal(verb, overrides, error) from error
-    refuse_unknown_choices(verb, overrides)
+    check_known_choices(verb, overrides)
     if isinstance(config.get("checkpoint"), ListConfig) and "averaging" not in config:
         raise InputError(f"{verb} takes one checkpoint, not the several of an ensemble")
     if missing := sorted(OmegaConf.missing_keys(config)):
@@ -77,7 +77,7 @@ def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError
         config = compose(verb)
         reason = explained(error, left, config)
         while (key := unknown_key(error, left, config)) is not None:
-            left = [override for override in left if key_of(override) != key]
+            left = [override for override in left if override_key(override) != key]
             try:
                 compose(verb, left)
                 break
@@ -88,7 +88,7 @@ def refusal(verb: str, overrides: Sequence[str], error: Exception) -> InputError
     return InputError(reason)
 
 
-def path_of(config: DictConfig, key: str) -> Path:
+def resolve_path(config: DictConfig, key: str) -> Path:
     """The path that a key holds; a name such as 2014 is a number to Hydra.
 
     Raises:
@@ -119,7 +119,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     return [*overrides, f"experiment={recipe}"]
 
 
-def refuse_several_choices(verb: str, overrides: Sequence[str]) -> None:
+def check_single_choices(verb: str, overrides: Sequence[str]) -> None:
     """Refuse what Hydra would lay one over the other: a list for a group that is one thing.
 
     Raises:
@@ -132,7 +132,7 @@ def refuse_several_choices(verb: str, overrides: Sequence[str]) -> None:
             raise InputError(f"{group}={choice} is a list; choose one, {group}=NAME")
 
 
-def refuse_unknown_choices(verb: str, overrides: Sequence[str]) -> None:
+def check_known_choices(verb: str, overrides: Sequence[str]) -> None:
     """Refuse what Hydra passes over: a choice that an optional group of ``conf/VERB.yaml`` lacks.
 
     Raises:
@@ -160,12 +160,12 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
         parsed, unknown = parser.parse_known_intermixed_args(list(arguments))
     except ArgumentError as error:
         raise InputError(f"{error.argument_name}: {error.message}") from error
-    refuse_flags(unknown)
+    check_no_flags(unknown)
     overrides = parsed.overrides or []
     return [argument for argument in arguments if argument not in overrides], overrides
 
 
-def refuse_flags(arguments: Sequence[str]) -> None:
+def check_no_flags(arguments: Sequence[str]) -> None:
     """Refuse ``--data``.
 
     Raises:

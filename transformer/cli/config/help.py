@@ -13,7 +13,7 @@ from transformer.cli.config.compose import config_folder
 from transformer.cli.config.hydra_errors import NO_CHOICE
 
 
-def help_of(verb: str) -> str:
+def help_text(verb: str) -> str:
     """The keys of a verb, with their defaults and comments."""
     folder = config_folder()
     root = folder / f"{verb}.yaml"

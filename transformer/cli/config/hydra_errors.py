@@ -81,13 +81,13 @@ def explained(error: Exception, overrides: Sequence[str], config: DictConfig) ->
 def unknown_key(error: Exception, overrides: Sequence[str], config: DictConfig) -> str | None:
     """The key that an error is about, if that is unknown; arguments as in ``explained``."""
     message = " ".join(str(error).split())
-    for key in map(key_of, overrides):
+    for key in map(override_key, overrides):
         if f"'{key}'" in message or f"Key '{key.split('.')[-1]}'" in message:
             return None if key in known_keys(config) else key
     return None
 
 
-def key_of(override: str) -> str:
+def override_key(override: str) -> str:
     """What an argument gives a value to."""
     return re.split(r"[=@]", override.lstrip("+~"))[0]
 

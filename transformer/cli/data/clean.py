@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Clean; returns the exit code."""
-    return exit_code_of(lambda: _clean(compose_config("clean", arguments), arguments))
+    return run_to_exit_code(lambda: _clean(compose_config("clean", arguments), arguments))
 
 
 def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data.corpus_options import data_config, tokenizer_of
+    from transformer.cli.data.corpus_options import build_tokenizer, data_config
     from transformer.common.schema import typed_value
     from transformer.data.quality.cleaning.cleaning import clean, given_texts
     from transformer.data.quality.config import ExaminationConfig
     from transformer.data.quality.factory import Checks
-    from transformer.data.quality.pair import refuse_empty
+    from transformer.data.quality.pair import check_not_empty
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")
@@ -42,12 +42,12 @@ def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
         languages=(data.source, data.target),
     )
     texts = given_texts(data)
-    refuse_empty(texts)
-    tokenizer = tokenizer_of(config, texts, data.cache, arguments)
+    check_not_empty(texts)
+    tokenizer = build_tokenizer(config, texts, data.cache, arguments)
     if tokenizer is None and "unknown_characters" in wanted:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    folder = path_of(config, "output")
+    folder = resolve_path(config, "output")
     repair = typed_value(config.repair, bool, "repair")
     done = clean(texts, names, checks, frozenset(wanted), folder, repair=repair)
     _show(done, checks.skipped, repair)

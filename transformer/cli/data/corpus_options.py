@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import path_of
+from transformer.cli.config.compose import resolve_path
 from transformer.cli.train.vocabulary import names_size, with_largest
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -44,7 +44,7 @@ def data_config(config: DictConfig, done: str = "examined") -> "DataConfig":
     return data
 
 
-def tokenizer_of(
+def build_tokenizer(
     config: DictConfig, splits: "Mapping[str, Split]", cache: str, arguments: Sequence[str]
 ) -> "Tokenizer | None":
     """The one of ``checkpoint=``, or that ``tokenizer=`` learns; None where neither is given.
@@ -63,7 +63,7 @@ def tokenizer_of(
         from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
         from transformer.model.checkpoint.locate import find_checkpoint
 
-        payload = read_payload(find_checkpoint(path_of(config, "checkpoint")))
+        payload = read_payload(find_checkpoint(resolve_path(config, "checkpoint")))
         # The text has no tags, as a model may need: they are no tokens of it.
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
@@ -76,7 +76,7 @@ def tokenizer_of(
         values: Any = OmegaConf.to_container(config.tokenizer)
         wanted = typed(TokenizerConfig, values, "tokenizer")
         content = train.fingerprint(folder)
-        return Tokenizer.train(wanted, train.__iter__, folder, content, train.place)
+        return Tokenizer.train(wanted, train.__iter__, folder, content, train.location)
 
     with locked(folder):
         return learnt() if names_size(arguments) else with_largest(config, learnt)

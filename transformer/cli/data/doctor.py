@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import exit_code_of
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Examine; returns the exit code."""
-    return exit_code_of(lambda: _doctor(compose_config("doctor", arguments), arguments))
+    return run_to_exit_code(lambda: _doctor(compose_config("doctor", arguments), arguments))
 
 
 def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data.corpus_options import data_config, tokenizer_of
+    from transformer.cli.data.corpus_options import build_tokenizer, data_config
     from transformer.common.schema import typed_value
     from transformer.data.quality.cleaning.cleaning import given_texts
     from transformer.data.quality.config import ExaminationConfig, Thresholds
-    from transformer.data.quality.pair import refuse_empty
+    from transformer.data.quality.pair import check_not_empty
     from transformer.data.quality.report import to_json, too_many
     from transformer.data.quality.scan import examine
 
@@ -47,8 +47,8 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     )
     # As the files hold them: what training would hold out needs a text of some size.
     splits = given_texts(data)
-    refuse_empty(splits)
-    tokenizer = tokenizer_of(config, splits, data.cache, arguments)
+    check_not_empty(splits)
+    tokenizer = build_tokenizer(config, splits, data.cache, arguments)
     begun = time.perf_counter()
     examination = examine(splits, examination_config, tokenizer)
     seconds = time.perf_counter() - begun
@@ -73,13 +73,13 @@ def _show(
 ) -> None:
     """Tables and examples, on stderr."""
     from transformer.data.quality import report
-    from transformer.report.scores import table_console, table_of
+    from transformer.report.scores import build_table, table_console
 
     console, title = table_console(), f"lengths ({examination.unit})"
     rows = report.length_rows(examination)
-    console.print(table_of(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
+    console.print(build_table(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
     if found := list(report.finding_rows(examination, shares)):
-        console.print(table_of("findings", report.FINDINGS, found, right=(2, 3, 4)))
+        console.print(build_table("findings", report.FINDINGS, found, right=(2, 3, 4)))
     for line in report.example_lines(examination, splits):
         print(line, file=sys.stderr)
     for check, needs in examination.skipped.items():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
-from transformer.cli.translate.line_io import refuse_overwriting
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
+from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the text; returns the exit code."""
-    return exit_code_of(lambda: _write(compose_config("text", arguments)))
+    return run_to_exit_code(lambda: _write(compose_config("text", arguments)))
 
 
 def _write(config: DictConfig) -> None:
     from transformer.cli.data.corpus_options import data_config
     from transformer.common.schema import typed_value
-    from transformer.data.corpora.resolve import splits_of_one
+    from transformer.data.corpora.resolve import find_corpus_splits
 
     values: Any = OmegaConf.to_container(config)
     data = data_config(config, "written")
     wanted = typed_value(values["splits"], Sequence[str] | None, "splits")
-    splits = splits_of_one(data)
+    splits = find_corpus_splits(data)
     for name in wanted or splits:
         if name not in splits:
             raise InputError(f"splits: there is no {name}; the corpus has {', '.join(splits)}")
-    folder = path_of(config, "output")
+    folder = resolve_path(config, "output")
     languages = (data.source, data.target)
     files = {
         name: [folder / f"{name}.{language}" for language in languages] for name in wanted or splits
     }
     read = [path for split in splits.values() for path in split.corpus.paths]
     for file in chain.from_iterable(files.values()):
-        refuse_overwriting(file, read)
+        check_output_path(file, read)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, sides in files.items():

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.model.checkpoint.locate import run_folder
 
 if TYPE_CHECKING:
     from transformer.evaluation.attention.view import AttentionView
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Show attention; returns the exit code."""
-    return exit_code_of(lambda: _attention(arguments))
+    return run_to_exit_code(lambda: _attention(arguments))
 
 
 def _attention(arguments: Sequence[str]) -> None:
@@ -64,8 +64,8 @@ def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str],
 
 def _folder(config: DictConfig) -> Path:
     if config.output is None:
-        return run_folder_of(path_of(config, "checkpoint")) / "attention"
-    return path_of(config, "output")
+        return run_folder(resolve_path(config, "checkpoint")) / "attention"
+    return resolve_path(config, "output")
 
 
 def _write(view: "AttentionView", folder: Path, png: bool) -> list[Path]:

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import path_of
+from transformer.cli.config.compose import resolve_path
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.models import file_of
+from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.decoding.translation.translator import Translator
@@ -18,7 +18,7 @@ from transformer.evaluation.attention.head_survey import (
     KINDS,
     Characters,
     EncodedPair,
-    attention_of,
+    compute_attention,
     corpus_pairs,
     survey,
 )
@@ -34,7 +34,7 @@ def attention_view(
     Raises:
         InputError: A sentence is blank or too long, or the run's corpus is not there.
     """
-    path = path_of(config, "checkpoint")
+    path = resolve_path(config, "checkpoint")
     pair = encoded_pair(translator, text, target)
     pairs, measured = _measured_on(config, pair, translator, run)
     characters = survey(translator, pairs)
@@ -45,7 +45,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(file_of(path)),
+        checkpoint=str(resolve_file(path)),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),
@@ -80,22 +80,22 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
     (source,) = tokenizer.encode_source([text])
     _check("text", source, translator.model.max_length)
     if target is not None:
-        (pieces,) = tokenizer.encode_target([target])
-        _check("target", pieces, translator.model.max_length)
-        return EncodedPair(source, pieces)
+        (subwords,) = tokenizer.encode_target([target])
+        _check("target", subwords, translator.model.max_length)
+        return EncodedPair(source, subwords)
     # The pieces that the search found, which need not be those that the tokenizer would choose.
     (translation,) = translator.translate([text])
-    spelt = tokenizer.pieces(range(tokenizer.target_vocab_size))
-    ids = {piece: number for number, piece in enumerate(spelt)}
-    return EncodedPair(source, [ids[piece] for piece in translation.tokens])
+    spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(spelt)}
+    return EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
-def _check(key: str, pieces: list[int], most: int | None) -> None:
-    if not pieces:
+def _check(key: str, subwords: list[int], most: int | None) -> None:
+    if not subwords:
         raise InputError(f"{key}= is blank; give a sentence")
-    if most is not None and len(pieces) >= most:
+    if most is not None and len(subwords) >= most:
         raise InputError(
-            f"{key}= has {len(pieces)} pieces, and model.max_length={most} leaves room for "
+            f"{key}= has {len(subwords)} pieces, and model.max_length={most} leaves room for "
             f"{most - 1}; give a shorter one"
         )
 
@@ -111,10 +111,10 @@ def _kinds(
     translator: Translator, pair: EncodedPair, characters: Characters
 ) -> list[AttentionKind]:
     """What the heads do with one pair, beside how they are over many."""
-    seen, tokenizer = attention_of(translator, [pair]), translator.tokenizer
-    source = tokenizer.source_pieces(seen.batch.source[0].tolist())
-    read = tokenizer.pieces(seen.batch.target_input[0].tolist())
-    written = tokenizer.pieces(seen.batch.target_output[0].tolist())
+    seen, tokenizer = compute_attention(translator, [pair]), translator.tokenizer
+    source = tokenizer.source_subwords(seen.batch.source[0].tolist())
+    read = tokenizer.subwords(seen.batch.target_input[0].tolist())
+    written = tokenizer.subwords(seen.batch.target_output[0].tolist())
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
     return [
         AttentionKind(

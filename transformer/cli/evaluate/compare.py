@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Compare; returns the exit code."""
-    return exit_code_of(lambda: _compare(*_composed(arguments)))
+    return run_to_exit_code(lambda: _compare(*_composed(arguments)))
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -64,7 +64,7 @@ def _seed_of_sacrebleu(default: int) -> int:
 
 
 def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.systems import find_compared, own_training_text, training_text_of
+    from transformer.cli.evaluate.systems import find_compared, own_training_text, training_text
     from transformer.evaluation.comparison.compare import compare
     from transformer.report.comparison import (
         format_comparison,
@@ -76,12 +76,12 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
     # What is wrong in the call should not show after minutes of translation.
     _measured(config, None)
     training = own_training_text(config)
-    output = None if config.output is None else path_of(config, "output")
+    output = None if config.output is None else resolve_path(config, "output")
     if output is not None:
         require_writable(output)
     found = find_compared(config, arguments, lambda run: _measured(config, run))
     if config.training is True:
-        training = training_text_of(config, found.run)
+        training = training_text(config, found.run)
     comparison = compare(found.text, found.systems, found.measured, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
@@ -90,7 +90,7 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
-    from transformer.cli.evaluate.scored_text import scoring_of
+    from transformer.cli.evaluate.scored_text import resolve_metrics
     from transformer.common.schema import typed_value
     from transformer.evaluation.comparison.compare import ComparisonConfig
     from transformer.evaluation.comparison.significance import Resampling
@@ -104,5 +104,5 @@ def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConf
     return ComparisonConfig(
         **of(ComparisonConfig),
         resampling=Resampling(**of(Resampling)),
-        scoring=scoring_of(config, run),
+        scoring=resolve_metrics(config, run),
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
@@ -31,13 +31,13 @@ _OF_TRANSLATIONS = (
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate; returns the exit code."""
-    return exit_code_of(lambda: _evaluate(compose_config("evaluate", arguments), arguments))
+    return run_to_exit_code(lambda: _evaluate(compose_config("evaluate", arguments), arguments))
 
 
 def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
     # An ensemble can only be of translators.
     several = isinstance(config.checkpoint, ListConfig)
-    task = "translation" if several else _task(path_of(config, "checkpoint"))
+    task = "translation" if several else _task(resolve_path(config, "checkpoint"))
     if task == "translation":
         _evaluate_translations(config, arguments)
     else:
@@ -46,12 +46,12 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _task(path: Path) -> str:
     from transformer.interchange.safetensors import is_exported
-    from transformer.model.checkpoint.checkpoint import read_payload, task_of
+    from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
     from transformer.model.checkpoint.locate import find_checkpoint
 
     if is_exported(path):
         return "translation"
-    return task_of(read_payload(find_checkpoint(path)))
+    return checkpoint_task(read_payload(find_checkpoint(path)))
 
 
 def _writable(config: DictConfig) -> Path | None:
@@ -60,15 +60,15 @@ def _writable(config: DictConfig) -> Path | None:
 
     if config.output is None:
         return None
-    folder = path_of(config, "output")
+    folder = resolve_path(config, "output")
     require_writable(folder)
     return folder
 
 
 def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> None:
     """A tagger or a language model, as its run was tested."""
-    from transformer.cli.load import batch_tokens_of
-    from transformer.cli.models import device_of
+    from transformer.cli.load import resolve_batch_tokens
+    from transformer.cli.models import resolve_device
     from transformer.common.schema import typed_value
     from transformer.report.scores import format_json
     from transformer.tasks.registry import evaluate_again
@@ -85,30 +85,30 @@ def _evaluate_again(config: DictConfig, arguments: Sequence[str], task: str) -> 
             "scored on a split of its own corpus; give split=test or split=validation"
         )
     scores = evaluate_again(
-        path_of(config, "checkpoint"),
+        resolve_path(config, "checkpoint"),
         config.split,
         output=_writable(config),
-        device=device_of(config.device),
-        batch_tokens=batch_tokens_of(config),
+        device=resolve_device(config.device),
+        batch_tokens=resolve_batch_tokens(config),
         trusted=typed_value(config.trust, bool, "trust"),
     )
     print(format_json(scores))
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.scored_text import name_of_text, pairs_to_score, scoring_of
-    from transformer.cli.load import load_translator, refuse_unseen_nbest
+    from transformer.cli.evaluate.scored_text import pairs_to_score, resolve_metrics, text_name
+    from transformer.cli.load import check_nbest, load_translator
     from transformer.data.text.phrases import occurs
     from transformer.decoding.translation.document_translator import in_documents
-    from transformer.decoding.translation.length_limit import warn_of_cuts
+    from transformer.decoding.translation.length_limit import warn_about_length_limit
     from transformer.evaluation.metrics import score
     from transformer.evaluation.term_accuracy import term_accuracy
     from transformer.report.scores import format_json, print_table, save_report
 
-    refuse_what_counts_nothing(config)
+    check_scoring(config)
     translator, run = load_translator(config, arguments)
-    refuse_unseen_nbest(arguments, translator.search, "leave it out")
-    metrics = scoring_of(config, run)
+    check_nbest(arguments, translator.search, "leave it out")
+    metrics = resolve_metrics(config, run)
     split = _split(config, arguments, run)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
@@ -116,14 +116,14 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     output = _writable(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
-    warn_of_cuts([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.taken()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:
         asked = "must" if constraints else "free"
         scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{asked}"))
     scores += aligned
-    name = name_of_text(config)
+    name = text_name(config)
     print(escaped(_evaluated(config, translator)), file=sys.stderr)
     print_table(name, scores)
     print(format_json(scores))
@@ -133,11 +133,11 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
 def _evaluated(config: DictConfig, translator: "Translator") -> str:
     """Which files, and which search, in the words of the command line."""
-    from transformer.cli.models import file_of
+    from transformer.cli.models import resolve_file
 
     several = isinstance(config.checkpoint, ListConfig)
     names = config.checkpoint if several else [config.checkpoint]
-    files = [str(file_of(given_path(str(name)))) for name in names]
+    files = [str(resolve_file(given_path(str(name)))) for name in names]
     search = translator.search
     words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
     if search.algorithm in ("beam", "diverse"):
@@ -146,28 +146,28 @@ def _evaluated(config: DictConfig, translator: "Translator") -> str:
     return f"{', '.join(files)}, {' '.join(words)}"
 
 
-def refuse_what_counts_nothing(config: DictConfig) -> None:
+def check_scoring(config: DictConfig) -> None:
     """Refuse keys of what is not counted.
 
     Raises:
         InputError: One is given.
     """
-    from transformer.cli.load import refuse_idle
+    from transformer.cli.load import check_unused_settings
 
     if config.constrain and config.terms is None:
         raise InputError("constrain=true does nothing alone; set terms=FILE too")
     if not config.alignment:
-        refuse_idle(config, ("alignment_head", "alignment_threshold"), "alignment=true")
+        check_unused_settings(config, ("alignment_head", "alignment_threshold"), "alignment=true")
 
 
 def _split(config: DictConfig, arguments: Sequence[str], run: dict[str, Any]) -> "AnySplit":
     """Sources and references: two files of the user's, or a split of the run's corpus."""
     from transformer.cli.evaluate.scored_text import own_text, scored_split
-    from transformer.cli.load import refuse_idle
+    from transformer.cli.load import check_unused_settings
 
     if (own := own_text(config, arguments)) is not None:
         return own
-    refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
+    check_unused_settings(config, ("to", "tag"), "source=FILE reference=FILE")
     return scored_split(config, run)
 
 
@@ -182,7 +182,7 @@ def _terms(
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
         return None, None
-    terms = list(read_phrases(path_of(config, "terms")))
+    terms = list(read_phrases(resolve_path(config, "terms")))
     if len(terms) != pairs:
         raise InputError(
             f"{config.terms} has {len(terms)} lines for {pairs} pairs; give one line for each, "

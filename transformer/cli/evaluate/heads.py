@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import exit_code_of
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Rank heads; returns the exit code."""
-    return exit_code_of(lambda: _heads(compose_config("heads", arguments), arguments))
+    return run_to_exit_code(lambda: _heads(compose_config("heads", arguments), arguments))
 
 
 def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     shares = typed_value(prune, Sequence[float], "prune")
     if not all(0 < share <= 1 for share in shares) or len(set(shares)) < len(shares):
         raise InputError(f"prune={prune} must be shares of the heads, each once, above 0 to 1")
-    _refuse_idle_search(config, arguments)
+    _check_unused_search(config, arguments)
     translator, run = load_translator(config, arguments)
     scorer = _scorer(config, translator, run)
     if config.split != "validation":
@@ -42,7 +42,7 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     print(json.dumps(report.to_json(), indent=1))
 
 
-def _refuse_idle_search(config: DictConfig, arguments: Sequence[str]) -> None:
+def _check_unused_search(config: DictConfig, arguments: Sequence[str]) -> None:
     """Refuse a search where nothing is translated.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import config_folder, path_of
+from transformer.cli.config.compose import config_folder, resolve_path
 from transformer.common.errors import InputError, MissingFile
-from transformer.evaluation.run_text import found_in_run, splits_of_run
+from transformer.evaluation.run_text import found_in_run, run_splits
 
 if TYPE_CHECKING:
     from transformer.data.corpora.mixture import AnySplit
@@ -36,7 +36,7 @@ def own_text(config: DictConfig, arguments: Sequence[str]) -> "Split | None":
     for argument in arguments:
         if argument.startswith("split="):
             raise InputError(f"{argument} does nothing beside source=FILE; leave one out")
-    files = [path_of(config, key) for key in ("source", "reference")]
+    files = [resolve_path(config, key) for key in ("source", "reference")]
     return Split(Corpus.of(files, "source", "reference"))
 
 
@@ -48,7 +48,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
     """
     require_trusted(config, run)
     with _or_own_text():
-        splits = splits_of_run(run["data"])
+        splits = run_splits(run["data"])
     known = [name for name in splits if not name.startswith("train")]
     if config.split not in known:
         raise InputError(
@@ -89,15 +89,15 @@ def pairs_to_score(split: "AnySplit") -> "list[Pair]":
     """
     if pairs := list(split):
         return pairs
-    raise InputError(f"{split.place}: there is no line to score; give a text that has one")
+    raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 
-def name_of_text(config: DictConfig) -> str:
+def text_name(config: DictConfig) -> str:
     """How reports call what is scored."""
-    return str(config.split) if config.source is None else path_of(config, "source").name
+    return str(config.split) if config.source is None else resolve_path(config, "source").name
 
 
-def scoring_of(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":
+def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":
     """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it.
 
     Raises:

@@ -14,14 +14,14 @@ from zipfile import is_zipfile
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.evaluate.scored_text import (
-    name_of_text,
     own_text,
     pairs_to_score,
     require_trusted,
     scored_split,
+    text_name,
 )
-from transformer.cli.load import load_translator, refuse_idle
-from transformer.cli.models import file_of
+from transformer.cli.load import check_unused_settings, load_translator
+from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
@@ -30,8 +30,8 @@ from transformer.data.text.parallel import Pair
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
-from transformer.evaluation.comparison.hypothesis_cache import FOLDER, hypotheses_of
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
+from transformer.model.checkpoint.locate import run_folder
 
 _Systems = dict[Path, System]
 _OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")
@@ -72,7 +72,7 @@ def find_compared(
             other sources or references.
     """
     paths, runs = _paths(config)
-    _refuse_idle(config, arguments, runs)
+    _check_unused(config, arguments, runs)
     text = own = None if (files := own_text(config, arguments)) is None else pairs_to_score(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
     systems = {} if text is None else _of_files(hypotheses, text)
@@ -89,10 +89,10 @@ def find_compared(
             text, systems = pairs, _of_files(hypotheses, pairs)
         elif pairs != text:
             raise InputError(_difference(text, pairs, f"{path} and {runs[0]}", config.split))
-        systems[path] = _of_run(path, translator, pairs, name_of_text(config))
+        systems[path] = _of_run(path, translator, pairs, text_name(config))
     assert text is not None  # files alone have been refused
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
-    of_all = ComparedText(name_of_text(config), sources, references)
+    of_all = ComparedText(text_name(config), sources, references)
     return Compared(of_all, [systems[path] for path in paths], first, wanted)
 
 
@@ -120,7 +120,7 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     return chain(first, lines)
 
 
-def training_text_of(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
+def training_text(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
     """The target side of what the first run learnt from; where it is not there, stderr says so."""
     try:
         if run is None:
@@ -135,14 +135,14 @@ def training_text_of(config: DictConfig, run: dict[str, Any] | None) -> Iterator
     return (target for _, target in text)
 
 
-def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Path]) -> None:
+def _check_unused(config: DictConfig, arguments: Sequence[str], runs: Sequence[Path]) -> None:
     """Refuse what would do nothing.
 
     Raises:
         InputError: There is such an argument.
     """
     if config.source is None:
-        refuse_idle(config, ("to", "tag"), "source=FILE reference=FILE")
+        check_unused_settings(config, ("to", "tag"), "source=FILE reference=FILE")
         if not runs:
             raise InputError(
                 "files of hypotheses alone do not say what they translate; give source=FILE and "
@@ -158,8 +158,8 @@ def _refuse_idle(config: DictConfig, arguments: Sequence[str], runs: Sequence[Pa
 
 def _of_run(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
     sources = [source for source, _ in pairs]
-    said = hypotheses_of(translator, sources, run_folder_of(path) / FOLDER, name)
-    about = {"checkpoint": str(file_of(path)), "search": asdict(translator.search)}
+    said = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
+    about = {"checkpoint": str(resolve_file(path)), "search": asdict(translator.search)}
     return System(str(path), said, about)
 
 

@@ -15,13 +15,13 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import refuse_flags
+from transformer.cli.config.compose import check_no_flags
 from transformer.cli.config.hydra_errors import explained, nearest_key
-from transformer.cli.train.vocabulary import as_asked, names_size, size_of
-from transformer.common.errors import InputError, errors_name, refuse
+from transformer.cli.train.vocabulary import as_asked, names_size, vocab_size_key
+from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
 from transformer.runs.config_file import CONFIG, read_config
-from transformer.runs.resume import RunFolder, run_to_go_on_with
+from transformer.runs.resume import RunFolder, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
 from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_taken
 
@@ -87,15 +87,15 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     others = ("checkpoint", TRUST)
     changes = [one for one in arguments if one.partition("=")[0] not in others]
     given |= {each.key_or_group: each.value() for each in _parsed(changes, config)}
-    refuse(reason for key in given for reason in _objections(key, config, checkpoint))
+    raise_objections(reason for key in given for reason in _objections(key, config, checkpoint))
     require_trust(payload[PORTABLE]["config"]["data"], is_trusted(arguments), file, given)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
-        place = TAKEN_FROM.get(key)
-        if place is None or place in given:
+        index = TAKEN_FROM.get(key)
+        if index is None or index in given:
             continue
-        if OmegaConf.select(before, place) == OmegaConf.select(before, key):
-            OmegaConf.update(config, place, value)
+        if OmegaConf.select(before, index) == OmegaConf.select(before, key):
+            OmegaConf.update(config, index, value)
     if fixed := fixed_key_that_differs(before, config):
         raise InputError(f"{fixed} cannot change: a run goes on with what it began with")
     return config
@@ -120,13 +120,13 @@ def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
     values = OmegaConf.to_container(config, resolve=True)
     assert isinstance(values, dict)
     given = _looked_at(folder) if named else None
-    size = None if names_size(hydra.overrides.task) else size_of(values)
+    size = None if names_size(hydra.overrides.task) else vocab_size_key(values)
     if size is not None:
         others = [as_asked(run, size) for run in others]
         given = as_asked(given, size) if given else None
-    run, why = run_to_go_on_with({str(k): v for k, v in values.items()}, given, others)
+    run, why = find_run_to_resume({str(k): v for k, v in values.items()}, given, others)
     print(f"checkpoint=auto: {why}", file=sys.stderr)
-    if run is not None and (own := size_of(read_config(run))):
+    if run is not None and (own := vocab_size_key(read_config(run))):
         # Its vocabulary stays, which may be smaller than asked for.
         config.tokenizer.vocab_size = own
     if run is None or run == folder:
@@ -176,7 +176,7 @@ def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]
 
 
 def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
-    refuse_flags(arguments)
+    check_no_flags(arguments)
     try:
         overrides = OverridesParser.create().parse_overrides(list(arguments))
     except HydraException as error:

@@ -86,7 +86,7 @@ def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _show(folder: Path, trials: Sequence[dict[str, Any]]) -> None:
-    from transformer.report.scores import table_console, table_of, write_whole
+    from transformer.report.scores import build_table, table_console, write_whole
 
     write_whole(folder / SWEEP, json.dumps(trials, indent=1, ensure_ascii=False) + "\n")
     rows = []
@@ -95,4 +95,4 @@ def _show(folder: Path, trials: Sequence[dict[str, Any]]) -> None:
         mark = "best" if rank == 0 and trial["value"] is not None else ""
         rows.append((value, mark, trial["run"], " ".join(trial["overrides"])))
     header = (trials[0]["objective"], "", "run directory", "overrides")
-    table_console().print(table_of(str(folder), header, rows, right=()))
+    table_console().print(build_table(str(folder), header, rows, right=()))

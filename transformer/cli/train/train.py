@@ -19,24 +19,24 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import (
+    check_known_choices,
     compose_config,
     config_folder,
     flags_and_overrides,
     refusal,
-    refuse_unknown_choices,
     with_recipe,
 )
-from transformer.cli.config.hydra_errors import key_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.hydra_errors import override_key
+from transformer.cli.exit import run_to_exit_code
 from transformer.cli.train.resume import AUTO, TRUST, chosen_run, named_checkpoint, resumed_config
 from transformer.cli.train.run_log import LOG, log_to
 from transformer.cli.train.sweep import save_trial, summarised
 from transformer.cli.train.vocabulary import names_size, with_largest
-from transformer.common.errors import InputError, refuse
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import open_unlinked
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_file import CONFIG, said, write
-from transformer.runs.resume import refuse_another_run
+from transformer.runs.resume import check_no_other_run
 from transformer.training.checkpointing.run_directory import LOCK, has_checkpoint, taken
 from transformer.training.rendezvous import external_place
 
@@ -50,34 +50,34 @@ RANK = (sys.executable, "-m", "transformer.cli.rank")
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    return exit_code_of(lambda: _launch(list(arguments)))
+    return run_to_exit_code(lambda: _launch(list(arguments)))
 
 
 def _launch(arguments: list[str]) -> None:
-    place = external_place()
-    if place is not None and place.rank > 0:
+    index = external_place()
+    if index is not None and index.rank > 0:
         # Rank 0 knows what the call means, and its directory may have the time in its name.
-        folder, values, exact = json.loads(place.agreed(""))
-        train_as_rank(place.rank, OmegaConf.create(values), Path(folder), exact=exact)
+        folder, values, exact = json.loads(index.agreed(""))
+        train_as_rank(index.rank, OmegaConf.create(values), Path(folder), exact=exact)
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
+        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder(checkpoint))
         return
     if any(argument.startswith(f"{TRUST}=") for argument in arguments):
         raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
     flags, overrides = flags_and_overrides(arguments)
     if not flags:
-        refuse(
+        raise_objections(
             f"{override} is for a sweep; add --multirun"
             for override in overrides
-            if key_of(override) in ("sweep", "cluster")
+            if override_key(override) in ("sweep", "cluster")
         )
         compose_config("train", overrides)
-    elif place is not None:
+    elif index is not None:
         raise InputError("a sweep starts its own processes; call it without torchrun or srun")
     else:
-        refuse_unknown_choices("train", overrides)
+        check_known_choices("train", overrides)
     sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print what is raised, and how it came to it.
     os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -109,7 +109,9 @@ def _task(config: DictConfig) -> float | None:
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job)
     exact = names_size(job.overrides.task)
-    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact))
+    code = run_to_exit_code(
+        lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact)
+    )
     if code:
         sys.exit(code)
     return None
@@ -131,13 +133,13 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     """
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import TASKS
-    from transformer.training.callbacks.sweep_objective import Objective, refuse_wrong_direction
+    from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
     folder = _begun(config, folder, job)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
-    refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
+    check_direction(objective.metric, job.sweeper.get("direction"))
     train_as_rank(0, config, folder, objective, exact=names_size(job.overrides.task))
     if objective.best is None and has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
@@ -184,7 +186,7 @@ def train_as_rank(
             if typed.objective and objective is None and typed.checkpoint is None:
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
-                refuse_another_run(folder)
+                check_no_other_run(folder)
             first.enter_context(said(config, folder))
             _tell_others(config, folder, exact)
         logging.getLogger(__name__).info("run directory %s", folder)
@@ -242,6 +244,6 @@ def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> No
 
 def _tell_others(config: DictConfig, folder: Path, exact: bool) -> None:
     """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
-    if (place := external_place()) is not None:
+    if (index := external_place()) is not None:
         values = OmegaConf.to_container(config)
-        place.agreed(json.dumps([str(folder.absolute()), values, exact]))
+        index.agreed(json.dumps([str(folder.absolute()), values, exact]))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Tune; returns the exit code."""
-    return exit_code_of(lambda: _tune(compose_config("tune", arguments), arguments))
+    return run_to_exit_code(lambda: _tune(compose_config("tune", arguments), arguments))
 
 
 def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.runs.tuning.trial import best_trial
 
     settings = _settings(config)
-    path = path_of(config, "checkpoint")
+    path = resolve_path(config, "checkpoint")
     offers = _offers(config, path, arguments)
     # What the sweep finds in hours is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
@@ -50,8 +50,8 @@ def _tune(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _settings(config: DictConfig) -> "SweepConfig":
-    from transformer.cli.load import batch_tokens_of
-    from transformer.cli.models import device_of
+    from transformer.cli.load import resolve_batch_tokens
+    from transformer.cli.models import resolve_device
     from transformer.common.schema import typed_value
     from transformer.runs.tuning.grid import SweepConfig
 
@@ -64,8 +64,8 @@ def _settings(config: DictConfig) -> "SweepConfig":
     values: Any = OmegaConf.to_container(config)
     return SweepConfig(
         **{key: typed_value(values[key], hint, key) for key, hint in hints.items()},
-        batch_tokens=batch_tokens_of(config),
-        device=device_of(config.device),
+        batch_tokens=resolve_batch_tokens(config),
+        device=resolve_device(config.device),
     )
 
 

@@ -43,7 +43,7 @@ def with_largest(config: DictConfig, learn: Callable[[], T]) -> T:
             logger.warning(taken, asked, error.largest)
 
 
-def size_of(values: Mapping[Any, Any] | None) -> int | None:
+def vocab_size_key(values: Mapping[Any, Any] | None) -> int | None:
     """The size in the plain values of a config, if it is a number."""
     tokenizer = (values or {}).get("tokenizer")
     size = tokenizer.get("vocab_size") if isinstance(tokenizer, Mapping) else None
@@ -52,7 +52,7 @@ def size_of(values: Mapping[Any, Any] | None) -> int | None:
 
 def as_asked(run: RunFolder, asked: int) -> RunFolder:
     """A run with the size of a command that names none, where that is too large for its text."""
-    size = size_of(run.config)
+    size = vocab_size_key(run.config)
     if run.config is None or size is None or size >= asked:
         return run
     tokenizer = {**run.config["tokenizer"], "vocab_size": asked}

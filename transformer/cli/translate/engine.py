@@ -6,13 +6,13 @@ from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import path_of
-from transformer.cli.load import load_translator, refuse_idle
-from transformer.cli.models import device_of
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.load import check_unused_settings, load_translator
+from transformer.cli.models import resolve_device
 from transformer.common.errors import InputError, how_to_install
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import is_ctranslate2
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.model.checkpoint.locate import run_folder
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
@@ -25,7 +25,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     if config.engine not in ("torch", "ctranslate2"):
         raise InputError(f"engine={config.engine} is unknown; choose torch or ctranslate2")
     if config.engine == "torch":
-        refuse_idle(config, ("engine_folder",), "engine=ctranslate2")
+        check_unused_settings(config, ("engine_folder",), "engine=ctranslate2")
         return load_translator(config, arguments)[0]
     if isinstance(config.checkpoint, ListConfig):
         raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
@@ -36,10 +36,10 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
         )
     if find_spec("ctranslate2") is None:
         raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
-    folder = _export_of(config)
-    device = device_of(config.device)
-    if is_ctranslate2(path_of(config, "checkpoint")):
-        _refuse_without_model(config)
+    folder = _export_from(config)
+    device = resolve_device(config.device)
+    if is_ctranslate2(resolve_path(config, "checkpoint")):
+        _check_has_model(config)
         config = config.copy()
         # The weights of an export alone are the engine's.
         config.device = "meta"
@@ -50,7 +50,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     return translator
 
 
-def _refuse_without_model(config: DictConfig) -> None:
+def _check_has_model(config: DictConfig) -> None:
     """Refuse what asks the model itself, where there is nothing but an export of it."""
     for key in ("alignment", "attention", "heads_off"):
         if config[key]:
@@ -60,17 +60,17 @@ def _refuse_without_model(config: DictConfig) -> None:
             )
 
 
-def _export_of(config: DictConfig) -> Path:
+def _export_from(config: DictConfig) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     if config.engine_folder is not None:
-        folder = path_of(config, "engine_folder")
+        folder = resolve_path(config, "engine_folder")
         if not is_ctranslate2(folder):
             raise InputError(f"engine_folder={folder} holds no model.bin of CTranslate2")
         return folder
-    checkpoint = path_of(config, "checkpoint")
+    checkpoint = resolve_path(config, "checkpoint")
     if is_ctranslate2(checkpoint):
         return checkpoint
-    exports = run_folder_of(checkpoint) / "export"
+    exports = run_folder(checkpoint) / "export"
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if not found:
         raise InputError(

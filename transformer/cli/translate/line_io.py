@@ -17,7 +17,7 @@ from transformer.common.files import named
 from transformer.data.text.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 
 
-def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None:
+def input_files(source: str | None, output: str | None) -> tuple[Path, Path] | None:
     """Both paths where each is of a file proper: what can be shared out, and gone on with.
 
     None where one is a standard stream, a pipe or a device.
@@ -31,11 +31,11 @@ def files_of(source: str | None, output: str | None) -> tuple[Path, Path] | None
     resolved = Path(output).resolve()
     if resolved.is_dir():
         raise InputError(f"output={output} is a folder; give a file in it")
-    refuse_overwriting(Path(output), [Path(source)])
+    check_output_path(Path(output), [Path(source)])
     return Path(source), resolved
 
 
-def refuse_overwriting(output: Path, inputs: Iterable[Path]) -> None:
+def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
     """Refuse to write a file that is read.
 
     Raises:

@@ -39,16 +39,16 @@ class Share:
 
     def lines(self, lines: Iterable[str], done: int) -> Iterator[str]:
         """Its own of these, without the first ``done`` of them."""
-        own = (line for place, line in enumerate(lines) if self._owner(place) == self.rank)
+        own = (line for position, line in enumerate(lines) if self._owner(position) == self.rank)
         return islice(own, done, None)
 
     def number(self, index: int) -> int:
         """The number in the whole file, from 1, of its own line of this index, from 0."""
-        block, place = divmod(index, BLOCK)
-        return (block * self.world + self.rank) * BLOCK + place + 1
+        block, position = divmod(index, BLOCK)
+        return (block * self.world + self.rank) * BLOCK + position + 1
 
-    def _owner(self, place: int) -> int:
-        return place // BLOCK % self.world
+    def _owner(self, position: int) -> int:
+        return position // BLOCK % self.world
 
 
 class Parts:

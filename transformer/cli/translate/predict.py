@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
-from transformer.cli.translate.line_io import files_of, open_input, open_output
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
+from transformer.cli.translate.line_io import input_files, open_input, open_output
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Predict; returns the exit code."""
-    return exit_code_of(lambda: _predict(compose_config("predict", arguments)))
+    return run_to_exit_code(lambda: _predict(compose_config("predict", arguments)))
 
 
 def _predict(config: DictConfig) -> None:
@@ -28,7 +28,7 @@ def _predict(config: DictConfig) -> None:
     source, target = (
         None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
     )
-    files = files_of(source, target)
+    files = input_files(source, target)
     predictor = _predictor(config)
     with ExitStack() as stack:
         lines, ready = open_input(source)
@@ -48,16 +48,16 @@ def _predictor(config: DictConfig) -> "Predictor":
     Raises:
         InputError: It cannot be read, or translates.
     """
-    from transformer.cli.load import batch_tokens_of
-    from transformer.cli.models import device_of
+    from transformer.cli.load import resolve_batch_tokens
+    from transformer.cli.models import resolve_device
     from transformer.decoding.prediction.language_model import LanguageModel
     from transformer.decoding.prediction.tagger import Tagger
-    from transformer.model.checkpoint.checkpoint import read_payload, task_of
+    from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
     from transformer.model.checkpoint.locate import find_checkpoint
 
-    file = find_checkpoint(path_of(config, "checkpoint"))
+    file = find_checkpoint(resolve_path(config, "checkpoint"))
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
-    if (task := task_of(read_payload(file))) not in kinds:
+    if (task := checkpoint_task(read_payload(file))) not in kinds:
         raise InputError(f"{file} was trained for task={task}; use translate in place of predict")
-    batch_tokens, device = batch_tokens_of(config), device_of(config.device)
+    batch_tokens, device = resolve_batch_tokens(config), resolve_device(config.device)
     return kinds[task].load(file, batch_tokens=batch_tokens, device=device)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ WINDOW = 4096
 
 def main(arguments: Sequence[str]) -> int:
     """Score; returns the exit code."""
-    return exit_code_of(lambda: _score(compose_config("score", arguments)))
+    return run_to_exit_code(lambda: _score(compose_config("score", arguments)))
 
 
 def _score(config: DictConfig) -> None:
@@ -34,17 +34,17 @@ def _score(config: DictConfig) -> None:
 
 
 def _scores(config: DictConfig) -> "Iterator[TargetScore]":
-    from transformer.cli.load import batch_tokens_of, tagged_tokenizer
-    from transformer.cli.models import load_checkpoints, model_of
+    from transformer.cli.load import resolve_batch_tokens, tagged_tokenizer
+    from transformer.cli.models import load_checkpoint_model, load_checkpoints
     from transformer.data.text.parallel import Corpus
     from transformer.decoding.forced.scorer import score_pairs
     from transformer.decoding.translation.trained import trained_with
 
-    batch_tokens = batch_tokens_of(config)
+    batch_tokens = resolve_batch_tokens(config)
     checkpoints = load_checkpoints(config.checkpoint)
-    model = model_of(config, checkpoints)
+    model = load_checkpoint_model(config, checkpoints)
     tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
-    files = [path_of(config, key) for key in ("source", "target")]
+    files = [resolve_path(config, key) for key in ("source", "target")]
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
     while window := list(islice(pairs, WINDOW)):

@@ -5,27 +5,29 @@ from collections.abc import Iterator, Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
-from transformer.cli.translate.line_io import refuse_overwriting
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
+from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Select; returns the exit code."""
-    return exit_code_of(lambda: _select(compose_config("select", arguments)))
+    return run_to_exit_code(lambda: _select(compose_config("select", arguments)))
 
 
 def _select(config: DictConfig) -> None:
-    from transformer.cli.evaluate.scored_text import scoring_of
+    from transformer.cli.evaluate.scored_text import resolve_metrics
     from transformer.common.files import written_whole
     from transformer.data.text.lines import read_lines
     from transformer.data.text.parallel import plain_pairs
     from transformer.evaluation.nbest_oracle import nearest
 
-    nbest, reference, output = (path_of(config, key) for key in ("nbest", "reference", "output"))
-    refuse_overwriting(output, [nbest, reference])
-    bleu = scoring_of(config, None).bleu(effective_order=True)
+    nbest, reference, output = (
+        resolve_path(config, key) for key in ("nbest", "reference", "output")
+    )
+    check_output_path(output, [nbest, reference])
+    bleu = resolve_metrics(config, None).bleu(effective_order=True)
     pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, path_of
-from transformer.cli.exit import exit_code_of
-from transformer.cli.translate.line_io import files_of, open_input, open_output
+from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.exit import run_to_exit_code
+from transformer.cli.translate.line_io import input_files, open_input, open_output
 from transformer.cli.translate.part_files import Parts, Share
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str]) -> int:
     """Translate; returns the exit code."""
-    return exit_code_of(lambda: _translate(compose_config("translate", arguments), arguments))
+    return run_to_exit_code(lambda: _translate(compose_config("translate", arguments), arguments))
 
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import refuse_unseen_nbest
+    from transformer.cli.load import check_nbest
     from transformer.cli.translate.engine import translator_by_engine
 
     _check(config)
@@ -46,15 +46,15 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
     source, target = (
         None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
     )
-    files = files_of(source, target)
+    files = input_files(source, target)
     if files is None and share.world > 1:
         raise InputError("several processes need a file to share out: set input= and output= too")
     found = translator_by_engine(config, arguments)
     if config.format == "text":
-        refuse_unseen_nbest(arguments, found.search, "set format=json too")
+        check_nbest(arguments, found.search, "set format=json too")
     translator = _translator(config, found, share)
     if files is not None:
-        _refuse_bad_lines(files[0], config.input_format, translator.tokenizer)
+        _check_lines(files[0], config.input_format, translator.tokenizer)
         _translate_file(config, translator, share, *files)
     else:
         with ExitStack() as stack:
@@ -106,7 +106,7 @@ def _translate_file(
         parts.join()
 
 
-def _refuse_bad_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
+def _check_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
     """Say now what would else end it half-way; what is mended is another text, to be begun anew."""
     lines, _ = open_input(str(source))
     read: Iterator[Any] = lines
@@ -127,7 +127,7 @@ def _stream(
 ) -> None:
     """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
     from transformer.decoding.translation.document_translator import DocumentTranslator
-    from transformer.decoding.translation.length_limit import warn_of_cuts
+    from transformer.decoding.translation.length_limit import warn_about_length_limit
 
     name = config.input or "stdin"
 
@@ -157,26 +157,26 @@ def _stream(
                 print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
-    warn_of_cuts([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.taken()])
 
 
 def _requests(
     lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
 ) -> "Iterator[Request]":
-    from transformer.data.tokenization.tags import tags_of
+    from transformer.data.tokenization.tags import parse_tags
     from transformer.decoding.constraints.request import Request
 
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
         try:
-            tokenizer.tags.places(tags_of(request.text).over(tokenizer.source_tags))
+            tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
         except InputError as error:
             raise InputError(f"{where(index)}: {error}") from error
         yield request
 
 
 def _check(config: DictConfig) -> None:
-    from transformer.cli.load import refuse_idle
+    from transformer.cli.load import check_unused_settings
     from transformer.common.schema import typed_value
 
     wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
@@ -186,9 +186,9 @@ def _check(config: DictConfig) -> None:
     if config.attention and config.format == "text":
         raise InputError("attention=true needs format=json")
     if not any(wanted):
-        refuse_idle(config, ("alignment_head",), "alignment=true or attention=true")
+        check_unused_settings(config, ("alignment_head",), "alignment=true or attention=true")
     if not config.alignment:
-        refuse_idle(config, ("alignment_threshold",), "alignment=true")
+        check_unused_settings(config, ("alignment_threshold",), "alignment=true")
 
 
 def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
@@ -199,13 +199,13 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     where the files lie, or by which of their names they are called.
     """
     from transformer.data.text.lines import file_digest
-    from transformer.decoding.translation.fingerprint import fingerprint_of
+    from transformer.decoding.translation.fingerprint import compute_fingerprint
     from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
-    if is_ctranslate2(export := path_of(config, "checkpoint")):
+    if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:
-        models = [fingerprint_of(model, translator.tokenizer) for model in translator.members]
+        models = [compute_fingerprint(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)
     for key in ("device", "batch_tokens", "checkpoint", "input", "output"):
         del settings[key]

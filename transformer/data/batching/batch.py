@@ -138,8 +138,8 @@ def _pad(
     padded = np.full((len(rows), int(lengths.max()) + extra), PAD, dtype=np.int64)
     padded[:, :start] = before
     position = np.arange(padded.shape[1])[None, :] - start
-    pieces = (position >= 0) & (position < lengths[:, None])
-    padded[pieces] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
+    subwords = (position >= 0) & (position < lengths[:, None])
+    padded[subwords] = np.concatenate([np.asarray(row, dtype=np.int64) for row in rows])
     for offset, symbol in enumerate(after):
         padded[np.arange(len(rows)), start + lengths + offset] = symbol
     return torch.from_numpy(padded)

@@ -1,6 +1,6 @@
 """Endless rows of batches: of one corpus, or of several that share a row.
 
-Knows plans, neither ranks nor what the pairs are (the protocol is sampler.py's ``BatchRow``).
+Knows plans, neither ranks nor what the pairs are (the protocol is sampler.py's ``BatchSequence``).
 """
 
 import math
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchRow, EpochBatches
+from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence, EpochBatches
 
 _BLOCK = 1_000
 
 
-class PlannedRow:
+class PlannedBatches:
     """The epochs of one plan, one after the other."""
 
     def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
@@ -53,7 +53,7 @@ class PlannedRow:
         return self.plan.identity()
 
 
-class MixedRow:
+class MixedBatches:
     """Batches of several rows by turns, at random, in fixed shares.
 
     A batch is of one row alone, and each row keeps its own epochs: no pair comes twice in an epoch
@@ -61,7 +61,7 @@ class MixedRow:
     batch of each row), so that the place in every row follows from the number.
     """
 
-    def __init__(self, rows: Sequence[BatchRow], shares: Sequence[float], seed: int) -> None:
+    def __init__(self, rows: Sequence[BatchSequence], shares: Sequence[float], seed: int) -> None:
         """Mix.
 
         Args:
@@ -75,10 +75,10 @@ class MixedRow:
 
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch, at whatever number."""
-        block, place = divmod(number, _BLOCK)
+        block, position = divmod(number, _BLOCK)
         turns = self._block(block)
-        row = int(turns[place])
-        earlier = block * int(self._counts[row]) + int((turns[:place] == row).sum())
+        row = int(turns[position])
+        earlier = block * int(self._counts[row]) + int((turns[:position] == row).sum())
         return self._rows[row][earlier]
 
     def largest(self) -> tuple[int, BatchKey]:

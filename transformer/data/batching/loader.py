@@ -15,8 +15,8 @@ import torch
 from torch.utils.data import DataLoader, Sampler
 
 from transformer.data.batching.keyed_dataset import KeyedDataset
-from transformer.data.batching.rank_assignment import Shares, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchRow
+from transformer.data.batching.rank_assignment import RankAssignment, next_batch
+from transformer.data.batching.sampler import BatchKey, BatchSequence
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Update(Generic[B]):
 class _Keys(Sampler[BatchKey]):
     """The batches of one rank, without an end."""
 
-    def __init__(self, row: BatchRow, numbers: range) -> None:
+    def __init__(self, row: BatchSequence, numbers: range) -> None:
         self._row, self._numbers = row, numbers
 
     def __iter__(self) -> Iterator[BatchKey]:
@@ -100,9 +100,9 @@ class UpdateLoader(Generic[B]):
     def __init__(
         self,
         dataset: KeyedDataset[B],
-        row: BatchRow,
+        row: BatchSequence,
         *,
-        shares: Shares,
+        shares: RankAssignment,
         rank: int,
         done: Callable[[], int],
         workers: int,
@@ -184,7 +184,7 @@ class UpdateLoader(Generic[B]):
         mine, before = self.state_dict(), state
         if isinstance(self.row, Placed) and before["row"] is not None:
             self.row.load_state_dict(before["row"])
-        if self.shares != Shares(before["ranks"], before["accumulation"]):
+        if self.shares != RankAssignment(before["ranks"], before["accumulation"]):
             logger.info(
                 "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
                 "the row of batches stays whole",

@@ -6,11 +6,11 @@ Knows their numbers alone; does not make them.
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.data.batching.sampler import BatchRow
+from transformer.data.batching.sampler import BatchSequence
 
 
 @dataclass(frozen=True)
-class Shares:
+class RankAssignment:
     """How the batches of a row are dealt out: each update takes the next few.
 
     Update u, counted from where these shares began, takes ``ranks * accumulation`` batches, and
@@ -27,7 +27,9 @@ class Shares:
         return self.ranks * self.accumulation
 
 
-def next_batch(before: dict[str, Any] | None, done: int, row: BatchRow, shares: Shares) -> int:
+def next_batch(
+    before: dict[str, Any] | None, done: int, row: BatchSequence, shares: RankAssignment
+) -> int:
     """Return the first batch that a run has not dealt out.
 
     Args:
@@ -39,7 +41,7 @@ def next_batch(before: dict[str, Any] | None, done: int, row: BatchRow, shares: 
     """
     if before is None:
         return done * shares.batches
-    then = Shares(before["ranks"], before["accumulation"])
+    then = RankAssignment(before["ranks"], before["accumulation"])
     first: int = before["first"] + (done - before["since"]) * then.batches
     lengths = row.epoch_length, before["epoch_length"]
     if before["identity"] != row.identity() and lengths[0] and lengths[1]:

@@ -45,7 +45,7 @@ class EpochBatches:
 
 
 @runtime_checkable
-class BatchRow(Protocol):
+class BatchSequence(Protocol):
     """All batches that a run may ever train on, numbered from 0: a row without an end.
 
     Ranks and accumulation only say how many of it an update takes, so that a run goes on in the

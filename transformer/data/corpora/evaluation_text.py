@@ -71,7 +71,9 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
         split = find_splits(config)["validation"]
         pairs = list(islice(split, sentences))
     if not pairs:
-        raise InputError(f"{split.place}: the validation text of the run is empty; fill it again")
+        raise InputError(
+            f"{split.location}: the validation text of the run is empty; fill it again"
+        )
     return pairs
 
 

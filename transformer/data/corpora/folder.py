@@ -9,7 +9,7 @@ from pathlib import Path
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
-from transformer.data.corpora.unused_keys import refuse_idle_keys
+from transformer.data.corpora.unused_keys import check_unused_keys
 
 NAMES = {
     "train": ("train",),
@@ -27,7 +27,7 @@ def as_files(config: DataConfig) -> DataConfig:
         InputError: there is no training text in it, a text in one language alone, or
             two that could be meant; or paths are given besides.
     """
-    refuse_idle_keys(config)
+    check_unused_keys(config)
     if config.root is None:
         raise InputError("data=folder needs a folder; set data.root=FOLDER")
     root = given_path(config.root)

@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.split import Split
-from transformer.data.corpora.unused_keys import refuse_keys_of_none, without_idle_keys
-from transformer.data.text.parallel import Pair, format_of
+from transformer.data.corpora.unused_keys import check_keys_of_corpora, without_idle_keys
+from transformer.data.text.parallel import Pair, file_format
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tags import Tags
 
@@ -38,8 +38,8 @@ class JoinedSplit:
 
         A blank pair stands between two corpora of documents: none goes on in the next.
         """
-        for place, part in enumerate(parts):
-            if place and self._has_documents:
+        for location, part in enumerate(parts):
+            if location and self._has_documents:
                 yield _BLANK
             yield from part
 
@@ -53,8 +53,8 @@ class JoinedSplit:
 
     def word_links(self) -> Iterator[WordLinks]:
         """Yield the links of each pair; raises InputError as `Split` does."""
-        for place, part in enumerate(self.parts.values()):
-            if place and self._has_documents:
+        for location, part in enumerate(self.parts.values()):
+            if location and self._has_documents:
                 yield WordLinks(frozenset(), frozenset())
             yield from part.word_links()
 
@@ -70,9 +70,9 @@ class JoinedSplit:
         return None if None in found else found[0]
 
     @property
-    def place(self) -> Path:
+    def location(self) -> Path:
         """Where the text lies: the first file of the first corpus."""
-        return next(iter(self.parts.values())).place
+        return next(iter(self.parts.values())).location
 
     @property
     def _has_documents(self) -> bool:
@@ -83,7 +83,7 @@ AnySplit = Split | JoinedSplit
 
 
 def mixed_splits(
-    config: DataConfig, splits_of_one: Callable[[DataConfig], dict[str, Split]]
+    config: DataConfig, find_corpus_splits: Callable[[DataConfig], dict[str, Split]]
 ) -> dict[str, AnySplit]:
     """Return what `find_splits` does of several corpora.
 
@@ -92,15 +92,15 @@ def mixed_splits(
         splits_of_one: finds the splits of a config of one corpus.
 
     Raises:
-        InputError: as ``splits_of_one`` does, the message begins with the name of the corpus; or
-            a text is named for all that none reads.
+        InputError: as ``find_corpus_splits`` does, the message begins with the name of the
+            corpus; or a text is named for all that none reads.
     """
     found: dict[str, dict[str, Split]] = {}
-    ones = configs_of(config)
-    refuse_keys_of_none(config, ones.values())
+    ones = corpus_configs(config)
+    check_keys_of_corpora(config, ones.values())
     for name, one in ones.items():
         try:
-            splits = splits_of_one(one)
+            splits = find_corpus_splits(one)
         except InputError as error:
             raise InputError(f"data.corpora.{name}: {error}") from error
         tag = config.corpora[name].tag if config.corpora else None
@@ -115,7 +115,7 @@ def mixed_splits(
     return every
 
 
-def configs_of(config: DataConfig) -> dict[str, DataConfig]:
+def corpus_configs(config: DataConfig) -> dict[str, DataConfig]:
     """Return the config of each corpus by its name: its own values, and else those for all."""
     found = {}
     for name, corpus in (config.corpora or {}).items():
@@ -137,12 +137,12 @@ def _parted_by_key(config: DataConfig, given: Mapping[str, Any]) -> bool:
     train = given.get("train", config.train) or ()
     files = (train,) if isinstance(train, str) else train
     joins = (given.get("documents", config.documents) or 1) > 1
-    return joins and [format_of(file) for file in files] == ["jsonl"]
+    return joins and [file_format(file) for file in files] == ["jsonl"]
 
 
-def tags_of_config(config: DataConfig) -> Tags:
+def config_tags(config: DataConfig) -> Tags:
     """Return the tags that the vocabulary of a run has, in the order of its corpora."""
-    ones = list(configs_of(config).values()) or [config]
+    ones = list(corpus_configs(config).values()) or [config]
     named = [corpus.tag for corpus in (config.corpora or {}).values()]
     sentences = max(one.documents or 1 for one in ones)
     return Tags(
@@ -150,11 +150,11 @@ def tags_of_config(config: DataConfig) -> Tags:
         corpora=tuple(dict.fromkeys(tag for tag in named if tag is not None)),
         optional=None in named or not named,
         sentences=sentences if sentences > 1 else 0,
-        pieces=config.max_length if sentences > 1 else 0,
+        subwords=config.max_length if sentences > 1 else 0,
     )
 
 
-def shares_of(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
+def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     """Return the share of each corpus, all together 1.
 
     Args:
@@ -175,7 +175,7 @@ def shares_of(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     return {name: mass / total for name, mass in masses.items()}
 
 
-def format_shares(shares: Mapping[str, float]) -> str:
+def format_weights(shares: Mapping[str, float]) -> str:
     """Write shares as a log shows them."""
     return ", ".join(f"{name} {share:.1%}" for name, share in shares.items())
 
@@ -197,15 +197,15 @@ class BalancedText:
         cache = given_path(config.cache)
         self._parts = parts
         self._sizes = {name: part.count(cache) for name, part in parts.items()}
-        self._shares = shares_of(config, list(self._sizes.values()))
+        self._shares = sampling_weights(config, list(self._sizes.values()))
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield pairs, corpus after corpus, evenly drawn from each."""
         total = sum(self._sizes.values())
         for name, part in self._parts.items():
             wanted, size = round(self._shares[name] * total), self._sizes[name]
-            for place, pair in enumerate(part):
-                for _ in range((place + 1) * wanted // size - place * wanted // size):
+            for location, pair in enumerate(part):
+                for _ in range((location + 1) * wanted // size - location * wanted // size):
                     yield pair
 
     def fingerprint(self, cache: Path | None = None) -> str:

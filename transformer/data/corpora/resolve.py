@@ -18,7 +18,7 @@ from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
-from transformer.data.corpora.unused_keys import refuse_idle_keys
+from transformer.data.corpora.unused_keys import check_unused_keys
 from transformer.data.text.parallel import Corpus, read_again_and_again
 from transformer.data.tokenization.tags import SourceTags
 
@@ -34,9 +34,9 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:
-        splits |= splits_of_one(config)
+        splits |= find_corpus_splits(config)
     else:
-        splits |= mixed_splits(config, splits_of_one)
+        splits |= mixed_splits(config, find_corpus_splits)
     if "validation" not in splits:
         raise InputError(
             "training needs a validation text; set data.validation=[SOURCE,TARGET], "
@@ -45,7 +45,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
     return splits
 
 
-def splits_of_one(config: DataConfig) -> dict[str, Split]:
+def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     """Return what `find_splits` does of a config without several corpora.
 
     There need be no validation text.
@@ -61,7 +61,7 @@ def splits_of_one(config: DataConfig) -> dict[str, Split]:
     }
     if config.corpus not in makers:
         raise InputError(f"data.corpus={config.corpus} is unknown; set {', '.join(makers)}")
-    refuse_idle_keys(config)
+    check_unused_keys(config)
     if config.source == config.target:
         raise InputError(f"data.source and data.target are both {config.source!r}; set two")
     tags = SourceTags(config.target if config.target_tag else None)

@@ -34,7 +34,7 @@ class Split:
     """The most sentences of a document that make one pair; 1: each line is a pair."""
 
     @property
-    def place(self) -> Path:
+    def location(self) -> Path:
         """Where the text lies: its first file."""
         return self.corpus.paths[0]
 

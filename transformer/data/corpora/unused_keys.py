@@ -25,7 +25,7 @@ def _idle(config: DataConfig) -> list[str]:
     return [key for key in _KEYS if key not in read and getattr(config, key) is not None]
 
 
-def refuse_idle_keys(config: DataConfig) -> None:
+def check_unused_keys(config: DataConfig) -> None:
     """Refuse a text that is named and would not be read.
 
     Raises:
@@ -49,7 +49,7 @@ def without_idle_keys(config: DataConfig, own: Collection[str]) -> DataConfig:
     return replace(config, **idle)
 
 
-def refuse_keys_of_none(config: DataConfig, ones: Iterable[DataConfig]) -> None:
+def check_keys_of_corpora(config: DataConfig, ones: Iterable[DataConfig]) -> None:
     """Refuse a text that is named for all corpora and read by none.
 
     Args:

@@ -88,9 +88,9 @@ class ShardWriter:
         }
         if self.texts:
             for side, name in enumerate(("source_text", "target_text")):
-                columns[name] = pa.array([pairs[place][side] for place, *_ in kept], pa.string())
+                columns[name] = pa.array([pairs[index][side] for index, *_ in kept], pa.string())
         if block.links is not None:
-            columns["links"] = _lists([_flat(block.links[start + place]) for place, *_ in kept])
+            columns["links"] = _lists([_flat(block.links[start + index]) for index, *_ in kept])
         return pa.RecordBatch.from_pydict(columns)
 
 
@@ -100,12 +100,12 @@ def encoded(
     """Cut pairs, and yield the place and the pieces of both sides of each that is kept."""
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+    for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if selection.keeps(len(source), len(target)):
-            yield place, source, target
+            yield index, source, target
 
 
-def counts_of(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
+def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
     """Return how many pairs were read for some shards, and why how many were left out."""
     read, dropped = 0, Counter[str]()
     for shard in shards:
@@ -122,13 +122,13 @@ def joined(
     """Return the pieces of all rows, and where each row begins; the last bound is the end."""
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=bounds[1:])
-    pieces = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
-    return pieces, bounds
+    subwords = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
+    return subwords, bounds
 
 
 def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
-    pieces, bounds = joined(rows)
-    return pa.ListArray.from_arrays(bounds, pieces)
+    subwords, bounds = joined(rows)
+    return pa.ListArray.from_arrays(bounds, subwords)
 
 
 def _flat(links: WordLinks) -> list[int]:

@@ -16,7 +16,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.batching.keyed_dataset import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.text.word_alignment import linked_pieces, piece_words
+from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 
@@ -71,17 +71,17 @@ class EncodedCorpus:
         """
         name = f"{side}_text"
         return [
-            self._batches[batch].column(name)[row].as_py() for batch, row in self._places(pairs)
+            self._batches[batch].column(name)[row].as_py() for batch, row in self._indices(pairs)
         ]
 
     def _rows(self, name: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         column, found = self._columns[name], []
-        for chunk, row in self._places(pairs):
+        for chunk, row in self._indices(pairs):
             values, offsets = column[chunk]
             found.append(values[offsets[row] : offsets[row + 1]])
         return found
 
-    def _places(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
+    def _indices(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
         chunk = np.searchsorted(self._starts, pairs, side="right") - 1
         return zip(chunk.tolist(), (pairs - self._starts[chunk]).tolist(), strict=True)
 
@@ -106,8 +106,8 @@ class BatchDataset(PlannedDataset[Batch]):
         self._pairs = pairs
         self._spelling = None
         if linked_by is not None:
-            source = linked_by.source_pieces(range(linked_by.source_vocab_size))
-            self._spelling = source, linked_by.pieces(range(linked_by.target_vocab_size))
+            source = linked_by.source_subwords(range(linked_by.source_vocab_size))
+            self._spelling = source, linked_by.subwords(range(linked_by.target_vocab_size))
 
     def __getitem__(self, key: BatchKey) -> Batch:
         pairs = self._pairs[key.pairs]
@@ -121,11 +121,11 @@ class BatchDataset(PlannedDataset[Batch]):
         if self._spelling is None:
             return collate(sources, targets)
         words = [
-            [piece_words([spelling[piece] for piece in row]) for row in rows]
+            [subword_words([spelling[subword] for subword in row]) for row in rows]
             for spelling, rows in zip(self._spelling, (sources, targets), strict=True)
         ]
         return collate(
-            sources, targets, list(map(linked_pieces, self._corpus.links(pairs), *words))
+            sources, targets, list(map(linked_subwords, self._corpus.links(pairs), *words))
         )
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from transformer.common.errors import InputError
 
 
-def refuse_overlong(
+def check_training_lengths(
     lengths: Iterable[int], positions: int | None, where: Callable[[int], str]
 ) -> None:
     """Refuse the first sentence of a text that does not fit.
@@ -24,10 +24,10 @@ def refuse_overlong(
     if positions is None:
         return
     taken = [length + 1 for length in lengths]
-    for place, length in enumerate(taken):
+    for index, length in enumerate(taken):
         if length > positions:
             raise InputError(
-                f"{where(place)}: a sentence of {length} tokens does not fit "
+                f"{where(index)}: a sentence of {length} tokens does not fit "
                 f"model.max_length={positions} with model.positions=learned; shorten it, or set "
                 f"model.max_length={max(taken)}"
             )

@@ -24,7 +24,7 @@ from jaxtyping import Bool
 
 from transformer.common.errors import InputError
 from transformer.common.files import NoSpaceLeft, written_whole
-from transformer.data.encoded.arrow_writer import Block, ShardWriter, counts_of
+from transformer.data.encoded.arrow_writer import Block, ShardWriter, count_subwords
 from transformer.data.text.filters import Filters, first_occurrences
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
@@ -92,7 +92,7 @@ def encode_corpus(
         shutil.rmtree(parts)
         raise
     (parts / "first.npy").unlink(missing_ok=True)
-    read, dropped = counts_of(sorted(parts.glob("*.arrow")))
+    read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
     os.replace(parts, folder)
     every = f"{split}: {read:,} pairs, every line kept"
     logger.info(every if filters is None else filters.describe(split, dropped, read))

@@ -10,13 +10,13 @@ from typing import Any
 
 from pytorch_lightning import LightningDataModule
 
-from transformer.data.batching.batch_stream import MixedRow, PlannedRow
+from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
 from transformer.data.batching.keyed_dataset import KeyedDataset, PlannedDataset
 from transformer.data.batching.loader import EpochLoader, Placed, UpdateLoader
-from transformer.data.batching.rank_assignment import Shares, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchRow
+from transformer.data.batching.rank_assignment import RankAssignment, next_batch
+from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
 from transformer.data.config import DataConfig
-from transformer.data.corpora.mixture import format_shares, shares_of
+from transformer.data.corpora.mixture import format_weights, sampling_weights
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class BatchModule(LightningDataModule, ABC):
     def _validation(self) -> PlannedDataset[Any]: ...
 
     @cached_property
-    def row(self) -> BatchRow:
+    def row(self) -> BatchSequence:
         """All batches that training may ever take.
 
         Raises:
@@ -71,16 +71,16 @@ class BatchModule(LightningDataModule, ABC):
         data, training = self._data, self._training
         assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
         rows = [
-            PlannedRow(
-                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), place
+            PlannedBatches(
+                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), position
             )
-            for place, part in enumerate(training.parts)
+            for position, part in enumerate(training.parts)
         ]
         if data.corpora is None:
             return rows[0]
-        shares = shares_of(data, [row.epoch_length for row in rows])
-        logger.info("shares of the batches: %s", format_shares(shares))
-        return MixedRow(rows, list(shares.values()), data.seed)
+        shares = sampling_weights(data, [row.epoch_length for row in rows])
+        logger.info("shares of the batches: %s", format_weights(shares))
+        return MixedBatches(rows, list(shares.values()), data.seed)
 
     def setup(self, stage: str) -> None:
         """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
@@ -91,11 +91,11 @@ class BatchModule(LightningDataModule, ABC):
 
     def train_dataloader(self) -> UpdateLoader[Any]:
         """Return the updates of this rank, from where the trainer stands."""
-        rank, ranks = self._place()
+        rank, ranks = self._index()
         self._loader = UpdateLoader(
             self._training,
             self.row,
-            shares=Shares(ranks, self.accumulation),
+            shares=RankAssignment(ranks, self.accumulation),
             rank=rank,
             done=self._updates_done,
             workers=self._data.workers,
@@ -105,7 +105,7 @@ class BatchModule(LightningDataModule, ABC):
             self._loader.load_state_dict(self._before)
         return self._loader
 
-    def go_on_from(self, state: dict[str, Any] | None) -> None:
+    def resume_from(self, state: dict[str, Any] | None) -> None:
         """Deal out, from the next loader on, what follows on the batches of another run.
 
         Args:
@@ -123,13 +123,13 @@ class BatchModule(LightningDataModule, ABC):
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:
-            shares = Shares(self._place()[1], self.accumulation)
+            shares = RankAssignment(self._index()[1], self.accumulation)
             epochs = self.row.epochs(next_batch(self._before, done, self.row, shares))
         return epochs if epochs or self.row.epoch_length else None
 
     def val_dataloader(self) -> EpochLoader[Any]:
         """Return the validation batches of this rank: the best segmentation, in one order."""
-        rank, ranks = self._place()
+        rank, ranks = self._index()
         source, target = self._validation.lengths()
         plan = BatchPlan(
             source,
@@ -156,7 +156,7 @@ class BatchModule(LightningDataModule, ABC):
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
 
-    def _place(self) -> tuple[int, int]:
+    def _index(self) -> tuple[int, int]:
         """Return the rank of this process, and the number of ranks."""
         return (
             (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)

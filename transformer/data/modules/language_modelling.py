@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from transformer.data.config import DataConfig, refuse_streaming
+from transformer.data.config import DataConfig, check_not_streaming
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import Split, find_splits
-from transformer.data.encoded.length_check import refuse_overlong
+from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.translation import DataModule
 from transformer.data.text.parallel import Pair, is_plain
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
@@ -48,7 +48,7 @@ class MonolingualData(DataModule):
         Raises:
             InputError: the text is to be streamed.
         """
-        refuse_streaming(data, "language_modelling")
+        check_not_streaming(data, "language_modelling")
         super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
         self._positions = positions
 
@@ -63,19 +63,23 @@ class MonolingualData(DataModule):
             return
         for name in self.splits:
             rows = self.tokenizer.encode_target(self.texts(name)[1])
-            refuse_overlong(map(len, rows), self._positions, partial(_line, self._part(name)))
+            check_training_lengths(
+                map(len, rows), self._positions, partial(_line, self._part(name))
+            )
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
         found = find_splits(_found(self._data))
         views = {
-            name: _target_of(split) for name, split in found.items() if isinstance(split, Split)
+            name: _target_language(split)
+            for name, split in found.items()
+            if isinstance(split, Split)
         }
         held_out = [view for view in views.values() if not view.inverted]
         return {**views, "train": _without(views["train"], held_out)}
 
 
-def _target_of(split: Split) -> TargetSplit:
+def _target_language(split: Split) -> TargetSplit:
     """Look at the target alone: the file, the JSONL key, or the second column of a TSV."""
     corpus, paths = split.corpus, split.corpus.paths
     corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
@@ -92,9 +96,9 @@ def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit
     return replace(train, lines=train.lines | again)
 
 
-def _line(split: Split, place: int) -> str:
+def _line(split: Split, location: int) -> str:
     """Say where a text of a split stands: file and line."""
-    line = place if split.inverted else sorted(split.lines)[place]
+    line = location if split.inverted else sorted(split.lines)[location]
     return f"{split.corpus.paths[0]}:{line + 1}"
 
 

@@ -14,12 +14,12 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.batching.keyed_dataset import KeyedDataset
 from transformer.data.config import DataConfig
-from transformer.data.corpora.mixture import tags_of_config
+from transformer.data.corpora.mixture import config_tags
 from transformer.data.encoded.sampling_dataset import draw, fitting
 from transformer.data.modules.translation import DataModule
 from transformer.data.streaming.shards import Place, Shard, find_shards, shards_fingerprint
 from transformer.data.streaming.shuffle_buffer import BufferReader, Position, StreamConfig
-from transformer.data.streaming.streamed_batches import StreamedKey, StreamRow
+from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
 from transformer.data.text.filters import Filters
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
@@ -102,7 +102,7 @@ class StreamData(DataModule):
         """
         config = self._tokenizer_config
         if self._initial_tokenizer is not None:
-            tags_of_config(self._data).refuse_unlike(self._initial_tokenizer.tags)
+            config_tags(self._data).check_same_tags(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(config.sampling)
         with locked(self._cache):
             return Tokenizer.train(
@@ -127,14 +127,14 @@ class StreamData(DataModule):
     def training_targets(self, most: int) -> list[list[int]]:
         """Return the target pieces of the first pairs of the stream that training uses."""
         buffer = BufferReader(self._stream, self.tokenizer).fill(Position())
-        values, bounds = buffer.pieces["target"]
+        values, bounds = buffer.subwords["target"]
         ends = islice(pairwise(bounds.tolist()), most)
         return [values[start:end].tolist() for start, end in ends]
 
     @cached_property
-    def row(self) -> StreamRow:
+    def row(self) -> StreamedBatches:
         """All batches that training may ever take."""
-        return StreamRow(
+        return StreamedBatches(
             self._stream, self.tokenizer, identity=self._fingerprint, ahead=self._data.workers > 0
         )
 

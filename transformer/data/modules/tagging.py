@@ -21,14 +21,14 @@ from transformer.common.files import given_path
 from transformer.data.batching.keyed_dataset import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.config import DataConfig, refuse_streaming
+from transformer.data.config import DataConfig, check_not_streaming
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
-from transformer.data.corpora.unused_keys import refuse_idle_keys
-from transformer.data.encoded.length_check import refuse_overlong
+from transformer.data.corpora.unused_keys import check_unused_keys
+from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
-from transformer.data.text.filters import Filters, level_of
-from transformer.data.text.lines import refuse_missing
+from transformer.data.text.filters import Filters, log_level
+from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
@@ -42,25 +42,25 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
         """Cut each word, which is not blank, into subwords."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
-        subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
-        self._pieces: list[list[int]] = []
+        of_word = dict(zip(words, tokenizer.encode_source(words), strict=True))
+        self._subwords: list[list[int]] = []
         self._tags: list[list[int]] = []
         for sentence in sentences:
-            pieces: list[int] = []
+            subwords: list[int] = []
             tags: list[int] = []
             for word, tag in zip(*sentence, strict=True):
-                pieces += subwords[word]
-                tags += [UPOS.index(tag), *[UNTAGGED] * (len(subwords[word]) - 1)]
-            self._pieces.append(pieces)
+                subwords += of_word[word]
+                tags += [UPOS.index(tag), *[UNTAGGED] * (len(of_word[word]) - 1)]
+            self._subwords.append(subwords)
             self._tags.append(tags)
 
     def __getitem__(self, key: BatchKey) -> TaggedBatch:
-        rows = [(self._pieces[index], self._tags[index]) for index in key.pairs]
+        rows = [(self._subwords[index], self._tags[index]) for index in key.pairs]
         return collate_tagged(*zip(*rows, strict=True))
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
         """Return the subwords of each sentence, twice: there is one side."""
-        lengths = np.array([len(pieces) for pieces in self._pieces], dtype=np.int64)
+        lengths = np.array([len(subwords) for subwords in self._subwords], dtype=np.int64)
         return lengths, lengths
 
 
@@ -86,7 +86,7 @@ class TaggingData(BatchModule):
         Raises:
             InputError: subwords are to be sampled, or the text streamed.
         """
-        refuse_streaming(data, "tagging")
+        check_not_streaming(data, "tagging")
         super().__init__(data)
         if tokenizer.sampling:
             raise InputError(
@@ -100,7 +100,7 @@ class TaggingData(BatchModule):
     @cached_property
     def _files(self) -> dict[str, Path]:
         data = self._data
-        refuse_idle_keys(data)
+        check_unused_keys(data)
         if data.corpus == "pocket":
             if data.source not in LANGUAGES:
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
@@ -159,20 +159,20 @@ class TaggingData(BatchModule):
                 the training text is left out.
         """
         data = self._data
-        refuse_missing(self._files.values())
+        check_files_exist(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
         if not self._judged:
             _ = self._training
             filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
-            filters.judge("train", *self._left, data.max_left_out, "sentences")
+            filters.report("train", *self._left, data.max_left_out, "sentences")
             self._judged = True
         if self._positions is None:
             return
         for split, sentences in evaluated.items():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             line_of = partial(_line, self._files[split], self._data.max_line)
-            refuse_overlong(lengths, self._positions, line_of)
+            check_training_lengths(lengths, self._positions, line_of)
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -205,7 +205,7 @@ class TaggingData(BatchModule):
             self._left = Counter(duplicate=read - judged, length=left), read
         if left:
             logger.log(
-                logging.INFO if split == "train" else level_of(left, judged),
+                logging.INFO if split == "train" else log_level(left, judged),
                 "%s: %s of %s sentences, longer than %s tokens, are left out%s",
                 *(split, f"{left:,}", f"{judged:,}", limit),
                 "" if split == "train" else " of loss and accuracy in training",
@@ -224,8 +224,8 @@ def _one_path(key: str, given: str | Sequence[str]) -> Path:
     return given_path(given)
 
 
-def _line(path: Path, max_line: int, place: int) -> str:
+def _line(path: Path, max_line: int, position: int) -> str:
     """Say where a sentence stands: file and line, in CoNLL-U that of its first word (ID 1)."""
     lines = enumerate(read_lines(path, max_line), start=1)
     firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
-    return f"{path}:{next(islice(firsts, place, None), place + 1)}"
+    return f"{path}:{next(islice(firsts, position, None), position + 1)}"

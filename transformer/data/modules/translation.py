@@ -19,17 +19,17 @@ from transformer.data.batching.keyed_dataset import KeyedDataset, MixedDataset
 from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
-from transformer.data.corpora.mixture import AnySplit, BalancedText, tags_of_config
+from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
-from transformer.data.encoded.arrow_writer import counts_of
+from transformer.data.encoded.arrow_writer import count_subwords
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
 from transformer.data.encoded.preprocess import encode_corpus
 from transformer.data.encoded.sampling_dataset import SamplingDataset
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
-from transformer.data.text.filters import Filters, level_of
-from transformer.data.text.lines import refuse_missing
+from transformer.data.text.filters import Filters, log_level
+from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
@@ -74,9 +74,9 @@ class DataModule(BatchModule):
         Raises:
             InputError: the text cannot be read, or does not suit the vocabulary size.
         """
-        tags = tags_of_config(self._data)
+        tags = config_tags(self._data)
         if self._initial_tokenizer is not None:
-            tags.refuse_unlike(self._initial_tokenizer.tags)
+            tags.check_same_tags(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
         split = self._split("train")
         with locked(self._cache):
@@ -88,7 +88,7 @@ class DataModule(BatchModule):
                 text.__iter__,
                 self._cache,
                 text.fingerprint(self._cache),
-                split.place,
+                split.location,
             )
         return learnt.with_tags(tags)
 
@@ -111,7 +111,7 @@ class DataModule(BatchModule):
         texts = read_texts(corpus, self._cache)
         if not texts.sources:
             raise InputError(
-                f"{corpus.place}: the {split} text has no line; fill the file, or give "
+                f"{corpus.location}: the {split} text has no line; fill the file, or give "
                 f"another as data.{split}"
             )
         return texts
@@ -138,16 +138,16 @@ class DataModule(BatchModule):
         # What is missing or malformed is known before the hard work, not when it is over.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]
-        refuse_missing(path for name in read for path in self._part(name).corpus.paths)
+        check_files_exist(path for name in read for path in self._part(name).corpus.paths)
         if self._links:
             for name in training:
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
         for name in () if self._judged else training:
-            pairs, dropped = counts_of(self._encoded_path(name).glob("*.arrow"))
+            pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._splits)
-            self._filters.judge(name, dropped, pairs, self._data.max_left_out)
+            self._filters.report(name, dropped, pairs, self._data.max_left_out)
         self._judged = True
         for name in self._parts("validation"):
             self._encoded_path(name)
@@ -186,7 +186,7 @@ class DataModule(BatchModule):
                     "loss.alignment_weight=0"
                 )
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
-            decides += f" {split.sentences} {tokenizer.tags.pieces}"
+            decides += f" {split.sentences} {tokenizer.tags.subwords}"
         if training:
             filters = self._filters
             if self._links:
@@ -212,10 +212,10 @@ class DataModule(BatchModule):
     @cached_property
     def _training(self) -> KeyedDataset[Batch]:
         if self._data.corpora is None:
-            return self._training_of("train")
-        return MixedDataset([self._training_of(name) for name in self._parts("train")])
+            return self._training_config("train")
+        return MixedDataset([self._training_config(name) for name in self._parts("train")])
 
-    def _training_of(self, name: str) -> BatchDataset:
+    def _training_config(self, name: str) -> BatchDataset:
         """Return the pairs of one corpus."""
         data = self._data
         corpus = EncodedCorpus(self._encoded_path(name))
@@ -244,12 +244,13 @@ class DataModule(BatchModule):
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').place}: every validation pair is empty or longer than "
+                f"{self._split('validation').location}: every validation pair is empty or longer "
+                "than "
                 f"{limit} tokens; give other text, or raise data.max_length and data.batch_tokens"
             )
         if left := int((~usable).sum()):
             logger.log(
-                level_of(left, len(usable)),
+                log_level(left, len(usable)),
                 f"validation: {left:,} of {len(usable):,} pairs are empty or longer than {limit} "
                 "tokens, and left out of the loss, not BLEU (data.max_length, data.batch_tokens)",
             )

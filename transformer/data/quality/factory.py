@@ -20,7 +20,7 @@ from transformer.data.quality.checks.one_side.characters import (
     ReplacementCharacters,
 )
 from transformer.data.quality.checks.one_side.encoding_damage import Decoder, Mojibake
-from transformer.data.quality.checks.one_side.markup import Markup, MarkupOfBoth
+from transformer.data.quality.checks.one_side.markup import Markup, SharedMarkup
 from transformer.data.quality.checks.one_side.scripts import ForeignScript
 from transformer.data.quality.checks.pair.languages import LanguageDetector, WrongLanguage
 from transformer.data.quality.checks.pair.lengths import Disproportion, EmptySides, Overlong
@@ -41,7 +41,7 @@ _SIMPLE: tuple[type[PairCheck], ...] = (
     Addresses,
     ControlCharacters,
     Markup,
-    MarkupOfBoth,
+    SharedMarkup,
     ReplacementCharacters,
     DecomposedCharacters,
 )

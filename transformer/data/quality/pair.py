@@ -53,9 +53,9 @@ def _marks(found: re.Match[str]) -> str:
     )
 
 
-def quoted(text: str, place: int = 0) -> str:
+def quoted(text: str, index: int = 0) -> str:
     """Return a text for a report, cut around a place of it; what cannot be seen is escaped."""
-    start = max(0, min(place - _QUOTED // 2, len(text) - _QUOTED))
+    start = max(0, min(index - _QUOTED // 2, len(text) - _QUOTED))
     end = start + _QUOTED
     return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'
 
@@ -66,17 +66,17 @@ def numbered(split: Split) -> Iterator[tuple[int, Pair]]:
     The blank pairs that part documents are none; some stand in no line.
     """
     line = 0
-    for place, pair in enumerate(split.corpus):
+    for index, pair in enumerate(split.corpus):
         if pair is SEPARATOR:
             continue
         line += 1
-        if (place in split.lines) is not split.inverted and (
+        if (index in split.lines) is not split.inverted and (
             split.sentences == 1 or any(text.strip() for text in pair)
         ):
             yield line, pair
 
 
-def refuse_empty(splits: Mapping[str, Split]) -> None:
+def check_not_empty(splits: Mapping[str, Split]) -> None:
     """Raise InputError for a split of which there is no line: nothing can be said of it."""
     for name, split in splits.items():
         if next(numbered(split), None) is None:
@@ -84,7 +84,7 @@ def refuse_empty(splits: Mapping[str, Split]) -> None:
             raise InputError(f"{files}: the {name} text has no line; give another data.{name}")
 
 
-def place_of(split: Split, side: Side | None, line: int) -> str:
+def line_location(split: Split, side: Side | None, line: int) -> str:
     """Say where a line stands: the file of a side, or the first where both are meant."""
     paths: Sequence[object] = split.corpus.paths
     return f"{paths[-1] if side == 'target' else paths[0]}:{line}"

@@ -15,12 +15,12 @@ from itertools import islice
 from transformer.common.cache import locked
 from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
-from transformer.data.corpora.mixture import configs_of
-from transformer.data.corpora.resolve import Split, splits_of_one
+from transformer.data.corpora.mixture import corpus_configs
+from transformer.data.corpora.resolve import Split, find_corpus_splits
 from transformer.data.quality.base import Finding
 from transformer.data.quality.checks.corpus.test_leakage import HeldOutText, Leaks
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import NumberedPair, numbered, place_of
+from transformer.data.quality.pair import NumberedPair, line_location, numbered
 from transformer.data.quality.scan import examine
 
 CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
@@ -56,9 +56,9 @@ def log_faults(config: DataConfig) -> list[str]:
     """
     if config.streaming:
         return []
-    corpora = {name: splits_of_one(one) for name, one in _ones(config).items()}
+    corpora = {name: find_corpus_splits(one) for name, one in _ones(config).items()}
     cache = given_path(config.cache)
-    splits = {_named(split, name): corpora[name][split] for name, split in _places(corpora)}
+    splits = {_named(split, name): corpora[name][split] for name, split in _indices(corpora)}
     texts = [
         f"{name} {split.fingerprint(cache)} {split.sentences}" for name, split in splits.items()
     ]
@@ -83,10 +83,10 @@ def log_faults(config: DataConfig) -> list[str]:
 
 def _ones(config: DataConfig) -> Mapping[str, DataConfig]:
     """Return the config of each corpus by its name; one alone has none."""
-    return configs_of(config) or {"": config}
+    return corpus_configs(config) or {"": config}
 
 
-def _places(corpora: _Corpora) -> Iterator[tuple[str, str]]:
+def _indices(corpora: _Corpora) -> Iterator[tuple[str, str]]:
     return ((name, split) for name, splits in corpora.items() for split in splits)
 
 
@@ -119,7 +119,7 @@ def _found(corpora: _Corpora, config: DataConfig) -> Iterator[Finding]:
 def _leaks(corpora: _Corpora) -> Iterator[Finding]:
     """Yield the held-out text of any corpus that stands in the training text of any."""
     held_out = HeldOutText()
-    for name, split in _places(corpora):
+    for name, split in _indices(corpora):
         if split != "train":
             for pair in _pairs(corpora[name][split]):
                 held_out.add(_named(split, name), pair)
@@ -137,7 +137,9 @@ def _pairs(split: Split) -> Iterator[NumberedPair]:
 def _said(finding: Mapping[str, object], split: Split) -> str:
     examples = finding["examples"]
     assert isinstance(examples, Sequence)
-    where = "; ".join(f"{place_of(split, side, line)}: {said}" for line, side, said in examples)
+    where = "; ".join(
+        f"{line_location(split, side, line)}: {said}" for line, side, said in examples
+    )
     return (
         f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
         f"{finding['check']} ({where}); transformer doctor tells more"

@@ -9,7 +9,7 @@ from typing import Any
 from transformer.data.corpora.resolve import Split
 from transformer.data.quality.base import Finding
 from transformer.data.quality.config import exceeded
-from transformer.data.quality.pair import SIDES, place_of
+from transformer.data.quality.pair import SIDES, line_location
 from transformer.data.quality.scan import Examination, Lengths
 
 _PERCENTILES = (1, 50, 99, 100)
@@ -74,7 +74,7 @@ def _finding(
         "exceeded": exceeded(shares, finding.check, finding.share),
         "examples": [
             {
-                "place": place_of(splits[finding.split], side, line),
+                "place": line_location(splits[finding.split], side, line),
                 "line": line,
                 "side": side,
                 "said": said,
@@ -105,5 +105,5 @@ def example_lines(examination: Examination, splits: Mapping[str, Split]) -> Iter
     """Yield a line for each example: where, which fault, what exactly."""
     for finding in examination.findings:
         for line, side, said in finding.examples:
-            place = place_of(splits[finding.split], side, line)
-            yield f"{place}: {finding.check}: {said}"
+            index = line_location(splits[finding.split], side, line)
+            yield f"{index}: {finding.check}: {said}"

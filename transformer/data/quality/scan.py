@@ -78,7 +78,7 @@ def examine(
             checks.learn(alphabet)
         found += [finding for check in own for finding in check.findings()]
     pairs = {name: source.counts.total() for name, (source, _) in lengths.items()}
-    order = {check: place for place, check in enumerate(CHECKS)}
+    order = {check: position for position, check in enumerate(CHECKS)}
     wanted = (finding for finding in found if finding.check in config.checks)
     ranked = sorted(wanted, key=lambda one: (list(lengths).index(one.split), order[one.check]))
     return Examination(pairs, checks.count.unit, lengths, tuple(ranked), checks.skipped)

@@ -24,7 +24,7 @@ from transformer.common.errors import InputError
 from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
 from transformer.data.text.parallel import (
     Pair,
-    format_of,
+    file_format,
     jsonl_field,
     jsonl_pairs,
     plain_pairs,
@@ -216,7 +216,7 @@ def _expanded(name: str) -> list[str]:
 
 def _kind(url: str) -> str:
     name = _name(url)
-    return "parquet" if name.endswith((".parquet", ".pq")) else format_of(name)
+    return "parquet" if name.endswith((".parquet", ".pq")) else file_format(name)
 
 
 def _is_packed(url: str) -> bool:

@@ -46,7 +46,7 @@ class Buffer:
 
     numbers: Int[np.ndarray, " pair"]
     """Names each pair, in every epoch alike."""
-    pieces: dict[str, tuple[np.ndarray, np.ndarray]]
+    subwords: dict[str, tuple[np.ndarray, np.ndarray]]
     """The pieces of "source" and "target": all of them, and where each pair's begin and end."""
     lengths: dict[str, Int[np.ndarray, " pair"]]
     """What batches are planned with."""
@@ -61,7 +61,7 @@ class Buffer:
 
     def rows(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         """Return the pieces of some pairs on a side, without bos or eos."""
-        values, bounds = self.pieces[side]
+        values, bounds = self.subwords[side]
         return [values[bounds[pair] : bounds[pair + 1]] for pair in pairs.tolist()]
 
 
@@ -128,18 +128,18 @@ class BufferReader:
                 pairs[start : start + _CHUNK], self._tokenizer, selection
             )
         ]
-        pieces = {
+        subwords = {
             "source": joined([row[1] for row in rows]),
             "target": joined([r[2] for r in rows]),
         }
         texts = None
         if self._tokenizer.config.sampling > 0:
-            texts = {side: [pairs[row[0]][i] for row in rows] for i, side in enumerate(pieces)}
+            texts = {side: [pairs[row[0]][i] for row in rows] for i, side in enumerate(subwords)}
         numbers = np.array([numbered[place][0] for place, *_ in rows], dtype=np.int64)
-        lengths = {side: np.diff(bounds) for side, (_, bounds) in pieces.items()}
+        lengths = {side: np.diff(bounds) for side, (_, bounds) in subwords.items()}
         if texts is not None and rows:
-            lengths = {s: self._planned(s, lengths[s], texts[s], numbers) for s in pieces}
-        return Buffer(numbers, pieces, lengths, texts, selection.read, selection.dropped, behind)
+            lengths = {s: self._planned(s, lengths[s], texts[s], numbers) for s in subwords}
+        return Buffer(numbers, subwords, lengths, texts, selection.read, selection.dropped, behind)
 
     def _planned(
         self, side: str, best: np.ndarray, texts: list[str], numbers: np.ndarray

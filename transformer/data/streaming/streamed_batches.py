@@ -35,7 +35,7 @@ class StreamedKey(BatchKey):
     """Texts of both sides, where segmentations are drawn."""
 
 
-class StreamRow:
+class StreamedBatches:
     """Batches by their number, quickly where one buffer is used up before the next is asked for."""
 
     def __init__(
@@ -56,7 +56,7 @@ class StreamRow:
         self._coming: tuple[Position, Future[Buffer]] | None = None
         # Number of the first batch, and position, of each buffer that is known.
         self._starts: list[tuple[int, Position]] = [(0, Position())]
-        self._place = -1
+        self._index = -1
         self._buffer: Buffer | None = None
         self._read, self._dropped, self._warned = 0, Counter[str](), False
         self._plan: list[np.ndarray] = []
@@ -68,7 +68,7 @@ class StreamRow:
             InputError: a shard is missing, damaged or malformed, or no pair of an epoch is kept.
         """
         buffer = self._containing(number)
-        first, position = self._starts[self._place]
+        first, position = self._starts[self._index]
         return self._key(buffer, position, self._plan[number - first])
 
     def largest(self) -> tuple[int, BatchKey]:
@@ -82,7 +82,7 @@ class StreamRow:
             len(pairs) * sum(int(side[pairs].max()) + 1 for side in sides) for pairs in self._plan
         ]
         index = int(np.argmax(sizes))
-        return sizes[index], self._key(buffer, self._starts[self._place][1], self._plan[index])
+        return sizes[index], self._key(buffer, self._starts[self._index][1], self._plan[index])
 
     @property
     def epoch_length(self) -> None:
@@ -130,7 +130,7 @@ class StreamRow:
             place = Place(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))
         self._starts = [(state["first"], position)]
-        self._place, self._buffer = -1, None
+        self._index, self._buffer = -1, None
 
     def close(self) -> None:
         """End the process that reads ahead; the next batch starts another."""
@@ -145,27 +145,27 @@ class StreamRow:
         if self._known(number) < 0:
             logger.info("reading the stream from its beginning, to find batch %s", f"{number:,}")
             self._starts.insert(0, (0, Position()))
-            self._place += 1
+            self._index += 1
         while True:
             place = self._known(number)
-            if place != self._place or self._buffer is None:
+            if place != self._index or self._buffer is None:
                 self._open(place)
             assert self._buffer is not None
             first, position = self._starts[place]
             end = first + len(self._plan)
             if number < end:
                 return self._buffer
-            self._refuse_empty_epoch(position, end)
+            self._check_epoch_not_empty(position, end)
             self._starts.insert(place + 1, (end, self._buffer.next))
 
     def _open(self, place: int) -> None:
         """Fill a buffer, or take it where that is done, and lay its batches out."""
         _, position = self._starts[place]
         self._buffer = buffer = self._filled(position)
-        self._place, self._plan = place, []
+        self._index, self._plan = place, []
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
         # A stream has no whole: it warns once, of what it has read so far.
-        self._warned = self._warned or self._config.filters.judge(
+        self._warned = self._warned or self._config.filters.report(
             "train, so far", self._dropped, self._read
         )
         if self._ahead:
@@ -196,7 +196,7 @@ class StreamRow:
             self._pool = ProcessPoolExecutor(1, initializer=_begin, initargs=(self._reader,))
         return self._pool.submit(_fill, position)
 
-    def _refuse_empty_epoch(self, position: Position, end: int) -> None:
+    def _check_epoch_not_empty(self, position: Position, end: int) -> None:
         assert self._buffer is not None
         if (
             self._buffer.next.epoch > position.epoch
@@ -208,7 +208,7 @@ class StreamRow:
             )
 
     def _key(self, buffer: Buffer, position: Position, pairs: np.ndarray) -> StreamedKey:
-        rows = {side: buffer.rows(side, pairs) for side in buffer.pieces}
+        rows = {side: buffer.rows(side, pairs) for side in buffer.subwords}
         texts = buffer.texts
         if texts is not None:
             texts = {side: [texts[side][pair] for pair in pairs.tolist()] for side in texts}

@@ -61,19 +61,19 @@ def _parsed(line: str, expected: int, where: str) -> tuple[str, str] | None:
             f"{where}: {len(fields)} columns where CoNLL-U has {_COLUMNS}, parted by tabs; "
             "mend the line"
         )
-    place, word, _, tag = fields[:4]
-    first, mark, second = place.partition("-" if "-" in place else ".")
+    index, word, _, tag = fields[:4]
+    first, mark, second = index.partition("-" if "-" in index else ".")
     if not _is_number(first) or (mark and not _is_number(second)):
-        raise InputError(f"{where}: ID {place!r} is no word number; write 1, 1-2 or 1.1")
+        raise InputError(f"{where}: ID {index!r} is no word number; write 1, 1-2 or 1.1")
     if mark:
         return None
-    if place.lstrip("0") != str(expected):
+    if index.lstrip("0") != str(expected):
         raise InputError(
-            f"{where}: ID {place} where {expected} comes next; number the words of a sentence "
+            f"{where}: ID {index} where {expected} comes next; number the words of a sentence "
             "from 1, and part sentences by a blank line"
         )
     if not word.strip():
-        raise InputError(f"{where}: word {place} is blank; write it in the second column")
+        raise InputError(f"{where}: word {index} is blank; write it in the second column")
     if tag not in UPOS:
         raise InputError(
             f"{where}: UPOS {tag!r} of {word!r} is not one of {' '.join(UPOS)}; "

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, tee
 
 from transformer.data.text.parallel import Pair
-from transformer.data.tokenization.tags import SENTENCE_END, tags_of, with_tags
+from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 # Pairs cut into pieces at once.
@@ -16,7 +16,7 @@ _CHUNK = 4_096
 
 
 def begins_window(
-    lengths: Iterable[Sequence[int] | None], sentences: int, pieces: int
+    lengths: Iterable[Sequence[int] | None], sentences: int, subwords: int
 ) -> Iterator[bool]:
     """Tell of each sentence whether it is the first of a window, as soon as it is read.
 
@@ -34,7 +34,7 @@ def begins_window(
             yield True
             continue
         grown = [one + 1 + more for one, more in zip(filled, sides, strict=True)] if count else []
-        begins = not count or count >= sentences or max(grown) > pieces
+        begins = not count or count >= sentences or max(grown) > subwords
         count, filled = (1, list(sides)) if begins else (count + 1, grown)
         yield begins
 
@@ -47,11 +47,11 @@ def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) ->
 
     Args:
         pairs: of one corpus, all with the same tags.
-        tokenizer: of the run; its ``tags.pieces`` bound a window.
+        tokenizer: of the run; its ``tags.subwords`` bound a window.
         sentences: the most of a window.
     """
     measured, again = tee(_measured(pairs, tokenizer))
-    room = tokenizer.tags.pieces - len(tokenizer.tags.places(tokenizer.source_tags))
+    room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
     begins = begins_window((lengths for _, lengths in again), sentences, room)
     window: list[Pair] = []
     for (pair, _), first in zip(measured, begins, strict=True):
@@ -80,4 +80,4 @@ def _measured(
 
 def _join(window: Sequence[Pair]) -> Pair:
     sources, targets = zip(*window, strict=True)
-    return with_tags(SENTENCE_END.join(sources), tags_of(sources[0])), SENTENCE_END.join(targets)
+    return with_tags(SENTENCE_END.join(sources), parse_tags(sources[0])), SENTENCE_END.join(targets)

@@ -56,7 +56,7 @@ class Filters:
         reasons = ", ".join(self._counted(dropped, reason) for reason in _REASONS)
         return f"{split}: {kept:,} of {read:,} pairs kept; left out: {reasons}"
 
-    def judge(
+    def report(
         self, split: str, dropped: Counter[str], read: int, most: float = 1.0, unit: str = "pairs"
     ) -> bool:
         """Warn where more than a tenth of a training text is left out; return whether it is.
@@ -73,7 +73,7 @@ class Filters:
         """
         left, again = sum(dropped.values()), dropped["duplicate"]
         refused = left - again > most * (read - again)
-        if level_of(left, read) == logging.INFO and not refused:
+        if log_level(left, read) == logging.INFO and not refused:
             return False
         counted = [self._counted(dropped, r) + _REASONS[r][1] for r in _REASONS if dropped[r]]
         line = f"{split}: {left:,} of {read:,} {unit} ({left / read:.1%}) are left out: "
@@ -91,7 +91,7 @@ class Filters:
         return f"{dropped[reason]:,} {text}"
 
 
-def level_of(left: int, read: int) -> int:
+def log_level(left: int, read: int) -> int:
     """Return how loud to say that so many of a text are left out, as a level of the log."""
     return logging.WARNING if left > _FEW * read else logging.INFO
 
@@ -115,11 +115,11 @@ class Selection:
 
     def keeps(self, source_length: int, target_length: int) -> bool:
         """Judge the next pair, of so many tokens on either side."""
-        place, self.read = self.read, self.read + 1
+        index, self.read = self.read, self.read + 1
         if self._filters is None:
             return True
         reason = self._filters.reason(source_length, target_length)
-        if reason is None and self._first is not None and not self._first[place]:
+        if reason is None and self._first is not None and not self._first[index]:
             reason = "duplicate"
         if reason is not None:
             self.dropped[reason] += 1

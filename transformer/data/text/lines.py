@@ -173,7 +173,7 @@ def _opened(path: Path) -> BufferedReader:
         raise InputError(f"{path}: {unreadable(error)}") from error
 
 
-def refuse_missing(paths: Iterable[Path]) -> None:
+def check_files_exist(paths: Iterable[Path]) -> None:
     """Refuse files that are not there, all at once.
 
     Raises:

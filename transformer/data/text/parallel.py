@@ -68,10 +68,10 @@ class Corpus:
         for path in found if len(found) == 2 else ():
             if not is_plain(path):
                 raise InputError(
-                    f"{path}: a {format_of(path).upper()} file holds both sides; give it alone "
+                    f"{path}: a {file_format(path).upper()} file holds both sides; give it alone "
                     "(data.train=FILE), or two plain files"
                 )
-        if document_key is not None and (len(found) != 1 or format_of(found[0]) != "jsonl"):
+        if document_key is not None and (len(found) != 1 or file_format(found[0]) != "jsonl"):
             raise InputError(
                 f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
                 "that is blank on both sides parts documents"
@@ -89,7 +89,7 @@ class Corpus:
         if len(self.paths) == 2:
             return plain_pairs(lines[0], lines[1], self.paths)
         (path,) = self.paths
-        if format_of(path) == "tsv":
+        if file_format(path) == "tsv":
             return tsv_pairs(lines[0], path)
         sides = (self.source, self.target)
         return jsonl_pairs(lines[0], path, sides, document_key=self.document_key)
@@ -106,7 +106,7 @@ class Corpus:
         keys = (self.source, self.target, *filter(None, [self.document_key]))
         digest = hashlib.sha256(repr(keys).encode())
         for path in self.paths:
-            digest.update(f"{format_of(path)} {path.suffix == '.gz'} ".encode())
+            digest.update(f"{file_format(path)} {path.suffix == '.gz'} ".encode())
             digest.update(file_digest(path, cache))
         return digest.hexdigest()
 
@@ -141,10 +141,10 @@ def read_again_and_again(corpus: Corpus) -> Corpus:
 
 def is_plain(path: str | Path) -> bool:
     """Whether a file, by its name, holds plain text: one side alone."""
-    return format_of(path) == "plain"
+    return file_format(path) == "plain"
 
 
-def format_of(path: str | Path) -> str:
+def file_format(path: str | Path) -> str:
     """Return what a file holds, by its name: "plain", "tsv" or "jsonl"."""
     suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     if suffix == ".tsv":

@@ -21,7 +21,7 @@ WORD, SPACE, OTHER = 0, 1, 2
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
-def kind_of(character: str) -> int:
+def char_kind(character: str) -> int:
     """``WORD`` for letters, marks, digits and the underscore, except in scripts without spaces."""
     if character.isspace():
         return SPACE
@@ -42,20 +42,20 @@ def occurs(phrase: str, text: str) -> bool:
     An empty phrase occurs nowhere.
     """
     phrase, text = one_line(phrase), one_line(text)
-    place = text.find(phrase) if phrase else -1
-    while place >= 0:
-        end = place + len(phrase)
-        if not (_joined(text, place) or _joined(text, end)):
+    index = text.find(phrase) if phrase else -1
+    while index >= 0:
+        end = index + len(phrase)
+        if not (_joined(text, index) or _joined(text, end)):
             return True
-        place = text.find(phrase, place + 1)
+        index = text.find(phrase, index + 1)
     return False
 
 
-def _joined(text: str, place: int) -> bool:
+def _joined(text: str, index: int) -> bool:
     """Whether the characters before and after this place are of one word."""
-    if not 0 < place < len(text):
+    if not 0 < index < len(text):
         return False
-    return kind_of(text[place - 1]) == WORD == kind_of(text[place])
+    return char_kind(text[index - 1]) == WORD == char_kind(text[index])
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:

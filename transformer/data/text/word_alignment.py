@@ -98,7 +98,7 @@ def word_count(text: str) -> int:
     return words.count(" ") + 1 if words else 0
 
 
-def piece_words(pieces: Sequence[str]) -> list[int]:
+def subword_words(subwords: Sequence[str]) -> list[int]:
     """Return the word, from 0, that each piece of a text is part of.
 
     Args:
@@ -108,26 +108,26 @@ def piece_words(pieces: Sequence[str]) -> list[int]:
     """
     words: list[int] = []
     word, begun = -1, False
-    for piece in pieces:
-        if is_tag(piece):
+    for subword in subwords:
+        if is_tag(subword):
             words.append(NO_WORD)
             begun = False
             continue
-        begun = begun and not piece.startswith(WORD_START) and piece not in _SPACES
-        if not begun and piece != WORD_START and piece not in _SPACES:
+        begun = begun and not subword.startswith(WORD_START) and subword not in _SPACES
+        if not begun and subword != WORD_START and subword not in _SPACES:
             word, begun = word + 1, True
         words.append(word if begun else word + 1)
-    return [min(place, word) for place in words]
+    return [min(index, word) for index in words]
 
 
-def linked_pieces(
+def linked_subwords(
     links: Int[np.ndarray, "link 2"], source_words: Sequence[int], target_words: Sequence[int]
 ) -> Bool[np.ndarray, "target source"]:
     """Link every piece of a source word to every piece of a target word linked to it.
 
     Args:
         links: (source word, target word), each of a word that has pieces.
-        source_words: the word of each source piece (`piece_words`).
+        source_words: the word of each source piece (`subword_words`).
         target_words: the word of each target piece.
     """
     # One more of each, the last, is NO_WORD: nothing is linked to it.
@@ -139,8 +139,8 @@ def linked_pieces(
 def _check_range(links: Links, pair: Pair, where: str) -> None:
     counts = tuple(map(word_count, pair))
     for link in sorted(links):
-        for place, count, side in zip(link, counts, ("source", "target"), strict=True):
-            if place >= count:
+        for index, count, side in zip(link, counts, ("source", "target"), strict=True):
+            if index >= count:
                 raise InputError(
                     f"{where}: link {link[0]}-{link[1]} leads out of the {side} sentence, which "
                     f"has {count} words; words are parted by spaces and counted from 0"

@@ -34,7 +34,9 @@ class Subwords:
         self.first_tag = int(self.processor.get_piece_size())
         """Id of the first tag: the number of subwords."""
         is_control = self.processor.is_control
-        self._control = frozenset(piece for piece in range(self.first_tag) if is_control(piece))
+        self._control = frozenset(
+            subword for subword in range(self.first_tag) if is_control(subword)
+        )
         self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
 
     def __len__(self) -> int:
@@ -75,22 +77,22 @@ class Subwords:
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
         """The pieces of each sentence, between separators, without any tag or control symbol."""
         parts: list[list[int]] = [[]]
-        for piece in row:
-            if piece in self._control:
+        for subword in row:
+            if subword in self._control:
                 continue
-            if piece < self.first_tag:
-                parts[-1].append(int(piece))
-            elif piece == self.separator:
+            if subword < self.first_tag:
+                parts[-1].append(int(subword))
+            elif subword == self.separator:
                 parts.append([])
         return parts
 
     def spelt(self, ids: Iterable[int]) -> list[str]:
         """Return pieces as they are spelt in the vocabulary, control symbols and tags too."""
         return [
-            self.processor.id_to_piece(int(piece))
-            if piece < self.first_tag
-            else self._tags.spelt[int(piece) - self.first_tag]
-            for piece in ids
+            self.processor.id_to_piece(int(subword))
+            if subword < self.first_tag
+            else self._tags.spelt[int(subword) - self.first_tag]
+            for subword in ids
         ]
 
     def _cut(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -103,9 +105,9 @@ class Subwords:
         texts = [normalize(sentence) for sentence in sentences]
         rows = cut([text.replace(WORD_START, STAND_IN) for text in texts])
         for text, row in zip(texts, rows, strict=True):
-            for place in range(len(row) - 2 if WORD_START in text else 0):
-                if row[place : place + 3] == self._stand_in:
-                    row[place : place + 3] = self._word_start
+            for index in range(len(row) - 2 if WORD_START in text else 0):
+                if row[index : index + 3] == self._stand_in:
+                    row[index : index + 3] = self._word_start
         return rows
 
     def _bytes(self, character: str) -> list[int]:
@@ -128,7 +130,7 @@ class Subwords:
         owners = [owner for owner, part in enumerate(parts) for _ in part]
         rows: list[Any] = [None] * len(texts)
         cuts = cut([sentence for part in parts for sentence in part], owners)
-        for owner, pieces in zip(owners, cuts, strict=True):
+        for owner, subwords in zip(owners, cuts, strict=True):
             row = rows[owner]
-            rows[owner] = pieces if row is None else [*row, self.separator, *pieces]
+            rows[owner] = subwords if row is None else [*row, self.separator, *subwords]
         return rows

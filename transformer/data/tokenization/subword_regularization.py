@@ -45,7 +45,7 @@ class SegmentationSampler:
             algorithm: of the model, "unigram" or "bpe".
             strength: the smoothing alpha (unigram), or the dropout probability (BPE).
         """
-        self._pieces = {
+        self._subwords = {
             model.id_to_piece(index): (index, model.get_score(index))
             for index in range(model.get_piece_size())
             if not (model.is_control(index) or model.is_unknown(index) or model.is_byte(index))
@@ -53,8 +53,8 @@ class SegmentationSampler:
         self._bytes = [model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         self._strength = strength
         self._draw_word = self._draw_unigram if algorithm == "unigram" else self._draw_bpe
-        self._longest = max(map(len, self._pieces))
-        worst = min(score for _, score in self._pieces.values())
+        self._longest = max(map(len, self._subwords))
+        worst = min(score for _, score in self._subwords.values())
         self._unknown_score = worst - _UNKNOWN_PENALTY
         self._kept_lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
 
@@ -72,9 +72,9 @@ class SegmentationSampler:
         while position > 0:
             cumulative, arrivals = lattice[position - 1]
             choice = bisect(cumulative, random.random() * cumulative[-1], hi=len(arrivals) - 1)
-            position, pieces = arrivals[choice]
-            drawn.append(pieces)
-        return [piece for pieces in reversed(drawn) for piece in pieces]
+            position, subwords = arrivals[choice]
+            drawn.append(subwords)
+        return [subword for subwords in reversed(drawn) for subword in subwords]
 
     def _lattice(self, word: str) -> list[Arrivals]:
         short = len(word) <= _LONGEST_KEPT
@@ -87,11 +87,11 @@ class SegmentationSampler:
             scores: list[float] = []
             arrivals: list[tuple[int, tuple[int, ...]]] = []
             for start in range(max(0, end - self._longest), end):
-                piece = self._pieces.get(word[start:end])
-                if piece is not None:
-                    scores.append(reached[start] + self._strength * piece[1])
-                    arrivals.append((start, (piece[0],)))
-            if word[end - 1] not in self._pieces:
+                subword = self._subwords.get(word[start:end])
+                if subword is not None:
+                    scores.append(reached[start] + self._strength * subword[1])
+                    arrivals.append((start, (subword[0],)))
+            if word[end - 1] not in self._subwords:
                 scores.append(reached[end - 1] + self._strength * self._unknown_score)
                 arrivals.append((end - 1, self._spelt(word[end - 1])))
             highest = max(scores)
@@ -114,7 +114,7 @@ class SegmentationSampler:
                 before[after[left]] = left
             self._offer(merges, symbols, before[left], left)
             self._offer(merges, symbols, left, after[left])
-        return [piece for symbol in symbols if symbol for piece in self._ids(symbol)]
+        return [subword for symbol in symbols if symbol for subword in self._ids(symbol)]
 
     def _draw_merge(
         self, merges: list[Merge], symbols: Sequence[str], random: Random
@@ -137,12 +137,12 @@ class SegmentationSampler:
         """Add the merge of two neighbours, if there is such a piece."""
         if left >= 0 and right < len(symbols):
             merged = symbols[left] + symbols[right]
-            if merged in self._pieces:
-                heapq.heappush(merges, (-self._pieces[merged][1], left, right, merged))
+            if merged in self._subwords:
+                heapq.heappush(merges, (-self._subwords[merged][1], left, right, merged))
 
     def _ids(self, symbol: str) -> tuple[int, ...]:
-        piece = self._pieces.get(symbol)
-        return self._spelt(symbol) if piece is None else (piece[0],)
+        subword = self._subwords.get(symbol)
+        return self._spelt(symbol) if subword is None else (subword[0],)
 
     def _spelt(self, character: str) -> tuple[int, ...]:
         return tuple(self._bytes[byte] for byte in character.encode("utf-8"))

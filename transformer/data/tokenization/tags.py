@@ -55,7 +55,7 @@ class TaggedText(str):
         return type(self), (str(self), self.tags)
 
 
-def tags_of(text: str) -> SourceTags:
+def parse_tags(text: str) -> SourceTags:
     """The tags that a text has with it; none of a plain string."""
     return text.tags if isinstance(text, TaggedText) else UNTAGGED
 
@@ -65,9 +65,9 @@ def with_tags(text: str, tags: SourceTags) -> str:
     return text if tags == UNTAGGED else TaggedText(text, tags)
 
 
-def is_tag(piece: str) -> bool:
+def is_tag(subword: str) -> bool:
     """Whether a piece, as the vocabulary writes it, is a tag: no subword holds a space."""
-    return " " in piece
+    return " " in subword
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Tags:
     """Whether some corpus has no tag of its own, so that a source may have none."""
     sentences: int = 0
     """The most sentences of a document that are read at once; 0: no separator."""
-    pieces: int = 0
+    subwords: int = 0
     """The most pieces of them on a side, separators included; a single sentence may have more."""
 
     @cached_property
@@ -99,13 +99,13 @@ class Tags:
         values = asdict(self)
         return values | {key: list(values[key]) for key in ("targets", "corpora")}
 
-    def places(self, wanted: SourceTags) -> list[int]:
+    def indices(self, wanted: SourceTags) -> list[int]:
         """Return the places, among the tags, of what stands before a source.
 
         Raises:
             InputError: a tag is unknown, or one that every source has is missing.
         """
-        self.refuse_unknown(wanted)
+        self.check_known(wanted)
         if self.targets and wanted.target is None:
             raise InputError(
                 f"the model translates to {' or '.join(self.targets)}; say to which, with "
@@ -120,7 +120,7 @@ class Tags:
         found += [] if wanted.tag is None else [_CORPUS.format(wanted.tag)]
         return [self.spelt.index(one) for one in found]
 
-    def refuse_unknown(self, wanted: SourceTags) -> None:
+    def check_known(self, wanted: SourceTags) -> None:
         """Refuse tags that the vocabulary does not have.
 
         Raises:
@@ -134,7 +134,7 @@ class Tags:
                 known = f"set {key}= to {' or '.join(names)}" if names else f"leave {key}= out"
                 raise InputError(f"{key}={value} is not a tag of the model; {known}")
 
-    def refuse_unlike(self, known: "Tags") -> None:
+    def check_same_tags(self, known: "Tags") -> None:
         """Refuse to go on with the tags of a vocabulary that lacks some of these.
 
         Raises:
@@ -153,8 +153,8 @@ class Tags:
                 f"each source has a tag of its target language, {' or '.join(known.targets)}; set "
                 "data.target_tag=true"
             )
-        if (self.sentences, self.pieces) != (known.sentences, known.pieces):
+        if (self.sentences, self.subwords) != (known.sentences, known.subwords):
             raise InputError(
                 f"the run has data.documents={known.sentences or 'null'} data.max_length="
-                f"{known.pieces}, which cannot change while it goes on, nor in fine-tuning"
+                f"{known.subwords}, which cannot change while it goes on, nor in fine-tuning"
             )

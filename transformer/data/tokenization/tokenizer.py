@@ -19,7 +19,7 @@ from transformer.common.schema import typed
 from transformer.data.tokenization.config import TokenizerConfig as TokenizerConfig
 from transformer.data.tokenization.normalization import normalize as normalize
 from transformer.data.tokenization.subword_model import Subwords
-from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, tags_of
+from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
 from transformer.data.tokenization.vocabulary_training import EmptyText, vocabularies
 from transformer.data.tokenization.vocabulary_training import Pairs as Pairs
 
@@ -101,7 +101,7 @@ class Tokenizer:
     def cut_fingerprint(self) -> str:
         """A hash of what decides the ids of a text: a tag that it does not have changes nothing."""
         first, separator = self._source.first_tag, self._target.separator
-        before = [first + place for place in self.tags.places(self.source_tags)]
+        before = [first + index for index in self.tags.indices(self.source_tags)]
         subwords = self.with_tags(Tags()).fingerprint
         if not before and separator is None:
             return subwords
@@ -113,7 +113,7 @@ class Tokenizer:
         Raises:
             InputError: there is no such tag.
         """
-        self.tags.refuse_unknown(tags)
+        self.tags.check_known(tags)
         tagged = copy(self)
         tagged.source_tags = tags
         return tagged
@@ -142,11 +142,11 @@ class Tokenizer:
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
         wanted = [
-            tags_of(text).over(self.source_tags) if row else None
+            parse_tags(text).over(self.source_tags) if row else None
             for text, row in zip(texts, rows, strict=True)
         ]
         prefixes: dict[SourceTags | None, list[int]] = {
-            tags: [self._source.first_tag + place for place in self.tags.places(tags)]
+            tags: [self._source.first_tag + index for index in self.tags.indices(tags)]
             for tags in set(wanted)
             if tags is not None
         }
@@ -156,7 +156,7 @@ class Tokenizer:
 
     def leading_tags(self, source: Sequence[int]) -> int:
         """Count the tags that a source begins with."""
-        return sum(1 for _ in takewhile(lambda piece: piece >= self._source.first_tag, source))
+        return sum(1 for _ in takewhile(lambda subword: subword >= self._source.first_tag, source))
 
     def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
         """Join source pieces into texts, as `decode_target`."""
@@ -170,11 +170,11 @@ class Tokenizer:
         """
         return self._target.decode(ids)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def subwords(self, ids: Iterable[int]) -> list[str]:
         """Return the target pieces as they are spelt in the vocabulary, control symbols too."""
         return self._target.spelt(ids)
 
-    def source_pieces(self, ids: Iterable[int]) -> list[str]:
+    def source_subwords(self, ids: Iterable[int]) -> list[str]:
         """Return the source pieces as they are spelt in the vocabulary, control symbols too."""
         return self._source.spelt(ids)
 
@@ -225,7 +225,7 @@ class Tokenizer:
                 f"the tokenizer of the checkpoint is damaged ({error}); use another checkpoint"
             ) from error
 
-    def refuse_other_sizes(self, source: int, target: int) -> None:
+    def check_vocabulary_sizes(self, source: int, target: int) -> None:
         """Refuse a model of another vocabulary: it would speak of pieces that are not there.
 
         Args:

@@ -116,8 +116,8 @@ def _sample(texts: Iterable[str], most: int) -> list[str]:
     for number, text in enumerate(texts, start=1):
         if number <= most:
             kept.append(text)
-        elif (place := int(random.random() * number)) < most:
-            kept[place] = text
+        elif (index := int(random.random() * number)) < most:
+            kept[index] = text
     return kept
 
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from transformer.data.text.phrases import OTHER, SPACE, WORD, kind_of, one_line
+from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind, one_line
 from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.data.tokenization.tokenizer import EOS, Tokenizer
 from transformer.decoding.constraints.masking_step import ConstrainedStep
@@ -83,12 +83,12 @@ class ConstraintCompiler:
         if not any(asked):
             return None
         every = [constraints or Constraints() for constraints in asked]
-        pieces = [
+        subwords = [
             row[:most]
             for row in self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         ]
-        prefixes = torch.full((len(every), max(map(len, pieces))), -1)
-        for row, forced in zip(prefixes, pieces, strict=True):
+        prefixes = torch.full((len(every), max(map(len, subwords))), -1)
+        for row, forced in zip(prefixes, subwords, strict=True):
             row[: len(forced)] = torch.tensor(forced, dtype=torch.long)
         closed = torch.tensor([one.closes_word for one in every])
         apart = (closed[:, None] & self._not_apart).to(device) if closed.any() else None
@@ -131,9 +131,9 @@ class ConstraintCompiler:
         sets = {(): 0} | {one.never: 0 for one in asked}
         if len(sets) == 1:
             return None
-        places = {phrases: place for place, phrases in enumerate(sets)}
+        indices = {phrases: index for index, phrases in enumerate(sets)}
         automaton = self._automaton(tuple(sets), device)
-        rows = torch.tensor([places[one.never] for one in asked], device=device)
+        rows = torch.tensor([indices[one.never] for one in asked], device=device)
         return automaton, automaton.starts[rows]
 
     def _never(self, sets: tuple[tuple[str, ...], ...], device: torch.device) -> PhraseAutomaton:
@@ -146,24 +146,24 @@ class ConstraintCompiler:
         The two differ where the first byte of a character deceives about its kind.
         """
         phrase = one_line(phrase)
-        [pieces] = self.tokenizer.encode_target([phrase])
-        spelling = _without_space(self.vocabulary.join(pieces))
-        if kind_of(phrase[0]) == OTHER and phrase[0].isalnum():
-            pieces = self._within_words(pieces)
-        return pieces, sorted({spell(phrase), spelling})
+        [subwords] = self.tokenizer.encode_target([phrase])
+        spelling = _without_space(self.vocabulary.join(subwords))
+        if char_kind(phrase[0]) == OTHER and phrase[0].isalnum():
+            subwords = self._within_words(subwords)
+        return subwords, sorted({spell(phrase), spelling})
 
-    def _within_words(self, pieces: list[int]) -> list[int]:
+    def _within_words(self, subwords: list[int]) -> list[int]:
         """Of a script without spaces: the same pieces without the space before them."""
-        [first] = self.tokenizer.pieces(pieces[:1])
+        [first] = self.tokenizer.subwords(subwords[:1])
         if first == WORD_START:
-            return pieces[1:]
+            return subwords[1:]
         bare = self._numbers.get(first.removeprefix(WORD_START))
-        return pieces if bare is None else [bare, *pieces[1:]]
+        return subwords if bare is None else [bare, *subwords[1:]]
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
-        pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
-        return {piece: number for number, piece in enumerate(pieces)}
+        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
+        return {subword: number for number, subword in enumerate(subwords)}
 
 
 def _without_space(spelling: Spelling) -> Spelling:

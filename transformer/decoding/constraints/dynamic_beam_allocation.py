@@ -21,23 +21,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import EOS
-from transformer.decoding.constraints.phrase_progress import MustPhrases, half_of
+from transformer.decoding.constraints.phrase_progress import MustPhrases, half_phrase
 from transformer.decoding.search.beam import (
     Candidates,
     Live,
     done,
     expand,
     finish,
-    go_on,
     hypotheses,
+    proceed,
     start,
 )
 from transformer.decoding.search.interface import (
     Hypothesis,
     SearchConfig,
     StepFunction,
+    check_no_nan,
     constrain,
-    refuse_nan,
 )
 
 
@@ -74,21 +74,21 @@ def allocated_search(
         full = live.limits <= length
         log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
         candidates = _candidates(live, log_probabilities, must, slots, continues_word)
-        refuse_nan(candidates.log_probabilities, length)
-        said = must.go_on(candidates.parents, candidates.tokens)
+        check_no_nan(candidates.log_probabilities, length)
+        said = must.proceed(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
         ends = _best_ends(candidates, said.banks, config.beam_size)
         finished = finish(live, finished, _only(candidates, ends & whole), config)
         if full.any():
             unmet = finish(live, unmet, _only(candidates, ends & ~whole), config)
         order, going = _allocation(candidates, said, slots, width, config.beam_size)
-        live, parents = go_on(live, going)
+        live, parents = proceed(live, going)
         must = said.pick(order)
         over = done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
                 best = hypotheses(finished, row, config.nbest)
-                found[live.places[row]] = best or hypotheses(unmet, row, config.nbest)
+                found[live.positions[row]] = best or hypotheses(unmet, row, config.nbest)
             alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
@@ -165,7 +165,7 @@ def _allocation(
     members = F.one_hot(said.banks, int(said.totals.max()) + 1) * goes_on[..., None]
     ranks = (members.cumsum(1) - 1).gather(2, said.banks[..., None]).squeeze(2)
     last = said.banks == said.totals[:, None]
-    sure = ranks < torch.where(last, half_of(beam_size), 1)
+    sure = ranks < torch.where(last, half_phrase(beam_size), 1)
     # First what its bank is sure of, then the best of the rest.
     order = torch.where(goes_on, (~sure).long(), 2).sort(dim=1, stable=True).indices
     order = order[:, :width]

@@ -71,10 +71,10 @@ class ConstrainedStep:
         forced = self.lengths > self.position
         if forced.any():
             rows = forced.nonzero().squeeze(1)
-            pieces = self.prefixes[rows, self.position]
-            kept = log_probabilities[rows, :, pieces]
+            subwords = self.prefixes[rows, self.position]
+            kept = log_probabilities[rows, :, subwords]
             log_probabilities[rows] = -math.inf
-            log_probabilities[rows, :, pieces] = kept
+            log_probabilities[rows, :, subwords] = kept
         return forced
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:

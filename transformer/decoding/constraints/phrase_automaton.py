@@ -104,11 +104,11 @@ class PhraseAutomaton:
                 setattr(self, name, value.to(device))
         return self
 
-    def read(self, states: Int[Tensor, "*rows"], pieces: Int[Tensor, "*rows"]) -> Tensor:
+    def read(self, states: Int[Tensor, "*rows"], subwords: Int[Tensor, "*rows"]) -> Tensor:
         """The states after these pieces; control symbols change nothing."""
         width = self._table.size(1)
-        for place in range(int(self._lengths[pieces].max())):
-            symbol = self._classes[pieces, place]
+        for index in range(int(self._lengths[subwords].max())):
+            symbol = self._classes[subwords, index]
             states = self._table.view(-1)[states * width + symbol].long()
         return states
 
@@ -120,14 +120,14 @@ class PhraseAutomaton:
         With ``at_end``, which pieces would if the text ended after them. Computed for each state
         once; a search visits few of them.
         """
-        visited, places = states.unique(return_inverse=True)
+        visited, indices = states.unique(return_inverse=True)
         rows = [self._completing(state, at_end) for state in visited.tolist()]
-        return torch.stack(rows)[places]
+        return torch.stack(rows)[indices]
 
     def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
         if (state, at_end) not in self._rows:
-            pieces = torch.arange(len(self._lengths), device=self.found.device)
-            after = self.read(torch.full_like(pieces, state), pieces)
+            subwords = torch.arange(len(self._lengths), device=self.found.device)
+            after = self.read(torch.full_like(subwords, state), subwords)
             row = (self.found_at_end if at_end else self.found)[after]
             row[EOS] = self.found_at_end[state]
             self._rows[state, at_end] = row

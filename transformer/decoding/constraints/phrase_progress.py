@@ -17,14 +17,14 @@ from transformer.decoding.constraints.phrase_automaton import EDGE, PhraseAutoma
 from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary
 
 
-def half_of(beam_size: int) -> int:
+def half_phrase(beam_size: int) -> int:
     """Slots that those are sure of that have said all."""
     return (beam_size + 1) // 2
 
 
-def beam_width(beam_size: int, pieces: int) -> int:
+def beam_width(beam_size: int, subwords: int) -> int:
     """Slots of a sentence whose phrases have so many pieces: one more for each, and a half more."""
-    return beam_size + half_of(beam_size) + pieces
+    return beam_size + half_phrase(beam_size) + subwords
 
 
 Cut = tuple[Sequence[int], Sequence[Spelling]]
@@ -66,7 +66,7 @@ class MustPhrases:
         units, spaced, proposals = _along(automaton, cuts, vocabulary)
         most = max(map(len, rows))
         sets = torch.tensor([row + [0] * (most - len(row)) for row in rows])
-        totals = torch.tensor([sum(len(pieces) for pieces, _ in row) for row in sentences])
+        totals = torch.tensor([sum(len(subwords) for subwords, _ in row) for row in sentences])
         states = automaton.starts[sets][:, None]
         parts = (part.to(device) for part in (units, spaced, proposals, totals, states))
         return cls(automaton.to(device), *parts)
@@ -88,7 +88,7 @@ class MustPhrases:
         index = index[..., None].expand(-1, -1, self.states.size(2))
         return replace(self, states=self.states.gather(1, index))
 
-    def go_on(
+    def proceed(
         self, parents: Int[Tensor, "batch chosen"], tokens: Int[Tensor, "batch chosen"]
     ) -> "MustPhrases":
         """Let these hypotheses be continued by these tokens."""
@@ -129,18 +129,18 @@ def _along(
     units = torch.zeros_like(automaton.depths)
     proposals = torch.full_like(automaton.depths, -1)
     bounds = [*automaton.starts.tolist(), len(units) + automaton.starts[0].item()]
-    for start, end, (pieces, spellings) in zip(bounds[:-1], bounds[1:], cuts, strict=True):
-        if not pieces:
+    for start, end, (subwords, spellings) in zip(bounds[:-1], bounds[1:], cuts, strict=True):
+        if not subwords:
             continue
         own = slice(start - bounds[0], end - bounds[0])
         depths, spaced = automaton.depths[own], automaton.spaced[own]
         own_units, own_proposals = units[own], proposals[own]
         # Where the model has cut the phrase in its own way, it goes on with what is left.
-        tails = [pieces[0], *_tails(spellings[0], vocabulary)]
+        tails = [subwords[0], *_tails(spellings[0], vocabulary)]
         own_proposals[:] = torch.tensor(tails)[depths.clamp(max=len(tails) - 1)]
         state = torch.tensor(start)
-        for piece, following in zip(pieces, [*pieces[1:], -1], strict=True):
-            state = automaton.read(state, torch.tensor(piece))
+        for subword, following in zip(subwords, [*subwords[1:], -1], strict=True):
+            state = automaton.read(state, torch.tensor(subword))
             depth = automaton.depths[state]
             here = depths == depth
             if depth == 0:  # the space before a word may be a piece of its own
@@ -148,8 +148,8 @@ def _along(
                 only_space[own] = here
             own_units += (here & (depth > 0)) | (depths > depth)
             own_proposals[here] = following
-        own_units[automaton.found_at_end[own]] = len(pieces)
-        own_proposals[own_units == len(pieces)] = -1
+        own_units[automaton.found_at_end[own]] = len(subwords)
+        own_proposals[own_units == len(subwords)] = -1
     return units, only_space, proposals
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from transformer.common.errors import InputError, refuse
+from transformer.common.errors import InputError, raise_objections
 from transformer.data.text.phrases import occurs, one_line
 from transformer.data.tokenization.tags import SourceTags, with_tags
 
@@ -32,7 +32,7 @@ class Constraints:
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse(_objections(self))
+        raise_objections(_objections(self))
 
     def __bool__(self) -> bool:
         """Whether anything is asked for."""

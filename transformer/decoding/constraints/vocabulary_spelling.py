@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from transformer.data.text.phrases import OTHER, SPACE, WORD, kind_of
+from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
 from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
@@ -33,7 +33,7 @@ def spell(text: str) -> Spelling:
     """The bytes of a text; any space is the byte of a space."""
     spelt: list[tuple[int, int]] = []
     for character in text:
-        kind = kind_of(character)
+        kind = char_kind(character)
         first, *rest = b" " if kind == SPACE else character.encode()
         spelt += [(first, kind), *((byte, WITHIN) for byte in rest)]
     return tuple(spelt)
@@ -58,8 +58,8 @@ class Vocabulary:
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
         """Spell the target vocabulary."""
-        pieces = tokenizer.pieces(range(tokenizer.target_vocab_size))
-        return cls.of_spellings([_spell_piece(*numbered) for numbered in enumerate(pieces)])
+        subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
+        return cls.of_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
 
     @classmethod
     def of_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
@@ -84,28 +84,28 @@ class Vocabulary:
         ends = range(min(len(text), self.values.shape[1]), 0, -1)
         return next((self._numbers[text[:end]] for end in ends if text[:end] in self._numbers), -1)
 
-    def join(self, pieces: Sequence[int]) -> Spelling:
+    def join(self, subwords: Sequence[int]) -> Spelling:
         """The spelling of a text that is cut so."""
-        return tuple(pair for piece in pieces for pair in self.spellings[piece])
+        return tuple(pair for subword in subwords for pair in self.spellings[subword])
 
 
 def _bytes(spelling: Spelling) -> bytes:
     return bytes(byte for byte, _ in spelling)
 
 
-def _spell_piece(number: int, piece: str) -> Spelling:
-    if number in (PAD, BOS, EOS) or is_tag(piece):
+def _spell_subword(number: int, subword: str) -> Spelling:
+    if number in (PAD, BOS, EOS) or is_tag(subword):
         return ()
     if number == UNK:
         return spell(" \u2047 ")  # as SentencePiece writes it
-    if match := _BYTE.fullmatch(piece):
+    if match := _BYTE.fullmatch(subword):
         return ((byte := int(match[1], 16), _kind_of_byte(byte)),)
-    return spell(piece.replace(WORD_START, " "))
+    return spell(subword.replace(WORD_START, " "))
 
 
 def _kind_of_byte(byte: int) -> int:
     if byte < 0x80:
-        return kind_of(chr(byte))
+        return char_kind(chr(byte))
     if byte < 0xC0:
         return WITHIN
     return WORD if byte in _OF_LETTERS else OTHER

@@ -6,11 +6,11 @@ It knows texts and the tokenizer; not where the translations come from, nor gold
 from collections.abc import Sequence
 
 from transformer.data.batching.batch import collate
-from transformer.data.text.word_alignment import Links, piece_words
+from transformer.data.text.word_alignment import Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, aligning_attention, word_links
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import batches_of, refuse_longer
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths
 from transformer.model.transformer import Transformer
 
 
@@ -40,13 +40,13 @@ def align(
     targets = tokenizer.encode_target([target for _, target in pairs])
     encoded = list(zip(sources, targets, strict=True))
     lengths = [max(map(len, sides)) + 1 for sides in encoded]
-    refuse_longer(lengths, model.max_length, "align")
+    check_lengths(lengths, model.max_length, "align")
     links: list[Links] = [frozenset()] * len(pairs)
     with evaluating(model):
-        for places in batches_of(lengths, batch_tokens):
-            found = _links(model, tokenizer, [encoded[place] for place in places], aligner)
-            for place, links_of_pair in zip(places, found, strict=True):
-                links[place] = links_of_pair
+        for indices in bucket_batches(lengths, batch_tokens):
+            found = _links(model, tokenizer, [encoded[index] for index in indices], aligner)
+            for index, links_of_pair in zip(indices, found, strict=True):
+                links[index] = links_of_pair
     return links
 
 
@@ -63,8 +63,8 @@ def _links(
     return [
         word_links(
             row[: len(target), : len(source)],
-            piece_words(tokenizer.source_pieces(source)),
-            piece_words(tokenizer.pieces(target)),
+            subword_words(tokenizer.source_subwords(source)),
+            subword_words(tokenizer.subwords(target)),
             aligner.near_best,
         )
         for row, (source, target) in zip(weights.float().cpu(), encoded, strict=True)

@@ -52,8 +52,8 @@ def forced_attention(
     source, target = batch.source, batch.target_input
     maps = attention_maps(model, source, target)
     source_mask = padding_mask(source, PAD)
-    encoder = model.encoder.scope(source.size(1), 0, source_mask, device).dense_mask
-    decoder = model.decoder.scope(target.size(1), 0, None, device).dense_mask
+    encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
+    decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
     return ForcedAttention(
         batch,
         Attended(maps.encoder, _visible(source, source, encoder), source == EOS),

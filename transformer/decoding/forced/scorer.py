@@ -15,9 +15,9 @@ from torch import Tensor
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import batches_of, refuse_longer
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model
-from transformer.decoding.search.interface import refuse_nan
+from transformer.decoding.search.interface import check_no_nan
 from transformer.decoding.search.length_penalty import log_probabilities, score_targets
 
 
@@ -63,15 +63,15 @@ def score_pairs(
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
-    refuse_longer(lengths, model.max_length, "score", first=first)
-    rows = score_pieces(model, list(zip(sources, targets, strict=True)), batch_tokens)
+    check_lengths(lengths, model.max_length, "score", first=first)
+    rows = score_subwords(model, list(zip(sources, targets, strict=True)), batch_tokens)
     return [
-        TargetScore(math.fsum(row), (*tokenizer.pieces(target), "</s>"), tuple(row))
+        TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
         for target, row in zip(targets, rows, strict=True)
     ]
 
 
-def score_pieces(
+def score_subwords(
     model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
     """Log-probabilities of the target pieces of each pair, and of its end.
@@ -88,13 +88,13 @@ def score_pieces(
     device = next(model.parameters()).device
     lengths = [max(map(len, pair)) + 1 for pair in pairs]
     with evaluating(model):
-        for places in batches_of(lengths, batch_tokens):
-            sources, targets = zip(*(pairs[place] for place in places), strict=True)
+        for indices in bucket_batches(lengths, batch_tokens):
+            sources, targets = zip(*(pairs[index] for index in indices), strict=True)
             batch = collate(sources, targets).to(device)
             found = _score_batch(model, batch)
-            refuse_nan(found, batch.target_input.size(1))
-            for place, row, target in zip(places, found.tolist(), targets, strict=True):
-                scores[place] = row[: len(target) + 1]
+            check_no_nan(found, batch.target_input.size(1))
+            for index, row, target in zip(indices, found.tolist(), targets, strict=True):
+                scores[index] = row[: len(target) + 1]
     return scores
 
 

@@ -31,14 +31,14 @@ def least_risk(
         texts: What they spell.
         config: The utility, and what found the candidates.
     """
-    places: dict[str, int] = {}
-    belongs = [places.setdefault(text, len(places)) for text in texts]
-    mass = torch.zeros(len(places), dtype=torch.float64)
+    indices: dict[str, int] = {}
+    belongs = [indices.setdefault(text, len(indices)) for text in texts]
+    mass = torch.zeros(len(indices), dtype=torch.float64)
     mass.index_add_(0, torch.tensor(belongs), weights(candidates, config))
-    utility = utility_named(config.utility)(list(places))
+    utility = utility_named(config.utility)(list(indices))
     # Rounded once: what is equal stays equal, in whatever order it is summed.
     expected = [math.fsum(row) for row in (utility * mass).tolist()]
-    first = [candidates[belongs.index(place)] for place in places.values()]
+    first = [candidates[belongs.index(position)] for position in indices.values()]
     scored = [replace(one, score=value) for one, value in zip(first, expected, strict=True)]
     return sorted(scored, key=lambda one: -one.score)[: config.nbest]
 

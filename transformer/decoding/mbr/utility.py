@@ -77,15 +77,15 @@ def shared(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis refere
     The diagonal is how many each has.
     """
     columns: dict[tuple[Any, int], int] = {}
-    places = [
+    indices = [
         (row, columns.setdefault((ngram, occurrence), len(columns)))
         for row, counter in enumerate(counts)
         for ngram, count in counter.items()
         for occurrence in range(count)
     ]
     has = torch.zeros(len(counts), len(columns), dtype=torch.float64)
-    if places:
-        has[tuple(torch.tensor(places).T)] = 1.0
+    if indices:
+        has[tuple(torch.tensor(indices).T)] = 1.0
     return has @ has.T
 
 

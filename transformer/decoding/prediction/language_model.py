@@ -15,7 +15,7 @@ from torch import Tensor
 
 from transformer.data.batching.batch import collate
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, batches_of
+from transformer.decoding.prediction.predictor import Predictor, bucket_batches
 
 
 def perplexity(nats: float) -> float:
@@ -81,11 +81,11 @@ class LanguageModel(Predictor):
         rows = self.tokenizer.encode_target(texts)
         scores = self.log_probabilities(rows)
         return [
-            TextProbability(tuple(self.tokenizer.pieces(row)), tuple(score.tolist()))
+            TextProbability(tuple(self.tokenizer.subwords(row)), tuple(score.tolist()))
             for row, score in zip(rows, scores, strict=True)
         ]
 
-    def tokens_of(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """The subwords, and bos."""
         return 1 + len(self.tokenizer.encode_target([text])[0])
 
@@ -97,8 +97,8 @@ class LanguageModel(Predictor):
             rows: Tokens of each text, without bos or eos.
         """
         found = [torch.empty(0)] * len(rows)
-        for places in batches_of([len(row) for row in rows], self.batch_tokens):
-            chosen = [list(rows[place]) for place in places]
+        for indices in bucket_batches([len(row) for row in rows], self.batch_tokens):
+            chosen = [list(rows[index]) for index in indices]
             batch = collate(chosen, chosen).to(self.model.projection.weight.device)
             real = batch.target_output != PAD
             parts = (self.model(batch.target_input)[real], batch.target_output[real])
@@ -111,6 +111,6 @@ class LanguageModel(Predictor):
                     for hidden, right in zip(*(part.split(ROWS) for part in parts), strict=True)
                 ]
             ).cpu()
-            for place, row in zip(places, scores.split(real.sum(1).tolist()), strict=True):
-                found[place] = row
+            for index, row in zip(indices, scores.split(real.sum(1).tolist()), strict=True):
+                found[index] = row
         return found

@@ -17,8 +17,13 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.batching.sampler import BatchPlan
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.line_windows import windows_of
-from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights, read_payload, task_of
+from transformer.decoding.translation.line_windows import make_windows
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    checkpoint_task,
+    load_weights,
+    read_payload,
+)
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.model.config import ModelConfig
 from transformer.model.single_stack import SingleStack, build_single_stack
@@ -73,8 +78,10 @@ class Predictor(ABC):
         """
         file = find_checkpoint(Path(path))
         payload = read_payload(file)
-        if task_of(payload) != cls.task:
-            raise InputError(f"{file} was trained for task={task_of(payload)}, not {cls.task}")
+        if checkpoint_task(payload) != cls.task:
+            raise InputError(
+                f"{file} was trained for task={checkpoint_task(payload)}, not {cls.task}"
+            )
         portable = payload[PORTABLE]
         with errors_name(file):
             config = typed(ModelConfig, portable["model"], "model")
@@ -95,7 +102,7 @@ class Predictor(ABC):
         """Say what the model says of each text, in their order."""
 
     @abstractmethod
-    def tokens_of(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """The tokens of a text, its bos or eos included."""
 
     def predict_stream(
@@ -112,13 +119,13 @@ class Predictor(ABC):
             InputError: A line has more tokens than ``model.max_length``; those before it are
                 predicted first.
         """
-        for window in windows_of(self._bounded(lines, name), ready):
+        for window in make_windows(self._bounded(lines, name), ready):
             yield from self.predict([request.text for request in window])
 
     def _bounded(self, lines: Iterable[str], name: str) -> Iterator[str]:
         most = self.model.config.max_length
         for number, line in enumerate(lines, start=1):
-            if (tokens := self.tokens_of(line)) > most:
+            if (tokens := self.count_tokens(line)) > most:
                 raise InputError(
                     f"{name}:{number}: a line of {tokens} tokens is longer than "
                     f"model.max_length={most} allows; cut it"
@@ -126,7 +133,7 @@ class Predictor(ABC):
             yield line
 
 
-def batches_of(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
+def bucket_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
     """Yield the places of texts of one batch, of about one length each.
 
     Args:

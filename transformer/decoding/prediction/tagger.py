@@ -14,7 +14,7 @@ from transformer.data.batching.tagged_batch import UNTAGGED
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, batches_of
+from transformer.decoding.prediction.predictor import Predictor, bucket_batches
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Tagger(Predictor):
         """Tag sentences whose words, and punctuation, stand between blanks."""
         return self.tag([text.split() for text in texts])
 
-    def tokens_of(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """The subwords of all words, and eos."""
         return 1 + sum(max(1, len(word)) for word in self.tokenizer.encode_source(text.split()))
 
@@ -71,11 +71,11 @@ class Tagger(Predictor):
         unknown = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
         dataset = TaggedDataset(unknown, self.tokenizer)
         found = [Tags((), (), ())] * len(unknown)
-        for places in batches_of(dataset.lengths()[0].tolist(), self.batch_tokens):
-            batch = dataset[BatchKey(0, places)].to(self.model.projection.weight.device)
+        for indices in bucket_batches(dataset.lengths()[0].tolist(), self.batch_tokens):
+            batch = dataset[BatchKey(0, indices)].to(self.model.projection.weight.device)
             best = self.model.logits(self.model(batch.source)).float().softmax(-1).max(-1)
-            for place, row, which, tags in zip(places, *best, batch.tags, strict=True):
+            for position, row, which, tags in zip(indices, *best, batch.tags, strict=True):
                 first = tags != UNTAGGED
                 given = tuple(UPOS[index] for index in which[first].tolist())
-                found[place] = Tags(unknown[place].words, given, tuple(row[first].tolist()))
+                found[position] = Tags(unknown[position].words, given, tuple(row[first].tolist()))
         return found

@@ -22,8 +22,8 @@ from transformer.decoding.search.interface import (
     Hypothesis,
     SearchConfig,
     StepFunction,
+    check_no_nan,
     constrain,
-    refuse_nan,
 )
 
 RANKED = 128
@@ -50,10 +50,10 @@ class Finished:
 class Live:
     """The hypotheses that go on, the best first; ``-inf`` marks a slot nothing lives in.
 
-    ``places`` tells which sentence of the call each row is; ``tokens`` begin with ``BOS``.
+    ``positions`` tells which sentence of the call each row is; ``tokens`` begin with ``BOS``.
     """
 
-    places: list[int]
+    positions: list[int]
     limits: Int[Tensor, " batch"]
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
@@ -61,7 +61,7 @@ class Live:
     def select(self, rows: Int[Tensor, " kept"]) -> "Live":
         """Only these sentences."""
         return Live(
-            [self.places[row] for row in rows.tolist()],
+            [self.positions[row] for row in rows.tolist()],
             self.limits[rows],
             self.tokens[rows],
             self.log_probabilities[rows],
@@ -99,13 +99,13 @@ def beam_search(
         log_probabilities = step(live.tokens[:, :, -1])
         constrain(log_probabilities, live.tokens, live.limits, config)
         candidates = expand(live, log_probabilities)
-        refuse_nan(candidates.log_probabilities, length)
+        check_no_nan(candidates.log_probabilities, length)
         finished = finish(live, finished, candidates, config)
-        live, parents = go_on(live, candidates)
+        live, parents = proceed(live, candidates)
         over = done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                found[live.places[row]] = hypotheses(finished, row, config.nbest)
+                found[live.positions[row]] = hypotheses(finished, row, config.nbest)
             alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
@@ -135,8 +135,8 @@ def largest(
     """
     blocks = values.size(1) // RANKED
     if blocks <= count:
-        best, places = values.topk(count)
-        return best, places
+        best, positions = values.topk(count)
+        return best, positions
     whole = values[:, : blocks * RANKED].unflatten(1, (blocks, RANKED))
     within = torch.arange(RANKED, device=values.device)
     # batch count block -> batch (count block)
@@ -181,7 +181,7 @@ def finish(
     )
 
 
-def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
+def proceed(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
     """Follow the best candidates that do not end; return whose continuation each one is."""
     beam = live.tokens.size(1)
     # At most one continuation of each hypothesis ends, so that enough others remain.
@@ -191,7 +191,7 @@ def go_on(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch 
     chosen = candidates.tokens.gather(1, order)
     tokens = torch.cat((_pick(live.tokens, parents), chosen[..., None]), dim=2)
     total = candidates.log_probabilities.gather(1, order)
-    return Live(live.places, live.limits, tokens, total), parents
+    return Live(live.positions, live.limits, tokens, total), parents
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, overload
 
 from torch import Tensor
 
-from transformer.common.errors import refuse
+from transformer.common.errors import raise_objections
 from transformer.decoding.search.length_penalty import PenaltyForm, length_penalty
 
 Stopping = Literal["exact", "full"]
@@ -87,8 +87,8 @@ class SearchConfig:
     utility: str
 
     def __post_init__(self) -> None:
-        refuse(_ranges(self))
-        refuse(_contradictions(self))
+        raise_objections(_ranges(self))
+        raise_objections(_contradictions(self))
 
     @property
     def width(self) -> int:

@@ -18,16 +18,16 @@ from transformer.decoding.search.beam import (
     done,
     expand,
     finish,
-    go_on,
     hypotheses,
+    proceed,
     start,
 )
 from transformer.decoding.search.interface import (
     Hypothesis,
     SearchConfig,
     StepFunction,
+    check_no_nan,
     constrain,
-    refuse_nan,
 )
 
 Group = tuple[Live, Finished]
@@ -54,12 +54,12 @@ def diverse_search(
         tokens = torch.cat([live.tokens for live, _ in groups], dim=1)
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, groups[0][0].limits, config)
-        refuse_nan(log_probabilities, tokens.size(2) - 1)
+        check_no_nan(log_probabilities, tokens.size(2) - 1)
         groups, parents = _advance(groups, log_probabilities, config)
         over = torch.stack([done(*group, _of_group(config)) for group in groups]).all(0)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                found[groups[0][0].places[row]] = _merged(groups, row, config)
+                found[groups[0][0].positions[row]] = _merged(groups, row, config)
             alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
@@ -90,7 +90,7 @@ def _advance(
     for number, ((live, finished), own) in enumerate(zip(groups, owned, strict=True)):
         candidates = _expand_apart(live, own, config.diversity * said)
         finished = finish(live, finished, candidates, settings)
-        live, of_live = go_on(live, candidates)
+        live, of_live = proceed(live, candidates)
         newest = candidates.tokens[:, :width]
         said = said.scatter_add(1, newest, torch.ones_like(newest, dtype=said.dtype))
         advanced.append((live, finished))

@@ -96,7 +96,7 @@ class EnsembleStep:
             step.keep(sentences)
 
 
-def step_of(model: Model, source: Int[Tensor, "batch source"], beam: int) -> StepFunction:
+def build_step(model: Model, source: Int[Tensor, "batch source"], beam: int) -> StepFunction:
     """The step of a search over these padded source tokens, ``beam`` hypotheses a sentence."""
     if isinstance(model, Ensemble):
         return EnsembleStep(model, source, beam)

@@ -12,8 +12,8 @@ from transformer.decoding.search.interface import (
     Hypothesis,
     SearchConfig,
     StepFunction,
+    check_no_nan,
     constrain,
-    refuse_nan,
 )
 
 
@@ -31,29 +31,29 @@ def greedy_search(
         NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    places = list(range(len(limits)))
+    indices = list(range(len(limits)))
     tokens = limits.new_full((len(limits), 1), BOS)
     totals = torch.zeros(len(limits), device=limits.device)
-    while places:
+    while indices:
         length = tokens.size(1) - 1
         log_probabilities = step(tokens[:, -1:])
         constrain(log_probabilities, tokens[:, None], limits, config)
         best, chosen = log_probabilities.max(dim=-1)
-        refuse_nan(best, length)
+        check_no_nan(best, length)
         totals = totals + best.squeeze(1)
         ended = (chosen == EOS).squeeze(1)
         if ended.any():
             penalty = config.penalty(length + 1)
             rows = ended.nonzero().squeeze(1).tolist()
-            pieces = tokens[ended, 1:].tolist()
-            for row, sequence, total in zip(rows, pieces, totals[ended].tolist(), strict=True):
-                found[places[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
+            subwords = tokens[ended, 1:].tolist()
+            for row, sequence, total in zip(rows, subwords, totals[ended].tolist(), strict=True):
+                found[indices[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
             alive = (~ended).nonzero().squeeze(1)
-            places = [places[row] for row in alive.tolist()]
+            indices = [indices[row] for row in alive.tolist()]
             tokens, chosen, totals, limits = (
                 part[alive] for part in (tokens, chosen, totals, limits)
             )
-            if places:
+            if indices:
                 step.keep(alive)
         tokens = torch.cat((tokens, chosen), dim=1)
     return found

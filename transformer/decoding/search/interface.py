@@ -103,18 +103,18 @@ def constrain(
 
 def _rule_out_repetition(
     log_probabilities: Float[Tensor, "batch beam vocab"],
-    pieces: Int[Tensor, "batch beam length"],
+    subwords: Int[Tensor, "batch beam length"],
     size: int,
 ) -> None:
     """No piece that followed the last ``size - 1`` pieces before follows them again.
 
     Where nothing else may follow, as within a forced prefix, it may.
     """
-    if pieces.size(2) < size:
+    if subwords.size(2) < size:
         return
     # batch beam length -> batch beam window size
-    windows = pieces.unfold(2, size, 1)
-    last = pieces[:, :, None, pieces.size(2) - size + 1 :]
+    windows = subwords.unfold(2, size, 1)
+    last = subwords[:, :, None, subwords.size(2) - size + 1 :]
     again = (windows[..., :-1] == last).all(-1)
     sentence, hypothesis, _ = rows = again.nonzero(as_tuple=True)
     repeated = windows[..., -1][rows]
@@ -139,7 +139,7 @@ class NotANumber(InputError):
     """A model computes NaN: its weights are damaged, or too large for its precision."""
 
 
-def refuse_nan(log_probabilities: Tensor, length: int) -> None:
+def check_no_nan(log_probabilities: Tensor, length: int) -> None:
     """Stop a search that a broken model would lead astray.
 
     Raises:

@@ -19,8 +19,8 @@ from transformer.decoding.search.interface import (
     Hypothesis,
     SearchConfig,
     StepFunction,
+    check_no_nan,
     constrain,
-    refuse_nan,
 )
 
 
@@ -42,16 +42,16 @@ def sample_search(
         NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in seeds]
-    places = list(range(len(seeds)))
+    indices = list(range(len(seeds)))
     noise = _noise(limits, config.nbest, seeds)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     lengths = limits.new_full(tokens.shape[:2], -1)
-    while places:
+    while indices:
         length = tokens.size(2) - 1
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, limits, config)
-        refuse_nan(log_probabilities, length)
+        check_no_nan(log_probabilities, length)
         chosen = _draw(truncated(log_probabilities, config), noise[:, :, length])
         live = lengths < 0
         drawn = log_probabilities.gather(-1, chosen[..., None]).squeeze(-1)
@@ -61,13 +61,13 @@ def sample_search(
         done = (lengths >= 0).all(1)
         if done.any():
             for row in done.nonzero().squeeze(1).tolist():
-                found[places[row]] = _ranked(tokens[row], lengths[row], totals[row], config)
+                found[indices[row]] = _ranked(tokens[row], lengths[row], totals[row], config)
             alive = (~done).nonzero().squeeze(1)
-            places = [places[row] for row in alive.tolist()]
+            indices = [indices[row] for row in alive.tolist()]
             tokens, totals, lengths, limits, noise = (
                 part[alive] for part in (tokens, totals, lengths, limits, noise)
             )
-            if places:
+            if indices:
                 step.keep(alive)
     return found
 

@@ -13,10 +13,10 @@ from itertools import groupby, pairwise
 import torch
 
 from transformer.data.text.document_windows import begins_window
-from transformer.data.tokenization.tags import SENTENCE_END, tags_of, with_tags
-from transformer.decoding.batched_search import most_pieces
+from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
+from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.translation.line_windows import windows_of
+from transformer.decoding.translation.line_windows import make_windows
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 
@@ -67,7 +67,7 @@ class DocumentTranslator:
             done: So many of the first are not wanted; those after them are translated as with them.
         """
         held: list[Request] = []
-        reading = windows_of(lines, ready)
+        reading = make_windows(lines, ready)
         failure: Exception | None = None
         while failure is None:
             try:
@@ -76,14 +76,14 @@ class DocumentTranslator:
                 break
             except Exception as error:
                 failure = error
-            windows = self._windows_of(held)
+            windows = self._windows(held)
             # More sentences may come for the last.
             if windows and not self._is_closed(held, windows[-1]):
                 windows.pop()
             yield from self._answers(held, windows, done)
             read = windows[-1].stop if windows else 0
             held, done = held[read:], max(0, done - read)
-        yield from self._answers(held, self._windows_of(held), done)
+        yield from self._answers(held, self._windows(held), done)
         if failure is not None:
             raise failure
 
@@ -96,25 +96,25 @@ class DocumentTranslator:
             InputError: A tag is unknown to the model, or missing.
         """
         rows = self.tokenizer.encode_source(texts)
-        most = min(self.tags.pieces, most_pieces(self.translator.asked))
+        most = min(self.tags.subwords, max_subwords(self.translator.asked))
         starts: list[int] = []
         # What is to begin with other tags is another text.
-        for _, run in groupby(range(len(texts)), lambda place: tags_of(texts[place])):
-            places = list(run)
-            leading = max(self.tokenizer.leading_tags(rows[place]) for place in places)
+        for _, run in groupby(range(len(texts)), lambda position: parse_tags(texts[position])):
+            indices = list(run)
+            leading = max(self.tokenizer.leading_tags(rows[position]) for position in indices)
             alone = [
-                not rows[place] or not texts[place].strip() or bool(asked and asked[place])
-                for place in places
+                not rows[position] or not texts[position].strip() or bool(asked and asked[position])
+                for position in indices
             ]
             lengths = [
-                None if alone[index] else (len(rows[place]) - leading,)
-                for index, place in enumerate(places)
+                None if alone[index] else (len(rows[position]) - leading,)
+                for index, position in enumerate(indices)
             ]
             begins = begins_window(lengths, self.tags.sentences, most - leading)
-            starts += [place for place, first in zip(places, begins, strict=True) if first]
+            starts += [position for position, first in zip(indices, begins, strict=True) if first]
         return [range(*pair) for pair in pairwise([*starts, len(texts)])]
 
-    def _windows_of(self, requests: Sequence[Request]) -> list[Window]:
+    def _windows(self, requests: Sequence[Request]) -> list[Window]:
         return self.windows(
             [request.text for request in requests], [request.constraints for request in requests]
         )
@@ -140,13 +140,16 @@ class DocumentTranslator:
         """Return the translations of the texts of each of these windows."""
         asked = constraints or [None] * len(texts)
         together = self.translator.translate(
-            [_joined([texts[place] for place in window]) for window in windows],
+            [_joined([texts[position] for position in window]) for window in windows],
             [asked[window.start] if len(window) == 1 else None for window in windows],
         )
         found = [self._parted(one, len(w)) for one, w in zip(together, windows, strict=True)]
         pairs = list(zip(windows, found, strict=True))
         alone = [
-            _joined([texts[place]]) for window, parts in pairs if not parts for place in window
+            _joined([texts[position]])
+            for window, parts in pairs
+            if not parts
+            for position in window
         ]
         again = iter(self.translator.translate(alone))
         return [parts or [next(again) for _ in window] for window, parts in pairs]
@@ -169,7 +172,7 @@ class DocumentTranslator:
         """Part one of the window into one a sentence."""
         parts = _split_at(self.tags.spelt[0], candidate.tokens)
         texts = self.tokenizer.decode_target(
-            [[self._ids[piece] for piece in tokens] for tokens in parts]
+            [[self._ids[subword] for subword in tokens] for tokens in parts]
         )
         return [
             replace(candidate, text=text.replace("\n", " "), tokens=tokens)
@@ -187,8 +190,8 @@ class DocumentTranslator:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        pieces = self.tokenizer.pieces(range(self.tokenizer.target_vocab_size))
-        return {piece: number for number, piece in enumerate(pieces)}
+        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
+        return {subword: number for number, subword in enumerate(subwords)}
 
 
 def in_documents(translator: Translator) -> Translator | DocumentTranslator:
@@ -197,11 +200,11 @@ def in_documents(translator: Translator) -> Translator | DocumentTranslator:
     return DocumentTranslator(translator) if documents else translator
 
 
-def units_of(translator: Translator | DocumentTranslator, texts: Sequence[str]) -> list[Window]:
+def group_units(translator: Translator | DocumentTranslator, texts: Sequence[str]) -> list[Window]:
     """What can be shared out among processes: windows of documents, or single texts."""
     if isinstance(translator, DocumentTranslator):
         return translator.windows(texts)
-    return [range(place, place + 1) for place in range(len(texts))]
+    return [range(position, position + 1) for position in range(len(texts))]
 
 
 def translate_units(
@@ -216,14 +219,14 @@ def translate_units(
 def _joined(texts: Sequence[str]) -> str:
     """One text of them, with the tags of the first."""
     lines = (text.replace(SENTENCE_END, " ") for text in texts)
-    return with_tags(SENTENCE_END.join(lines), tags_of(texts[0]))
+    return with_tags(SENTENCE_END.join(lines), parse_tags(texts[0]))
 
 
-def _split_at(separator: str, pieces: Sequence[str]) -> list[tuple[str, ...]]:
+def _split_at(separator: str, subwords: Sequence[str]) -> list[tuple[str, ...]]:
     parts: list[list[str]] = [[]]
-    for piece in pieces:
-        if piece == separator:
+    for subword in subwords:
+        if subword == separator:
             parts.append([])
         else:
-            parts[-1].append(piece)
+            parts[-1].append(subword)
     return [tuple(part) for part in parts]

@@ -19,7 +19,7 @@ from transformer.model.transformer import Transformer
 FILE = "made_from.json"
 
 
-def fingerprint_of(model: Transformer, tokenizer: Tokenizer) -> str:
+def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
     """A hash of all that decides what the model says: weights, heads that are off, vocabularies."""
     # The tags that a call puts before its sources are of the call, not of the model.
     digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
@@ -45,11 +45,11 @@ def _weights(model: Transformer) -> dict[str, torch.Tensor]:
 
 def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
     """Leave it in the folder of the export."""
-    text = json.dumps({"model": fingerprint_of(model, tokenizer)})
+    text = json.dumps({"model": compute_fingerprint(model, tokenizer)})
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def refuse_stranger(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
+def check_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
     """Refuse an export of another model: of a checkpoint before more training, say.
 
     Raises:
@@ -59,7 +59,7 @@ def refuse_stranger(model: Transformer, tokenizer: Tokenizer, folder: Path) -> N
         known = json.loads((folder / FILE).read_text(encoding="utf-8"))["model"]
     except (OSError, ValueError, KeyError, TypeError):
         known = None
-    if known != fingerprint_of(model, tokenizer):
+    if known != compute_fingerprint(model, tokenizer):
         raise InputError(
             f"{folder} was not exported from this checkpoint as it is now (weights, vocabulary and "
             "heads_off); remove it and export again"

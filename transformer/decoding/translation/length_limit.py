@@ -25,7 +25,7 @@ class LengthLimit:
     ) -> list[list[Hypothesis]]:
         """What was found, once the best hypothesis of each segment is looked at."""
         for segment, hypotheses in zip(segments, found, strict=True):
-            limit = min(self.most, self.search.limit(len(segment.pieces)))
+            limit = min(self.most, self.search.limit(len(segment.subwords)))
             self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
         self._searched += len(segments)
         return found
@@ -37,7 +37,7 @@ class LengthLimit:
         return counts
 
 
-def warn_of_cuts(counts: Iterable[tuple[int, int]]) -> None:
+def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
     """Say in one line how many translations reached their limit (`LengthLimit.taken`), if any."""
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:

@@ -5,14 +5,14 @@ It does not know what happens to them. Small windows answer soon, large ones mak
 
 from collections.abc import Callable, Iterable, Iterator
 
-from transformer.data.tokenization.tags import tags_of, with_tags
+from transformer.data.tokenization.tags import parse_tags, with_tags
 from transformer.decoding.constraints.request import Request
 
 FIRST_WINDOW, LAST_WINDOW = 8, 4096
 """Most lines of the first window and of any; each may be twice as large as the one before."""
 
 
-def windows_of(
+def make_windows(
     lines: Iterable[str | Request], ready: Callable[[], bool] | None
 ) -> Iterator[list[Request]]:
     """Read windows, until ``ready`` denies that the next line is at hand or the window is full.
@@ -25,7 +25,7 @@ def windows_of(
         for line in lines:
             if isinstance(line, str):
                 text = line.removesuffix("\n").removesuffix("\r")
-                line = Request(with_tags(text, tags_of(line)))
+                line = Request(with_tags(text, parse_tags(line)))
             window.append(line)
             if len(window) == size or (ready is not None and not ready()):
                 yield window

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer.data.batching.batch import collate
 from transformer.decoding.alignment import aligning_attention
-from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.interface import Hypothesis
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
@@ -50,12 +50,12 @@ def with_attention(
     lists = [NBest(hypotheses) for hypotheses in found]
     best = [hypotheses[0].tokens for hypotheses in found]
     lengths = [max(map(len, sides)) + 1 for sides in zip(segments, best, strict=True)]
-    for places in batches_of(lengths, batch_tokens):
-        sides = [segments[place] for place in places], [best[place] for place in places]
+    for indices in bucket_batches(lengths, batch_tokens):
+        sides = [segments[index] for index in indices], [best[index] for index in indices]
         batch = collate(*sides).to(next(model.parameters()).device)
         weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
-        for row, place in zip(weights, places, strict=True):
+        for row, index in zip(weights, indices, strict=True):
             # The rows and columns of real pieces, without the ends.
-            looked = row[: len(best[place]), : len(segments[place])].clone()
-            lists[place] = NBest(found[place], looked)
+            looked = row[: len(best[index]), : len(segments[index])].clone()
+            lists[index] = NBest(found[index], looked)
     return lists

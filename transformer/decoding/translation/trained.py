@@ -32,6 +32,6 @@ def trained_with(checkpoint: Checkpoint) -> Trained:
     model = checkpoint.model.config
     with errors_name(checkpoint.path):
         tokenizer = Tokenizer.from_state(checkpoint.tokenizer)
-        tokenizer.refuse_other_sizes(model.source_vocab_size, model.target_vocab_size)
+        tokenizer.check_vocabulary_sizes(model.source_vocab_size, model.target_vocab_size)
         search = typed(SearchConfig, checkpoint.config["decoding"], "decoding")
         return Trained(tokenizer, search, Aligner.trained(checkpoint.config["loss"], model))

@@ -13,18 +13,28 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.text.word_alignment import NO_WORD, Links, piece_words
+from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner, word_links
-from transformer.decoding.batched_search import ModelSearcher, Searcher, most_pieces, texts_of
+from transformer.decoding.batched_search import (
+    ModelSearcher,
+    Searcher,
+    hypothesis_texts,
+    max_subwords,
+)
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.long_inputs import Segment, segment_lengths, segments_of, warn_of_parts
+from transformer.decoding.long_inputs import (
+    Segment,
+    segment_lengths,
+    split_segments,
+    warn_about_segments,
+)
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Ensemble, Model, leader
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
-from transformer.decoding.translation.line_windows import windows_of
+from transformer.decoding.translation.line_windows import make_windows
 from transformer.decoding.translation.nbest import NBest, with_attention
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
@@ -73,7 +83,7 @@ class Translator:
         self.searcher: Searcher = ModelSearcher(
             model, tokenizer, search, batch_tokens, coverage_head
         )
-        self.length_limit = LengthLimit(search, most_pieces(model))
+        self.length_limit = LengthLimit(search, max_subwords(model))
 
     @classmethod
     def load(
@@ -124,7 +134,7 @@ class Translator:
             texts: Any strings, also empty or with control characters; a ``TaggedText`` has its own
                 tags before it, any other those of the tokenizer.
             constraints: What is asked of each translation; ``Translation.unmet`` tells what the
-                search could not meet. ``segments_of`` shares them out where a text is cut.
+                search could not meet. ``split_segments`` shares them out where a text is cut.
             attention: Also return where the best candidate looked, as the aligner sees it.
             alignment: Also return the word links of the best candidate.
             names: What a warning calls each text.
@@ -141,10 +151,10 @@ class Translator:
         with evaluating(self.asked):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
-                self._segments(pieces, one) if text.strip() else []
-                for text, pieces, one in zip(texts, encoded, asked, strict=True)
+                self._segments(subwords, one) if text.strip() else []
+                for text, subwords, one in zip(texts, encoded, asked, strict=True)
             ]
-            warn_of_parts(list(map(len, segmented)), names, self.asked.config.max_length)
+            warn_about_segments(list(map(len, segmented)), names, self.asked.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
             lists = iter(self._search(flat, attention or alignment))
             return [
@@ -176,35 +186,35 @@ class Translator:
             name: What a warning calls a line of this index, from 0.
         """
         start = 0
-        for window in windows_of(lines, ready):
+        for window in make_windows(lines, ready):
             yield from self.translate(
                 [request.text for request in window],
                 [request.constraints for request in window],
                 attention=attention,
                 alignment=alignment,
-                names=[name(start + place) for place in range(len(window))],
+                names=[name(start + position) for position in range(len(window))],
             )
             start += len(window)
 
-    def _segments(self, pieces: list[int], constraints: Constraints | None) -> list[Segment]:
+    def _segments(self, subwords: list[int], constraints: Constraints | None) -> list[Segment]:
         # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
-        most = most_pieces(self.asked)
-        if not pieces:
+        most = max_subwords(self.asked)
+        if not subwords:
             return []
-        count = self.tokenizer.leading_tags(pieces)
-        tags, text = pieces[:count], pieces[count:]
+        count = self.tokenizer.leading_tags(subwords)
+        tags, text = subwords[:count], subwords[count:]
         lengths = [len(text)]
-        if len(pieces) > most:
+        if len(subwords) > most:
             room = max(1, most - count)
-            lengths = segment_lengths(self.tokenizer.source_pieces(text), room)
-        return segments_of(text, lengths, constraints, tags)
+            lengths = segment_lengths(self.tokenizer.source_subwords(text), room)
+        return split_segments(text, lengths, constraints, tags)
 
     def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
         found = self.length_limit.counted(segments, self.searcher(segments))
         if not attention:
             return [NBest(hypotheses) for hypotheses in found]
-        pieces = [segment.pieces for segment in segments]
-        return with_attention(self.model, pieces, found, self.aligner.head, self.batch_tokens)
+        subwords = [segment.subwords for segment in segments]
+        return with_attention(self.model, subwords, found, self.aligner.head, self.batch_tokens)
 
     def _join(
         self, segments: list[Segment], lists: list[NBest], attention: bool, alignment: bool
@@ -215,7 +225,7 @@ class Translator:
         ranks = zip(*(nbest.hypotheses for nbest in lists), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
         weights = torch.block_diag(*[f.attention for f in lists if f.attention is not None])
-        source = [p for s in segments for p in self.tokenizer.source_pieces(s.pieces)]
+        source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
         return Translation(
             text=nbest[0].text,
             score=nbest[0].score,
@@ -232,13 +242,13 @@ class Translator:
         """Words are counted through all segments, each of which begins a new target word."""
         target_words: list[int] = []
         for nbest in lists:
-            words = piece_words(self.tokenizer.pieces(nbest.hypotheses[0].tokens))
+            words = subword_words(self.tokenizer.subwords(nbest.hypotheses[0].tokens))
             first = max(target_words, default=-1) + 1
             target_words += [word if word == NO_WORD else first + word for word in words]
-        return word_links(weights, piece_words(source), target_words, self.aligner.near_best)
+        return word_links(weights, subword_words(source), target_words, self.aligner.near_best)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
-        text = " ".join(text for text in texts_of(hypotheses, self.tokenizer) if text)
+        text = " ".join(text for text in hypothesis_texts(hypotheses, self.tokenizer) if text)
         total = sum(hypothesis.log_probability for hypothesis in hypotheses)
         tokens = [token for hypothesis in hypotheses for token in hypothesis.tokens]
         score = hypotheses[0].score
@@ -246,4 +256,4 @@ class Translator:
             score = total / self.search.penalty(len(tokens) + len(hypotheses))
             if self.search.algorithm == "mbr":
                 score = fmean(hypothesis.score for hypothesis in hypotheses)
-        return Candidate(text, score, total, tuple(self.tokenizer.pieces(tokens)))
+        return Candidate(text, score, total, tuple(self.tokenizer.subwords(tokens)))

@@ -13,9 +13,9 @@ from typing import Literal
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, collate
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.search.length_penalty import score_targets
-from transformer.model.heads import HeadName, heads_of, heads_off, switched_off
+from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
@@ -50,7 +50,7 @@ class Ablations:
 
     def __init__(self, model: Transformer, measure: Measure, better: Better) -> None:
         off = set(heads_off(model))
-        self.heads = [name for name in heads_of(model) if name not in off]
+        self.heads = [name for name in attention_heads(model) if name not in off]
         self.measure = measure
         self.better = better
         self.score = measure(())
@@ -123,10 +123,10 @@ class ForcedLoss:
         device = next(model.parameters()).device
         lengths = [max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]
         self.batches = [
-            collate([sources[place] for place in places], [targets[place] for place in places]).to(
-                device
-            )
-            for places in batches_of(lengths, batch_tokens)
+            collate(
+                [sources[index] for index in indices], [targets[index] for index in indices]
+            ).to(device)
+            for indices in bucket_batches(lengths, batch_tokens)
         ]
         self.target_tokens = sum(batch.target_tokens for batch in self.batches)
         with evaluating(model):

@@ -20,9 +20,9 @@ BROAD = 0.8
 """Entropy, relative to that of equal weights, from which on a head is called broad."""
 
 _OFFSETS = {"previous": -1, "same": 0, "next": 1}
-_PLACES = (*_OFFSETS, "first", "separator")
+_INDICES = (*_OFFSETS, "first", "separator")
 _PEAKS = tuple(f"{name}_peak" for name in _OFFSETS)
-_MEASURES = (*_PLACES, *_PEAKS, "confidence", "entropy", "possible_entropy")
+_MEASURES = (*_INDICES, *_PEAKS, "confidence", "entropy", "possible_entropy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +122,12 @@ def head_totals(
         sums.append(total.expand(weights.size(1)))
         counts.append(counted.sum())
 
-    places = _places(visible, separator)
-    for name in _PLACES:
-        there = places[name]
+    indices = _indices(visible, separator)
+    for name in _INDICES:
+        there = indices[name]
         add((weights * there[:, None]).sum(dim=-1), there.any(dim=-1) & free)
     for name in _OFFSETS:
-        there = places[name]
+        there = indices[name]
         # batch query key -> batch head query: is the strongest key there?
         peak = there[:, None].expand(weights.shape).gather(-1, strongest)[..., 0]
         add(peak.double(), there.any(dim=-1) & free)
@@ -138,16 +138,16 @@ def head_totals(
     return HeadTotals(torch.stack(sums), torch.stack(counts))
 
 
-def _places(
+def _indices(
     visible: Bool[Tensor, "batch query key"], separator: Bool[Tensor, "batch key"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
     """Where the keys of each place stand, as far as they are visible."""
     queries = torch.arange(visible.size(1), device=visible.device)
     keys = torch.arange(visible.size(2), device=visible.device)
-    places = {
+    indices = {
         name: (keys == queries[:, None] + offset) & visible for name, offset in _OFFSETS.items()
     }
-    return places | {"first": (keys == 0) & visible, "separator": separator[:, None] & visible}
+    return indices | {"first": (keys == 0) & visible, "separator": separator[:, None] & visible}
 
 
 _SPOKEN = {
@@ -167,7 +167,7 @@ def describe(head: HeadCharacter) -> str:
 
 def _rule(head: HeadCharacter) -> str:
     """The first rule that holds."""
-    weights = {name: value for name in _PLACES if (value := getattr(head, name)) is not None}
+    weights = {name: value for name in _INDICES if (value := getattr(head, name)) is not None}
     ranked = sorted(weights, key=lambda name: -weights[name])
     if head.confidence is None and not ranked:
         return "not measured: no query had a choice"
@@ -207,17 +207,17 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
         if it is the most of its weight; the most confident and the broadest.
     """
     named = [
-        NamedHead("word alignment", *place, f"AER {value:.3f}")
-        for value, place in _ranked(layers, "alignment_error")[::-1][:alignments]
+        NamedHead("word alignment", *index, f"AER {value:.3f}")
+        for value, index in _ranked(layers, "alignment_error")[::-1][:alignments]
     ]
-    for name in _PLACES:
-        for value, place in _ranked(layers, name)[:1]:
+    for name in _INDICES:
+        for value, index in _ranked(layers, name)[:1]:
             if value >= MAJORITY:
-                named.append(NamedHead(_SPOKEN[name], *place, f"{value:.2f}"))
-    for value, place in _ranked(layers, "confidence")[:1]:
-        named.append(NamedHead("most confident", *place, f"mean maximum {value:.2f}"))
-    for value, place in _ranked(layers, "relative_entropy")[:1]:
-        named.append(NamedHead("broadest", *place, f"{value:.0%} of the possible entropy"))
+                named.append(NamedHead(_SPOKEN[name], *index, f"{value:.2f}"))
+    for value, index in _ranked(layers, "confidence")[:1]:
+        named.append(NamedHead("most confident", *index, f"mean maximum {value:.2f}"))
+    for value, index in _ranked(layers, "relative_entropy")[:1]:
+        named.append(NamedHead("broadest", *index, f"{value:.0%} of the possible entropy"))
     return named
 
 

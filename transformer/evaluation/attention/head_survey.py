@@ -12,15 +12,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.data.text.word_alignment import WordLinks, piece_words
+from transformer.data.text.word_alignment import WordLinks, subword_words
 from transformer.decoding.alignment import word_links
 from transformer.decoding.forced.forced_attention import Attended, ForcedAttention, forced_attention
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import batches_of
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import Links, count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
-from transformer.evaluation.run_text import found_in_run, splits_of_run
+from transformer.evaluation.run_text import found_in_run, run_splits
 
 if TYPE_CHECKING:
     from transformer.data.corpora.mixture import AnySplit
@@ -76,7 +76,7 @@ def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
     Raises:
         InputError: The corpus is not there, or has no such split.
     """
-    splits = splits_of_run(data)
+    splits = run_splits(data)
     if split not in splits:
         raise InputError(f"split={split} is not there; choose {' or '.join(splits)}")
     return found_in_run(splits[split])
@@ -91,9 +91,9 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
     proposed: Proposals = {}
     known = all(pair.gold is not None for pair in pairs)
     lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
-    for places in batches_of(lengths, translator.batch_tokens):
-        batch = [pairs[place] for place in places]
-        seen = attention_of(translator, batch)
+    for indices in bucket_batches(lengths, translator.batch_tokens):
+        batch = [pairs[index] for index in indices]
+        seen = compute_attention(translator, batch)
         for kind in KINDS:
             layers = _layer_totals(getattr(seen, kind))
             sums = zip(totals.get(kind, layers), layers, strict=True)
@@ -106,7 +106,7 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
     return characters
 
 
-def attention_of(translator: Translator, pairs: Sequence[EncodedPair]) -> ForcedAttention:
+def compute_attention(translator: Translator, pairs: Sequence[EncodedPair]) -> ForcedAttention:
     """Attention over pairs, in evaluation mode."""
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     with evaluating(translator.model):
@@ -128,8 +128,8 @@ def _propose(
     tokenizer, near_best = translator.tokenizer, translator.aligner.near_best
     for row, pair in enumerate(pairs):
         sure, possible = pair.gold or ((), ())
-        source_words = piece_words(tokenizer.source_pieces(pair.source))
-        target_words = piece_words(tokenizer.pieces(pair.target))
+        source_words = subword_words(tokenizer.source_subwords(pair.source))
+        target_words = subword_words(tokenizer.subwords(pair.target))
         for layer, weights in enumerate(layers):
             real = weights[row, :, : len(target_words), : len(source_words)].float().cpu()
             for head, one in enumerate(real):

@@ -79,7 +79,7 @@ def require_edges(edges: Sequence[int], key: str) -> None:
         raise InputError(f"{key}={list(edges)} must be numbers above 0 that rise")
 
 
-def labels_of(edges: Sequence[int]) -> list[str]:
+def bucket_labels(edges: Sequence[int]) -> list[str]:
     """How the buckets are written, from the one that begins at 0 to the one without an end."""
     bounded = [
         str(low) if high == low + 1 else f"{low}-{high - 1}" for low, high in pairwise([0, *edges])
@@ -103,11 +103,11 @@ def bleu_by_length(
         bleu: As the whole is scored.
         edges: The first length of each bucket after the first.
     """
-    places: dict[int, list[int]] = {}
+    indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
-        places.setdefault(bisect_right(edges, len(source.split())), []).append(line)
-    words, labels, found = words_by(bleu), labels_of(edges), []
-    for bucket, lines in sorted(places.items()):
+        indices.setdefault(bisect_right(edges, len(source.split())), []).append(line)
+    words, labels, found = words_by(bleu), bucket_labels(edges), []
+    for bucket, lines in sorted(indices.items()):
         right = [references[line] for line in lines]
         scores = tuple(
             bleu.corpus_score([said[line] for line in lines], [right]).score for said in hypotheses
@@ -128,7 +128,7 @@ def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
     return words
 
 
-def signature_of_words(bleu: BLEU) -> str:
+def word_signature(bleu: BLEU) -> str:
     """How words are parted; ``bleu`` has scored already, else it has no signature."""
     said = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
     return "|".join(f"{key}:{said[key]}" for key in ("case", "tok", "version"))
@@ -170,7 +170,7 @@ def words_by_frequency(
             wanted[bucket],
             tuple(_match(right[bucket], wanted[bucket], said[bucket]) for right, said in totals),
         )
-        for bucket, label in enumerate(labels_of(edges))
+        for bucket, label in enumerate(bucket_labels(edges))
         if wanted[bucket]
     ]
 

@@ -16,13 +16,13 @@ from transformer.evaluation.comparison.buckets import (
     LengthBucket,
     bleu_by_length,
     require_edges,
-    signature_of_words,
+    word_signature,
     words_by,
     words_by_frequency,
 )
 from transformer.evaluation.comparison.sentence_deltas import By, Movement, SentenceScores, movement
 from transformer.evaluation.comparison.significance import Resampling, TestedMetric, paired_tests
-from transformer.evaluation.metrics import MetricsConfig, metric_of
+from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ComparisonConfig:
         if not self.scores or len(set(self.scores)) < len(self.scores):
             raise InputError(f"scores={list(self.scores)} must be one or more, each once")
         for name in self.scores:
-            metric_of(name, self.scoring)
+            build_metric(name, self.scoring)
         require_edges(self.lengths, "lengths")
         require_edges(self.frequencies, "frequencies")
         if self.moved < 0:
@@ -161,7 +161,7 @@ def compare(
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
     """
     hypotheses = [system.hypotheses for system in systems]
-    metrics = [metric_of(name, config.scoring) for name in config.scores]
+    metrics = [build_metric(name, config.scoring) for name in config.scores]
     tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
     bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
@@ -173,7 +173,7 @@ def compare(
     ]
     signatures = {
         "length": str(bleu.get_signature()),
-        "frequency": signature_of_words(bleu),
+        "frequency": word_signature(bleu),
         **base.signatures,
     }
     return Comparison(text, systems, tested, signatures, by_length, frequencies, movements)

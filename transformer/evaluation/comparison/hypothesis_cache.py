@@ -17,10 +17,10 @@ from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.common.files import PACKAGE, written_whole
-from transformer.data.tokenization.tags import tags_of
+from transformer.data.tokenization.tags import parse_tags
 from transformer.decoding.translation.document_translator import in_documents
-from transformer.decoding.translation.fingerprint import fingerprint_of
-from transformer.decoding.translation.length_limit import warn_of_cuts
+from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 
 FOLDER = "hypotheses"
@@ -31,7 +31,7 @@ _LIBRARIES = ("torch", "sentencepiece", "sacrebleu")
 _TEXT = "sha256_of_hypotheses"
 
 
-def hypotheses_of(
+def load_hypotheses(
     translator: Translator, sources: Sequence[str], kept: Path, name: str
 ) -> list[str]:
     """Translate, or read what was translated before; tell on stderr which.
@@ -65,7 +65,7 @@ def hypotheses_of(
 
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
     found = in_documents(translator).translate(sources)
-    warn_of_cuts([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.taken()])
     return [one.text for one in found]
 
 
@@ -74,9 +74,9 @@ def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]
     tokenizer = translator.tokenizer
     text = hashlib.sha256()
     for source in sources:
-        text.update(json.dumps([source, *tags_of(source)]).encode())
+        text.update(json.dumps([source, *parse_tags(source)]).encode())
     return {
-        "models": [fingerprint_of(model, tokenizer) for model in translator.members],
+        "models": [compute_fingerprint(model, tokenizer) for model in translator.members],
         "search": asdict(translator.search),
         "tags": list(tokenizer.source_tags),
         "sources": text.hexdigest(),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.evaluation.metrics import MetricsConfig, metric_of
+from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 By = Literal["bleu", "chrf"]
 
@@ -68,7 +68,7 @@ class SentenceScores:
     ) -> None:
         """Score each line."""
         bleu = config.bleu(effective_order=True)
-        chrf = metric_of("chrf", config)
+        chrf = build_metric("chrf", config)
         pairs = list(zip(hypotheses, references, strict=True))
         self.hypotheses = hypotheses
         self.bleu = [bleu.sentence_score(said, [right]).score for said, right in pairs]

@@ -120,9 +120,9 @@ def paired_tests(
     Raises:
         InputError: There is no other system, no sentence, or the numbers of lines differ.
     """
-    _refuse_unlike(hypotheses, references)
+    _check_alike(hypotheses, references)
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
-    named = {str(place): metric for place, metric in enumerate(metrics)}
+    named = {str(index): metric for index, metric in enumerate(metrics)}
     with _seeded(resampling.seed):
         test = PairedTest(systems, named, [references], "bs", n_samples=resampling.bootstrap)
         bootstrap_signatures, bootstrap = test()
@@ -142,7 +142,7 @@ def paired_tests(
     return found
 
 
-def _refuse_unlike(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> None:
+def _check_alike(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> None:
     if len(hypotheses) < 2:
         raise InputError("one system alone cannot be compared; give two or more")
     if not references:

@@ -23,7 +23,7 @@ Mask = Bool[Tensor, "#batch #head #query #key"]
 
 
 @dataclass(frozen=True)
-class Scope:
+class AttentionBias:
     """How the queries of one attention stand to its keys.
 
     Attributes:
@@ -160,7 +160,7 @@ class Scope:
         return seen & self.mask[row % rows, head % heads, query % queries, key]
 
 
-class SelfScope(nn.Module):
+class SelfAttentionBias(nn.Module):
     """Makes the scope of every self-attention of a stack; holds its pattern and its positions."""
 
     def __init__(
@@ -185,7 +185,7 @@ class SelfScope(nn.Module):
         device: torch.device,
         *,
         room: int | None = None,
-    ) -> Scope:
+    ) -> AttentionBias:
         """The scope of the positions ``start`` to ``start + length`` over all up to there.
 
         Where a cache has ``room`` for more keys, these are hidden.
@@ -195,4 +195,6 @@ class SelfScope(nn.Module):
         queries = keys[start:there]
         rotation = None if self.rotary is None else self.rotary(queries)
         unfilled = len(keys) - there
-        return Scope(mask, queries, keys, self.causal, self.pattern, self.bias, rotation, unfilled)
+        return AttentionBias(
+            mask, queries, keys, self.causal, self.pattern, self.bias, rotation, unfilled
+        )

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.bias import Mask, Scope
+from transformer.model.attention.bias import AttentionBias, Mask
 from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_fused
 from transformer.model.attention.sparse_patterns import Pattern
 
@@ -36,17 +36,17 @@ class Group:
 
 
 def attend_blocks(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
     """Compute what ``attend`` computes within a scope, the unseen blocks left out.
 
     Queries and keys must be the same positions, from the first on.
     """
-    groups = visible_blocks(scope.causal, scope.pattern, -(-key.size(2) // BLOCK))
+    groups = visible_blocks(attention_bias.causal, attention_bias.pattern, -(-key.size(2) // BLOCK))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
     # Gathered keys are as large as several copies of all keys: the backward pass gathers again.
     parts = [
-        checkpoint(_attend_group, *blocks, group, scope, dropout, use_reentrant=False)
+        checkpoint(_attend_group, *blocks, group, attention_bias, dropout, use_reentrant=False)
         for group in groups
     ]
     order = torch.cat([group.queries for group in groups]).argsort()
@@ -56,10 +56,15 @@ def attend_blocks(
 
 
 def _attend_group(
-    query: Tensor, key: Tensor, value: Tensor, group: Group, scope: Scope, dropout: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    group: Group,
+    attention_bias: AttentionBias,
+    dropout: float,
 ) -> Tensor:
     """Attend within one group: each block of queries with its own keys, all blocks at once."""
-    assert scope.queries is not None and scope.keys is not None
+    assert attention_bias.queries is not None and attention_bias.keys is not None
     query = query[:, :, group.queries]
     # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
     key, value = (heads[:, :, group.keys].flatten(3, 4) for heads in (key, value))
@@ -68,18 +73,21 @@ def _attend_group(
     # blocks -> blocks block 1; blocks seen -> blocks 1 (seen block)
     rows = (group.queries[:, None] * block + within)[:, :, None]
     columns = (group.keys[:, :, None] * block + within).flatten(1)[:, None, :]
-    real = (rows < len(scope.queries)) & (columns < len(scope.keys))
-    rows, columns = rows.clamp(max=len(scope.queries) - 1), columns.clamp(max=len(scope.keys) - 1)
-    places = scope.queries[rows], scope.keys[columns]
-    seen = (scope.sees(*places) & real)[None, :, None]
-    if scope.mask is not None:
-        seen = seen & _gathered(scope.mask, rows, columns)
+    real = (rows < len(attention_bias.queries)) & (columns < len(attention_bias.keys))
+    rows, columns = (
+        rows.clamp(max=len(attention_bias.queries) - 1),
+        columns.clamp(max=len(attention_bias.keys) - 1),
+    )
+    indices = attention_bias.queries[rows], attention_bias.keys[columns]
+    seen = (attention_bias.sees(*indices) & real)[None, :, None]
+    if attention_bias.mask is not None:
+        seen = seen & _gathered(attention_bias.mask, rows, columns)
     bias = None
-    if scope.bias is not None:
-        heads = torch.arange(scope.bias.num_heads, device=query.device)
+    if attention_bias.bias is not None:
+        heads = torch.arange(attention_bias.bias.num_heads, device=query.device)
         # head 1 1, blocks 1 block keys -> blocks head block keys -> (batch blocks) head block keys
-        distance = (places[1] - places[0])[:, None]
-        bias = scope.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
+        distance = (indices[1] - indices[0])[:, None]
+        bias = attention_bias.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
     # batch blocks 1 block keys -> (batch blocks) 1 block keys
     mask = seen.expand(batch, *seen.shape[1:]).flatten(0, 1)
     # batch head blocks block head_dim -> (batch blocks) head block head_dim
@@ -101,10 +109,10 @@ def visible_blocks(
     causal: bool, pattern: Pattern | None, count: int, block: int = BLOCK
 ) -> list[Group]:
     """Which of ``count`` blocks of keys each block of queries sees."""
-    scope = Scope(causal=causal, pattern=pattern)
+    attention_bias = AttentionBias(causal=causal, pattern=pattern)
     # What inference remembers must serve training too.
     with torch.inference_mode(False):
-        return list(_groups(_seen_blocks(scope, count, block)))
+        return list(_groups(_seen_blocks(attention_bias, count, block)))
 
 
 def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
@@ -120,11 +128,13 @@ def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
             yield Group(numbers, torch.stack([columns for _, columns in some]))
 
 
-def _seen_blocks(scope: Scope, count: int, block: int) -> Iterator[Bool[Tensor, " key_blocks"]]:
+def _seen_blocks(
+    attention_bias: AttentionBias, count: int, block: int
+) -> Iterator[Bool[Tensor, " key_blocks"]]:
     """For each block of queries, which blocks of keys hold one that it sees."""
     positions = torch.arange(count * block)
     for rows in positions.split(block):
-        seen = scope.sees(rows[:, None], positions[None, :]).any(0)
+        seen = attention_bias.sees(rows[:, None], positions[None, :]).any(0)
         # key -> key_blocks block
         yield seen.view(-1, block).any(1)
 

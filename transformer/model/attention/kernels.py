@@ -16,14 +16,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.common.errors import InputError
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.block_sparse import attend_blocks
 from transformer.model.attention.multi_head import (
     KeyHeads,
     QueryHeads,
     attend_fused,
     eager,
-    heads_of_queries,
+    split_query_heads,
 )
 
 BACKENDS = {
@@ -59,7 +59,12 @@ class Sdpa:
     backend: str = "any"
 
     def __call__(
-        self, query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+        self,
+        query: QueryHeads,
+        key: KeyHeads,
+        value: KeyHeads,
+        attention_bias: AttentionBias,
+        dropout: float,
     ) -> QueryHeads:
         """Attend.
 
@@ -67,16 +72,16 @@ class Sdpa:
             InputError: The forced backend cannot compute this here.
         """
         if self.backend == "any":
-            return self._attend(query, key, value, scope, dropout)
+            return self._attend(query, key, value, attention_bias, dropout)
         try:
             with sdpa_kernel(BACKENDS[self.backend]):
-                return self._attend(query, key, value, scope, dropout)
+                return self._attend(query, key, value, attention_bias, dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
-            masked = not scope.only_causal and scope.dense_mask is not None
+            masked = not attention_bias.only_causal and attention_bias.dense_mask is not None
             what = [str(query.dtype), f"heads of width {query.size(-1)}"]
-            what += ["a mask"] * masked + ["a bias"] * (scope.bias is not None)
+            what += ["a mask"] * masked + ["a bias"] * (attention_bias.bias is not None)
             others = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
             raise InputError(
                 f"model.sdpa_backend={self.backend} cannot compute {', '.join(what)} on "
@@ -84,27 +89,32 @@ class Sdpa:
             ) from error
 
     def _attend(
-        self, query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+        self,
+        query: QueryHeads,
+        key: KeyHeads,
+        value: KeyHeads,
+        attention_bias: AttentionBias,
+        dropout: float,
     ) -> QueryHeads:
-        if self.backend == "any" and not dropout and few_queries(query, key, scope):
-            return attend_few(query, key, value, scope)
+        if self.backend == "any" and not dropout and few_queries(query, key, attention_bias):
+            return attend_few(query, key, value, attention_bias)
         if self.backend == "any" and learns_short(query, key):
-            attend_plainly = attend_short if scope.leaves_none_blind else eager
-            return attend_plainly(query, key, value, scope, dropout)
-        if scope.only_causal:
+            attend_plainly = attend_short if attention_bias.leaves_none_blind else eager
+            return attend_plainly(query, key, value, attention_bias, dropout)
+        if attention_bias.only_causal:
             return attend_fused(query, key, value, dropout=dropout, causal=True)
-        mask, bias = scope.dense_mask, scope.dense_bias
+        mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
         return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
 
 
-def few_queries(query: QueryHeads, key: KeyHeads, scope: Scope) -> bool:
+def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias) -> bool:
     """Whether ``attend_few`` is the fastest: a step of decoding, on a CPU, over enough keys."""
     return (
         query.device.type == "cpu"
         and query.size(2) <= FEW <= key.size(2)
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
-        and scope.leaves_none_blind
+        and attention_bias.leaves_none_blind
     )
 
 
@@ -122,15 +132,15 @@ def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
 
 
 def attend_short(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
     """The formula for queries that all see something, with the softmax where torch's is fast.
 
     On a CPU that is float32, and a row of 16 keys at least: what is missing is hidden
     (docs/performance.md).
     """
-    key, value = heads_of_queries(query, key), heads_of_queries(query, value)
-    penalty, missing = scope.penalty, VECTOR - key.size(2)
+    key, value = split_query_heads(query, key), split_query_heads(query, value)
+    penalty, missing = attention_bias.penalty, VECTOR - key.size(2)
     if missing > 0:
         there = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
         penalty = F.pad(
@@ -145,20 +155,22 @@ def attend_short(
     return F.dropout(weights, dropout) @ value
 
 
-def attend_few(query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope) -> QueryHeads:
+def attend_few(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias
+) -> QueryHeads:
     """The formula, with mask and bias as one summand, for queries that all see something.
 
     torch's fused kernel goes from row to row and head to head, which takes twice as long for a few
     queries each (docs/decoding.md).
     """
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)
-    if scope.penalty is not None:
-        scores = scores.add_(scope.penalty)
+    if attention_bias.penalty is not None:
+        scores = scores.add_(attention_bias.penalty)
     return scores.softmax(dim=-1) @ value
 
 
 def flex(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
     """Read only the blocks of keys that a block of queries may see.
 
@@ -168,18 +180,18 @@ def flex(
     Raises:
         InputError: torch cannot compute this on a GPU.
     """
-    if scope.queries is None or query.size(2) != key.size(2):
+    if attention_bias.queries is None or query.size(2) != key.size(2):
         # Without positions, as in cross-attention, there is no pattern either; the few queries of
         # a step of decoding leave no blocks out.
-        return Sdpa()(query, key, value, scope, dropout)
+        return Sdpa()(query, key, value, attention_bias, dropout)
     if query.device.type == "cpu":
-        return attend_blocks(query, key, value, scope, dropout)
-    if reason := _flex_refuses(query, key):
+        return attend_blocks(query, key, value, attention_bias, dropout)
+    if reason := _flex_cannot(query, key):
         raise InputError(f"model.attention=flex cannot compute {reason}; choose sdpa")
-    return attend_flex(query, key, value, scope, compiled_flex_attention())
+    return attend_flex(query, key, value, attention_bias, compiled_flex_attention())
 
 
-def _flex_refuses(query: QueryHeads, key: KeyHeads) -> str | None:
+def _flex_cannot(query: QueryHeads, key: KeyHeads) -> str | None:
     """What torch's ``flex_attention`` cannot compute on a GPU, if it is that."""
     if query.size(-1) < 16:
         return f"heads of width {query.size(-1)} on a GPU, only from 16 on"
@@ -190,17 +202,21 @@ def _flex_refuses(query: QueryHeads, key: KeyHeads) -> str | None:
 
 
 def attend_flex(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, attention: FlexAttention
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
+    attention_bias: AttentionBias,
+    attention: FlexAttention,
 ) -> QueryHeads:
     """Compute what ``attend`` computes within a scope by ``attention``, compiled or plain."""
-    bias, first = scope.bias, key.size(2) - query.size(2)
+    bias, first = attention_bias.bias, key.size(2) - query.size(2)
     # A query that may attend to nothing yields zeros here, too.
     attended: QueryHeads = attention(
         query,
         key,
         value,
         score_mod=bias and (lambda score, b, h, q, k: score + bias(h, k - q - first)),
-        block_mask=scope.block_mask,
+        block_mask=attention_bias.block_mask,
         enable_gqa=key.size(1) != query.size(1),
     )
     return attended
@@ -214,14 +230,14 @@ def compiled_flex_attention() -> FlexAttention:
 
 
 def auto(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
     """``flex`` for a sparse pattern over a long sequence, where it can compute it, else ``sdpa``.
 
     On a GPU it drops no weights, and wants heads from width 16 on in groups of a power of two.
     """
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
-    cannot = query.device.type != "cpu" and (dropout > 0 or _flex_refuses(query, key) is not None)
-    if scope.pattern is not None and long and not cannot:
-        return flex(query, key, value, scope, dropout)
-    return Sdpa()(query, key, value, scope, dropout)
+    cannot = query.device.type != "cpu" and (dropout > 0 or _flex_cannot(query, key) is not None)
+    if attention_bias.pattern is not None and long and not cannot:
+        return flex(query, key, value, attention_bias, dropout)
+    return Sdpa()(query, key, value, attention_bias, dropout)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from transformer.model.attention.bias import Mask, Scope
+from transformer.model.attention.bias import AttentionBias, Mask
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
 
@@ -21,10 +21,10 @@ QueryHeads = Float[Tensor, "batch head query head_dim"]
 KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
 Bias = Float[Tensor, "#batch #head #query #key"]
 
-Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, Scope, float], QueryHeads]
+Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
 """Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
 
-ATTEND_FREELY = Scope()
+ATTEND_FREELY = AttentionBias()
 
 
 def attend(
@@ -82,7 +82,7 @@ def attend_fused(
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
         # With a mask torch shares heads only in its slow kernel, which keeps the weights.
-        key, value = heads_of_queries(query, key), heads_of_queries(query, value)
+        key, value = split_query_heads(query, key), split_query_heads(query, value)
         grouped = False
     blind = None
     if mask is not None:
@@ -107,20 +107,20 @@ def attend_fused(
 
 
 def formula(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
     """``attend`` within a scope; a head of keys and values serves its group of queries."""
     return attend(
         query,
-        heads_of_queries(query, key),
-        heads_of_queries(query, value),
-        scope.dense_mask,
-        bias=scope.dense_bias,
+        split_query_heads(query, key),
+        split_query_heads(query, value),
+        attention_bias.dense_mask,
+        bias=attention_bias.dense_bias,
         dropout=dropout,
     )
 
 
-def heads_of_queries(
+def split_query_heads(
     query: QueryHeads, shared: KeyHeads
 ) -> Float[Tensor, "batch head key head_dim"]:
     """Repeat each head of keys or values for all heads of queries that it serves."""
@@ -128,10 +128,10 @@ def heads_of_queries(
 
 
 def eager(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
     """The kernel that is the formula; the others, in kernels.py, are its equals."""
-    return formula(query, key, value, scope, dropout)[0]
+    return formula(query, key, value, attention_bias, dropout)[0]
 
 
 class MultiHeadAttention(nn.Module):
@@ -195,28 +195,28 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | None = None,
     ) -> Float[Tensor, "batch query width"]:
         """Project, attend in every head, concatenate, project."""
-        scope = Scope(mask)
-        keys, values = self.project(key, value, scope)
-        return self.attend_projected(query, keys, values, scope)
+        attention_bias = AttentionBias(mask)
+        keys, values = self.project(key, value, attention_bias)
+        return self.attend_projected(query, keys, values, attention_bias)
 
     def attend_self(
-        self, hidden: Float[Tensor, "batch length width"], scope: Scope
+        self, hidden: Float[Tensor, "batch length width"], attention_bias: AttentionBias
     ) -> Float[Tensor, "batch length width"]:
         """Self-attention: query = key = value."""
         hidden = for_products(hidden)
-        keys, values = self.project(hidden, hidden, scope)
-        return self.attend_projected(hidden, keys, values, scope)
+        keys, values = self.project(hidden, hidden, attention_bias)
+        return self.attend_projected(hidden, keys, values, attention_bias)
 
     def project(
         self,
         key: Float[Tensor, "batch key width"],
         value: Float[Tensor, "batch key width"],
-        scope: Scope = ATTEND_FREELY,
+        attention_bias: AttentionBias = ATTEND_FREELY,
     ) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
         keys = self.key_norm(self._split(self.key(key)))
-        if scope.rotation is not None:
-            keys = scope.rotation(keys)
+        if attention_bias.rotation is not None:
+            keys = attention_bias.rotation(keys)
         return keys, self._split(self.value(value))
 
     def attend_projected(
@@ -224,14 +224,14 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "batch query width"],
         keys: KeyHeads,
         values: KeyHeads,
-        scope: Scope = ATTEND_FREELY,
+        attention_bias: AttentionBias = ATTEND_FREELY,
     ) -> Float[Tensor, "batch query width"]:
         """Attend to keys and values that were projected before."""
         queries = self.query_norm(self._split(self.query(query)))
-        if scope.rotation is not None:
-            queries = scope.rotation(queries)
+        if attention_bias.rotation is not None:
+            queries = attention_bias.rotation(queries)
         dropout = self.dropout if self.training else 0.0
-        attended = self.kernel(queries, keys, values, scope, dropout)
+        attended = self.kernel(queries, keys, values, attention_bias, dropout)
         if self.head_mask is not None:
             attended = attended * self.head_mask[:, None, None]
         # batch head query head_dim -> batch query (head head_dim)

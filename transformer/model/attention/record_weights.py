@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.multi_head import KeyHeads, MultiHeadAttention, QueryHeads, formula
 
 
@@ -24,9 +24,13 @@ def recording(
     weights: list[Tensor] = []
 
     def remember(
-        query: QueryHeads, key: KeyHeads, value: KeyHeads, scope: Scope, dropout: float
+        query: QueryHeads,
+        key: KeyHeads,
+        value: KeyHeads,
+        attention_bias: AttentionBias,
+        dropout: float,
     ) -> QueryHeads:
-        attended, seen = formula(query, key, value, scope, dropout)
+        attended, seen = formula(query, key, value, attention_bias, dropout)
         weights.append(seen)
         return attended
 

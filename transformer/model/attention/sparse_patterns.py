@@ -2,7 +2,7 @@
 
 Each is a function of two tensors of positions that broadcast against each other; True means "may
 attend". It knows neither lengths nor padding, so that a sentence sees the same in any batch. A
-decoder also hides what comes later (see ``Scope``).
+decoder also hides what comes later (see ``AttentionBias``).
 """
 
 from collections.abc import Callable

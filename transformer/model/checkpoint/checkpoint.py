@@ -134,7 +134,7 @@ def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def task_of(payload: dict[str, Any]) -> str:
+def checkpoint_task(payload: dict[str, Any]) -> str:
     """What the model was trained for."""
     task: str = payload[PORTABLE]["config"]["task"]
     return task
@@ -146,7 +146,7 @@ def require_translation(payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: It was not trained to translate.
     """
-    task = task_of(payload)
+    task = checkpoint_task(payload)
     if task != "translation":
         raise InputError(
             f"{file} was trained for task={task} and does not translate; predict checkpoint=… "

@@ -74,7 +74,7 @@ def _instead(path: Path, wanted: Sequence[str]) -> str:
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
 
 
-def run_folder_of(checkpoint: Path) -> Path:
+def run_folder(checkpoint: Path) -> Path:
     """Where the run lives that a checkpoint, or a run directory, belongs to."""
     if checkpoint.is_file():
         inside = checkpoint.resolve().parent

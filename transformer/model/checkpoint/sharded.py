@@ -104,7 +104,7 @@ def _names(index: Any) -> list[str]:
     return list(names or []) if plain else []
 
 
-def names_of(file: Path) -> Sequence[str]:
+def shard_names(file: Path) -> Sequence[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
     Raises:
@@ -129,7 +129,7 @@ def delete_unnamed(folder: Path) -> None:
     Where a checkpoint cannot be read for the moment, its shards might be any: all stay this time.
     """
     try:
-        named = {name for file in folder.glob("*.ckpt") for name in names_of(file)}
+        named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}
         for shard in folder.glob(f"*{SUFFIX}"):
             if shard.name not in named:
                 shard.unlink(missing_ok=True)

@@ -39,8 +39,8 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
             raise InputError(f"its config has no group {group}, as every run has")
     if not isinstance(config.get("task"), str):
         raise InputError("its config names no task")
-    _refuse_live_values(config, "")
-    _refuse_program(config)
+    _check_plain_values(config, "")
+    _check_pickle(config)
     model = typed(ModelConfig, portable["model"], "model")
     for key, value in config["model"].items():
         if portable["model"].get(key) != value:
@@ -104,7 +104,7 @@ def validate_size(model: ModelConfig, held: int) -> None:
         raise InputError("it declares a larger model than its weights are; use another checkpoint")
 
 
-def _refuse_live_values(node: Any, key: str) -> None:
+def _check_plain_values(node: Any, key: str) -> None:
     """Refuse a config that is more than values: what OmegaConf would replace, tensors, NaN.
 
     Raises:
@@ -112,11 +112,11 @@ def _refuse_live_values(node: Any, key: str) -> None:
     """
     if isinstance(node, dict):
         for name, value in node.items():
-            _refuse_live_values(name, key)
-            _refuse_live_values(value, f"{key}.{name}" if key else str(name))
+            _check_plain_values(name, key)
+            _check_plain_values(value, f"{key}.{name}" if key else str(name))
     elif isinstance(node, list | tuple):
         for value in node:
-            _refuse_live_values(value, key)
+            _check_plain_values(value, key)
     elif isinstance(node, str) and "${" in node:
         raise InputError(
             f"{key} in its config holds ${{…}}, which would be replaced by something of this "
@@ -126,7 +126,7 @@ def _refuse_live_values(node: Any, key: str) -> None:
         raise InputError(f"{key} in its config is no plain value")
 
 
-def _refuse_program(config: Mapping[str, Any]) -> None:
+def _check_pickle(config: Mapping[str, Any]) -> None:
     """A metric by its import name is the user's to give: a file that names one could run it.
 
     Raises:

@@ -21,7 +21,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import Interrupted
 from transformer.training.checkpointing.run_directory import has_checkpoint
-from transformer.training.optimization.divergence import Judge
+from transformer.training.optimization.divergence import DivergenceDetector
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,8 @@ class GracefulStop(Callback):
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """From now on stop at once, if a checkpoint of this update has just been written."""
-        judge = pl_module.judge
-        self._at_once = isinstance(judge, Judge) and not judge.in_a_row
+        detector = pl_module.detector
+        self._at_once = isinstance(detector, DivergenceDetector) and not detector.in_a_row
         self._break_off(trainer)
 
     def on_validation_batch_start(

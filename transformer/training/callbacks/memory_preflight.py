@@ -23,7 +23,7 @@ def adam_means(module: nn.Module) -> list[Tensor]:
     return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
 
 
-class Rehearsal(Callback):
+class MemoryPreflight(Callback):
     """Computes the gradient of the largest planned batch once, and forgets it."""
 
     def __init__(self, data: BatchModule) -> None:
@@ -43,12 +43,12 @@ class Rehearsal(Callback):
             f"{batch.size:,}",
             f"{batch.positions:,}",
         )
-        rehearse: Any = pl_module.rehearse
+        check_memory: Any = pl_module.check_memory
         # A run that goes on has them already.
         means = [] if trainer.optimizers[0].state else _means_beside(pl_module)
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
-            rehearse(batch.to(trainer.strategy.root_device), times)
+            check_memory(batch.to(trainer.strategy.root_device), times)
         del means
 
     def _compare(self, trainer: Trainer) -> None:

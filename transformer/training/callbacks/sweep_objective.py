@@ -66,7 +66,7 @@ class Objective(Callback):
             self.load_state_dict(state)
 
 
-def refuse_wrong_direction(metric: str, direction: object) -> None:
+def check_direction(metric: str, direction: object) -> None:
     """See that the sweep does not look for the worst.
 
     Args:

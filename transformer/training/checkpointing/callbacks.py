@@ -24,7 +24,7 @@ from transformer.training.checkpointing.checkpoint_io import (
 )
 from transformer.training.checkpointing.restore import validate_now
 from transformer.training.checkpointing.run_directory import mark_unfinished
-from transformer.training.optimization.divergence import Judge
+from transformer.training.optimization.divergence import DivergenceDetector
 
 _OTHERS = ("best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -95,7 +95,7 @@ class LastCheckpoint(Checkpoint):
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         begins = not trainer.strategy.broadcast(self.path.exists())
-        if begins or _judge(pl_module).returned:
+        if begins or _divergence_detector(pl_module).returned:
             error = self._save(trainer)
             if begins and error:
                 if unused is not None:
@@ -138,7 +138,7 @@ class LastCheckpoint(Checkpoint):
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the weights may be what makes the updates bad (recovery.py)."""
-        if not _judge(pl_module).in_a_row:
+        if not _divergence_detector(pl_module).in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:
@@ -220,7 +220,7 @@ def checkpoint_callbacks(
     ]
 
 
-def _judge(module: LightningModule) -> Judge:
-    judge = module.judge
-    assert isinstance(judge, Judge)
-    return judge
+def _divergence_detector(module: LightningModule) -> DivergenceDetector:
+    detector = module.detector
+    assert isinstance(detector, DivergenceDetector)
+    return detector

@@ -31,7 +31,7 @@ def stand_at(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModu
         # With callbacks.ema_decay=0 from now on, the weights go on and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])
     for part in ("state_dict", "current_model_state"):
-        _refuse_other_shapes(checkpoint.get(part, checkpoint["state_dict"]), module)
+        _check_shapes(checkpoint.get(part, checkpoint["state_dict"]), module)
     done = checkpoint["global_step"]
     loops = trainer.fit_loop.state_dict()
     counted = {"ready": done, "started": done, "processed": done, "completed": done}
@@ -40,7 +40,7 @@ def stand_at(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModu
     steps |= {"ready": done, "completed": done}
     loops["epoch_loop.state_dict"] = {"_batches_that_stepped": done}
     if isinstance(data := trainer.datamodule, BatchModule):  # type: ignore[attr-defined]
-        data.go_on_from(loader_state(checkpoint))
+        data.resume_from(loader_state(checkpoint))
     checkpoint["loops"] = {"fit_loop": loops}
 
 
@@ -74,7 +74,7 @@ def _convert(checkpoint: dict[str, Any]) -> None:
     checkpoint["callbacks"] = callbacks
 
 
-def _refuse_other_shapes(weights: dict[str, Any], module: LightningModule) -> None:
+def _check_shapes(weights: dict[str, Any], module: LightningModule) -> None:
     mine = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     theirs = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(mine.keys() | theirs.keys()):

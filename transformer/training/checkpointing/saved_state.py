@@ -57,7 +57,7 @@ _STREAM: dict[str, Any] = {
         "place": {"row": int, "offsets": Sequence[int]},
     },
 }
-"""Where a stream stands (``StreamRow.state_dict``)."""
+"""Where a stream stands (``StreamedBatches.state_dict``)."""
 
 LIGHTNING_READS = (
     *_SCHEMA,

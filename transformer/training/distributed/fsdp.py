@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import write_archive
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, names_of, split
+from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, shard_names, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
@@ -186,7 +186,7 @@ def consolidate(folder: Path) -> None:
     if not any(folder.glob(f"*{SUFFIX}")):
         return
     for file in sorted(folder.glob("*.ckpt")):
-        if names_of(file):
+        if shard_names(file):
             try:
                 payload = read_payload(file)
             except InputError as error:

@@ -42,14 +42,14 @@ class ReplicatedStrategy(DDPStrategy):
         Where torchrun starts its processes anew, torch would have them look for each other at the
         addresses of those before.
         """
-        place = external_place() if TorchElasticEnvironment.detect() else None
-        if place is not None and not torch.distributed.is_initialized():
+        index = external_place() if TorchElasticEnvironment.detect() else None
+        if index is not None and not torch.distributed.is_initialized():
             device = self.root_device
             torch.distributed.init_process_group(
                 self._get_process_group_backend(),
-                store=place.store(),
-                rank=place.rank,
-                world_size=place.ranks,
+                store=index.store(),
+                rank=index.rank,
+                world_size=index.ranks,
                 timeout=self._timeout,
                 device_id=None if device.type == "cpu" else device,
             )

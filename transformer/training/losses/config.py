@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from transformer.common.errors import InputError, refuse
+from transformer.common.errors import InputError, raise_objections
 
 Consistency = Literal["none", "r_drop", "simcut"]
 
@@ -55,7 +55,7 @@ class LossConfig:
                 "loss.alignment_layer and loss.alignment_head are of guided alignment; set "
                 "loss.alignment_weight=0.05, or leave them out"
             )
-        refuse(_consistency_objections(self))
+        raise_objections(_consistency_objections(self))
 
 
 def _consistency_objections(config: LossConfig) -> Iterator[str]:

@@ -135,8 +135,8 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 means = (rows.to(exact) @ mean).view(2, -1, 1)
                 size = BLOCK if device == "cpu" else half
                 tokens = len(target[some])
-                for place in range(0, tokens, size):
-                    block = slice(place, min(place + size, tokens))
+                for index in range(0, tokens, size):
+                    block = slice(index, min(index + size, tokens))
                     right = target[some][block, None]
                     here = logits[:, block]
                     grad, parts = _block(here.to(exact), means[:, block], right, smoothing, terms)

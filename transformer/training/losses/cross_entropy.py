@@ -83,8 +83,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
                 logits = rows @ matrix.T
                 # The logits' mean over the vocabulary is what their mean row gives.
                 means = rows.to(exact) @ mean
-                for place in range(0, len(right), size):
-                    block = slice(place, min(place + size, len(right)))
+                for index in range(0, len(right), size):
+                    block = slice(index, min(index + size, len(right)))
                     here, mean_here = logits[block], means[block, None]
                     exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
                     loss += _block(exactly, mean_here, right[block], config.label_smoothing)

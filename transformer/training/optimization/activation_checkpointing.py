@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.bias import Scope
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kv_cache import LayerCache
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.decoder import DecoderLayer
@@ -34,47 +34,51 @@ def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None)
             layer.forward = _decoder_layer(layer.forward)  # type: ignore[method-assign]
 
 
-def _encoder_layer(forward: Callable[[Tensor, Scope], Tensor]) -> Callable[..., Tensor]:
-    def twice(hidden: Tensor, scope: Scope) -> Tensor:
-        def begun_anew(x: Tensor) -> Tensor:
-            return forward(x, _anew(scope))
+def _encoder_layer(forward: Callable[[Tensor, AttentionBias], Tensor]) -> Callable[..., Tensor]:
+    def twice(hidden: Tensor, attention_bias: AttentionBias) -> Tensor:
+        def reset(x: Tensor) -> Tensor:
+            return forward(x, _anew(attention_bias))
 
         if not torch.is_grad_enabled():
-            return forward(hidden, scope)
-        _make_bias(scope)
-        return _checkpointed(begun_anew, hidden)
+            return forward(hidden, attention_bias)
+        _make_bias(attention_bias)
+        return _checkpointed(reset, hidden)
 
     return twice
 
 
 def _decoder_layer(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def twice(hidden: Tensor, cache: LayerCache, *scopes: Scope) -> Tensor:
-        def begun_anew(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def twice(hidden: Tensor, cache: LayerCache, *scopes: AttentionBias) -> Tensor:
+        def reset(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             # A layer adds its positions to the cache: each time to one that is still empty.
             return forward(x, LayerCache(keys, values), *map(_anew, scopes))
 
         if not torch.is_grad_enabled():
             return forward(hidden, cache, *scopes)
-        for scope in scopes:
-            _make_bias(scope)
-        return _checkpointed(begun_anew, hidden, cache.cross_keys, cache.cross_values)
+        for attention_bias in scopes:
+            _make_bias(attention_bias)
+        return _checkpointed(reset, hidden, cache.cross_keys, cache.cross_values)
 
     return twice
 
 
-def _make_bias(scope: Scope) -> None:
+def _make_bias(attention_bias: AttentionBias) -> None:
     """Make what is learnt of distances, which all layers share, before the first of them does.
 
     It would not make it the second time, and keep something else. Where there is a sparse pattern
     nobody may want that of all queries and keys.
     """
-    if scope.pattern is None:
-        _ = scope.dense_bias
+    if attention_bias.pattern is None:
+        _ = attention_bias.dense_bias
 
 
-def _anew(scope: Scope) -> Scope:
+def _anew(attention_bias: AttentionBias) -> AttentionBias:
     """The scope that a layer finds each time: with that made, or with nothing made."""
-    return scope if scope.bias is None or scope.pattern is None else replace(scope)
+    return (
+        attention_bias
+        if attention_bias.bias is None or attention_bias.pattern is None
+        else replace(attention_bias)
+    )
 
 
 def _checkpointed(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class Diverged(Exception):
         self.update, self.number = update, number
 
 
-def text_of(update: Update[Any], tokenizer: Tokenizer) -> str:
+def batch_text(update: Update[Any], tokenizer: Tokenizer) -> str:
     """What the batches of an update say, a line a row, source and target parted by a tab."""
     decode = (tokenizer.decode_source, tokenizer.decode_target)
     lines = []
@@ -86,13 +86,13 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
     try:
         with open_unlinked(path, "w", encoding="utf-8") as file:
-            file.write(text_of(divergence.update, tokenizer))
+            file.write(batch_text(divergence.update, tokenizer))
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
     return path
 
 
-class Judge:
+class DivergenceDetector:
     """Tells bad updates from good ones, and counts them; every rank comes to the same verdict.
 
     Attributes:

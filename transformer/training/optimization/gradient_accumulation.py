@@ -61,14 +61,16 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _MicroBatch:
     """A micro-batch or a part of one, and what its random numbers are drawn from."""
 
     batch: Any
     path: tuple[int, ...]
 
-    def halved(self) -> list["_Piece"]:
-        return [_Piece(half, (*self.path, place)) for place, half in enumerate(self.batch.halves())]
+    def halved(self) -> list["_MicroBatch"]:
+        return [
+            _MicroBatch(half, (*self.path, index)) for index, half in enumerate(self.batch.halves())
+        ]
 
 
 class Accumulator:
@@ -102,37 +104,37 @@ class Accumulator:
         Raises:
             InputError: Memory does not suffice for a single row.
         """
-        pieces = [
+        subwords = [
             part
             for batch, number in zip(update.batches, update.numbers, strict=True)
-            for part in self._that_fit(_Piece(batch, (number,)))
+            for part in self._that_fit(_MicroBatch(batch, (number,)))
         ]
         while True:
             self.clear()
-            totals, failed = self._pass(pieces)
+            totals, failed = self._pass(subwords)
             if failed is None:
                 return totals
-            self._make_room(pieces[failed].batch)
-            pieces = [part for piece in pieces for part in self._that_fit(piece)]
+            self._make_room(subwords[failed].batch)
+            subwords = [part for subword in subwords for part in self._that_fit(subword)]
 
-    def _pass(self, pieces: Sequence[_Piece]) -> tuple[Totals, int | None]:
+    def _pass(self, subwords: Sequence[_MicroBatch]) -> tuple[Totals, int | None]:
         """The totals, and the place of the piece that memory did not suffice for."""
         totals = Totals()
-        for place, piece in enumerate(pieces):
+        for index, subword in enumerate(subwords):
             try:
-                totals.add(*self.backward(piece.batch, piece.path))
+                totals.add(*self.backward(subword.batch, subword.path))
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 # The traceback holds the activations: it must be gone before the next attempt.
-                return totals, place
+                return totals, index
         return totals, None
 
-    def _that_fit(self, piece: _Piece) -> Iterator[_Piece]:
-        if piece.batch.positions <= self.most_positions or piece.batch.size == 1:
-            yield piece
+    def _that_fit(self, subword: _MicroBatch) -> Iterator[_MicroBatch]:
+        if subword.batch.positions <= self.most_positions or subword.batch.size == 1:
+            yield subword
             return
-        for half in piece.halved():
+        for half in subword.halved():
             yield from self._that_fit(half)
 
     def _make_room(self, batch: Divisible) -> None:

@@ -26,7 +26,7 @@ from transformer.training.distributed.fsdp import whole
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
 from transformer.training.optimization.activation_checkpointing import recompute_layers
-from transformer.training.optimization.divergence import Judge, RecoveryConfig
+from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import (
     Accumulator,
     Totals,
@@ -78,7 +78,7 @@ class UpdateModule(LightningModule, ABC):
         self.clip = clip
         self.seed = seed
         self.portable = portable
-        self.judge = Judge(recovery)
+        self.detector = DivergenceDetector(recovery)
         self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
 
@@ -119,20 +119,20 @@ class UpdateModule(LightningModule, ABC):
         number = self.global_step + 1
         # All that is read of the device is read here, before the optimiser has work there.
         sums: dict[str, Any] = {name: value.tolist() for name, value in totals.sums.items()}
-        good = self.judge.is_good(sums["loss"] / totals.tokens, float(norm), number)
+        good = self.detector.is_good(sums["loss"] / totals.tokens, float(norm), number)
         lr = self._stepping().param_groups[0]["lr"]
         if good:
             self._stepping().step()
             self.log("train/grad_norm", norm)
         else:
             self._count_as_done()
-            self.judge.raise_if_diverged(update, number)
-        self.log("train/skipped", float(self.judge.skipped))
+            self.detector.raise_if_diverged(update, number)
+        self.log("train/skipped", float(self.detector.skipped))
         self._schedule().step()
         self.zero_grad()
         return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
 
-    def rehearse(self, batch: Any, times: int = 1) -> None:
+    def check_memory(self, batch: Any, times: int = 1) -> None:
         """Compute the gradient of a batch and forget it, to know that memory suffices.
 
         Args:
@@ -179,7 +179,7 @@ class UpdateModule(LightningModule, ABC):
 
     def on_train_start(self) -> None:
         """Let the config have the last word on what a checkpoint has brought back."""
-        lr = self.optimizer.lr * self.judge.lr_scale
+        lr = self.optimizer.lr * self.detector.lr_scale
         schedule = self._schedule()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
         groups = self._stepping().param_groups
@@ -192,7 +192,7 @@ class UpdateModule(LightningModule, ABC):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Make the file complete: it needs no other."""
         checkpoint[PORTABLE] = self.portable
-        checkpoint["recovery"] = self.judge.state_dict() | {"lr": self.optimizer.lr}
+        checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Stand where the run before stood, and judge on as it did.
@@ -205,11 +205,11 @@ class UpdateModule(LightningModule, ABC):
             if before["lr"] != self.optimizer.lr:
                 # The user has chosen another, as the last message of a run that diverged advises.
                 before = before | {"returned": 0}
-            self.judge.load_state_dict(before)
+            self.detector.load_state_dict(before)
         begun: Any = self.configure_optimizers()
         moments = optimizer_state(checkpoint["optimizer_states"], begun["optimizer"])
         schedule = begun["lr_scheduler"]["scheduler"]
-        rates = schedule_state(schedule, checkpoint["global_step"], self.judge.lr_scale)
+        rates = schedule_state(schedule, checkpoint["global_step"], self.detector.lr_scale)
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:

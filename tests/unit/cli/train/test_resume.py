@@ -18,7 +18,7 @@ from transformer.model.checkpoint.checkpoint import (
     read_payload,
     write_payload,
 )
-from transformer.model.checkpoint.locate import run_folder_of
+from transformer.model.checkpoint.locate import run_folder
 from transformer.training.config import sized_model
 
 
@@ -236,6 +236,6 @@ def test_the_named_checkpoint(arguments: list[str], expected: Path | None) -> No
 
 def test_where_a_run_goes_on(run: Path, tmp_path: Path) -> None:
     file = run / "checkpoints" / "last.ckpt"
-    assert run_folder_of(run) == run_folder_of(file) == run
+    assert run_folder(run) == run_folder(file) == run
     moved = file.rename(tmp_path / "moved.ckpt")
-    assert run_folder_of(moved) == tmp_path
+    assert run_folder(moved) == tmp_path

@@ -97,11 +97,11 @@ def test_what_is_refused_leaves_nothing(
 def test_where_nothing_can_be_written_nothing_is_searched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(folder: Path) -> None:
+    def raise_objections(folder: Path) -> None:
         raise InputError(f"{folder} cannot be written to")
 
     run = write_run(tmp_path)
-    monkeypatch.setattr("transformer.report.scores.require_writable", refuse)
+    monkeypatch.setattr("transformer.report.scores.require_writable", raise_objections)
     monkeypatch.setattr("transformer.runs.tuning.grid.sweep", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent

@@ -20,7 +20,7 @@ from tests.helpers.corpora import data_module, write_corpus
 from tests.helpers.runs import PROJECT
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update, UpdateLoader
-from transformer.data.batching.rank_assignment import Shares
+from transformer.data.batching.rank_assignment import RankAssignment
 from transformer.data.modules.translation import DataModule
 
 
@@ -211,7 +211,7 @@ def dealt(folder: Path, ranks: int, updates: int, state: dict[str, Any] | None, 
         loader = UpdateLoader(
             module._training,
             module.row,
-            shares=Shares(ranks, 2),
+            shares=RankAssignment(ranks, 2),
             rank=rank,
             done=lambda: done,
             workers=0,

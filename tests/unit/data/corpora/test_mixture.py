@@ -17,15 +17,15 @@ from transformer.data.corpora.mixture import (
     AnySplit,
     BalancedText,
     JoinedSplit,
-    configs_of,
-    shares_of,
-    tags_of_config,
+    config_tags,
+    corpus_configs,
+    sampling_weights,
 )
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.modules.translation import DataModule
 from transformer.data.text import lines
-from transformer.data.tokenization.tags import SourceTags, tags_of
+from transformer.data.tokenization.tags import SourceTags, parse_tags
 
 
 def corpora(folder: Path, **entries: Mapping[str, Any]) -> DataConfig:
@@ -61,12 +61,12 @@ def test_what_a_corpus_does_not_say_is_said_for_all(tmp_path: Path) -> None:
 def test_each_source_has_the_tags_of_its_corpus(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={}, small={"target": "z", "tag": "web"})
     config = replace(config, target_tag=True)
-    tags = [tags_of(source) for source, _ in find_splits(config)["validation"]]
+    tags = [parse_tags(source) for source, _ in find_splits(config)["validation"]]
     assert tags == [SourceTags("y")] * 3 + [SourceTags("z", "web")] * 3
-    known = tags_of_config(config)
+    known = config_tags(config)
     assert (known.targets, known.corpora, known.optional) == (("y", "z"), ("web",), True)
     every = {name: replace(one, tag="web") for name, one in (config.corpora or {}).items()}
-    assert not tags_of_config(replace(config, corpora=every)).optional
+    assert not config_tags(replace(config, corpora=every)).optional
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_temperature_favours_the_small(
 ) -> None:
     """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
     config = replace(corpora(tmp_path), temperature=temperature)
-    assert shares_of(config, [90, 10])["big"] == pytest.approx(share)
+    assert sampling_weights(config, [90, 10])["big"] == pytest.approx(share)
 
 
 def test_weights_set_the_shares_whatever_the_sizes(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0})
-    assert shares_of(config, [90, 10]) == {"big": 0.25, "small": 0.75}
+    assert sampling_weights(config, [90, 10]) == {"big": 0.25, "small": 0.75}
 
 
 def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_large_corpora_are_counted_once_and_their_held_out_pairs_read_once(
     text, texts = found()
     assert (text, texts) == before
     assert list(zip(texts.sources, texts.references, strict=True)) == expected
-    assert list(map(tags_of, texts.sources)) == [tags_of(source) for source, _ in expected]
+    assert list(map(parse_tags, texts.sources)) == [parse_tags(source) for source, _ in expected]
     assert texts.ranges == {"big": range(3), "small": range(4, 7)}
 
 
@@ -151,7 +151,7 @@ def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_pat
     assert len(before) == 2
     both = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
     # Of the same subwords: those that the first run learnt.
-    known = one.tokenizer.with_tags(tags_of_config(both))
+    known = one.tokenizer.with_tags(config_tags(both))
     module(both, initial_tokenizer=known).prepare_data()
     after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").glob("*/*.arrow")}
     assert len(after) == 4 and before.items() <= after.items()
@@ -159,8 +159,8 @@ def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_pat
 
 def test_a_key_of_jsonl_with_a_space_is_no_tag_where_none_is_wanted(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={"target": "German text"})
-    assert configs_of(config)["big"].target == "German text"
-    assert tags_of_config(config).targets == ()
+    assert corpus_configs(config)["big"].target == "German text"
+    assert config_tags(config).targets == ()
 
 
 def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> N
         "plain": CorpusConfig(train=["a", "b"], documents=2),
     }
     config = data_config(tmp_path, corpora=entries, document_key="id")
-    keys = {name: one.document_key for name, one in configs_of(config).items()}
+    keys = {name: one.document_key for name, one in corpus_configs(config).items()}
     assert keys == {"books": "id", "web": None, "plain": None}
 
 
@@ -256,7 +256,7 @@ def test_each_corpus_keeps_its_own_epochs(tmp_path: Path, sampling: float) -> No
     keys = [data.row[number] for number in range(1000)]
     for key in keys:
         seen.setdefault((key.corpus, key.epoch), []).extend(key.pairs.tolist())
-    complete = {place: pairs for place, pairs in seen.items() if (place[0], place[1] + 1) in seen}
+    complete = {index: pairs for index, pairs in seen.items() if (index[0], index[1] + 1) in seen}
     assert {corpus for corpus, _ in complete} == {0, 1}
     for (corpus, _), pairs in complete.items():
         assert sorted(pairs) == list(range((57, 18)[corpus]))

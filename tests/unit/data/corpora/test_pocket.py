@@ -56,12 +56,12 @@ def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> No
     tokenizer = tiny_tokenizer()
     tagged = list(read_pocket_tags(pocket_text("de")["validation"]))
     lengths = TaggedDataset(tagged, tokenizer).lengths()[0]
-    place = next(index for index, length in enumerate(lengths) if length > lengths[0])
+    position = next(index for index, length in enumerate(lengths) if length > lengths[0])
     data = TaggingData(
         data_config(tmp_path, **GERMAN),
         tokenizer_config(),
         initial_tokenizer=tokenizer,
-        positions=int(lengths[:place].max()) + 1,
+        positions=int(lengths[:position].max()) + 1,
     )
-    with pytest.raises(InputError, match=rf"validation\.de\.gz:{place + 1}: a sentence of"):
+    with pytest.raises(InputError, match=rf"validation\.de\.gz:{position + 1}: a sentence of"):
         data.prepare_data()

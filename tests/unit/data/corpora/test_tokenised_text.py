@@ -40,5 +40,7 @@ def test_no_piece_reaches_over_a_space(algorithm: str) -> None:
     """Each word between spaces begins a piece, so that no translation can run two together."""
     tokenizer = Tokenizer.train(tokenizer_config(algorithm=algorithm, vocab_size=335), pairs)
     for ids, line in zip(tokenizer.encode_target(LINES), LINES, strict=True):
-        assert [piece.count("▁") for piece in tokenizer.pieces(ids)].count(1) == len(line.split())
-        assert all(piece.rfind("▁") <= 0 for piece in tokenizer.pieces(ids))
+        assert [subword.count("▁") for subword in tokenizer.subwords(ids)].count(1) == len(
+            line.split()
+        )
+        assert all(subword.rfind("▁") <= 0 for subword in tokenizer.subwords(ids))

@@ -11,7 +11,7 @@ import torch
 
 from tests.helpers.corpora import tokenizer_config, write_corpus
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_stream import PlannedRow
+from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import arrow_writer, preprocess
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
@@ -95,7 +95,7 @@ def test_drawn_batches_say_the_same_and_keep_to_the_budget(
     drawn = sampled(corpus, tokenizer)
     plan = BatchPlan(*drawn.lengths(), batch_tokens=128, seed=1)
     longer = 0
-    row = PlannedRow(plan)
+    row = PlannedBatches(plan)
     for key in (row[number] for number in range(len(plan))):
         batch = drawn[key]
         assert batch.size * max(batch.source.shape[1], batch.target_output.shape[1]) <= 128
@@ -188,7 +188,7 @@ def test_batches_carry_the_links_of_their_pieces(
     assert batch.alignment is not None
     for row in range(batch.size):
         spelt = [
-            tokenizer.pieces(side[row].tolist()) for side in (batch.source, batch.target_output)
+            tokenizer.subwords(side[row].tolist()) for side in (batch.source, batch.target_output)
         ]
         for target, source in batch.alignment[row].nonzero().tolist():
             letters = {spelt[0][source].strip("\u2581"), spelt[1][target].strip("\u2581")} - {""}

@@ -113,7 +113,7 @@ def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path, kind:
 
 def test_a_held_out_sentence_is_named_by_its_line(tmp_path: Path) -> None:
     path = tmp_path / "text.tsv"
-    path.write_text("".join(f"x\t{'a ' * (place + 1)}\n" for place in range(12)))
+    path.write_text("".join(f"x\t{'a ' * (index + 1)}\n" for index in range(12)))
     data = module(tmp_path, positions=2, train=str(path), validation_size=5)
     with pytest.raises(InputError) as error:
         data.prepare_data()

@@ -18,7 +18,7 @@ from transformer.data.tokenization.tokenizer import PAD
 def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:
     folder = write_shards(tmp_path)
     plain = stream(folder)
-    known = plain.tokenizer.with_tags(Tags(sentences=3, pieces=40))
+    known = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
     config = data_config(folder, train=plain._data.train, streaming=True, validation="v.tsv")
     with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
         _ = StreamData(config, tokenizer_config(), initial_tokenizer=known).tokenizer
@@ -60,7 +60,7 @@ def test_drawn_segmentations_say_the_same_and_differ_by_epoch(folder: Path) -> N
         batches = [module._training[key] for key in keys]
         drawn.append(
             {
-                pair: [piece for piece in row if piece != PAD]
+                pair: [subword for subword in row if subword != PAD]
                 for key, batch in zip(keys, batches, strict=True)
                 for pair, row in zip(key.pairs.tolist(), batch.source.tolist(), strict=True)
             }
@@ -114,7 +114,7 @@ def test_the_vocabulary_is_learnt_from_the_first_pairs(
     read = []
     pairs = Shard.pairs
     monkeypatch.setattr(
-        Shard, "pairs", lambda self, place: (read.append(self.urls), pairs(self, place))[1]
+        Shard, "pairs", lambda self, index: (read.append(self.urls), pairs(self, index))[1]
     )
     object.__setattr__(module._tokenizer_config, "max_sentences", 30)
     first = module.tokenizer.fingerprint

@@ -48,14 +48,18 @@ def files(
 def test_a_word_is_classified_at_its_first_subword() -> None:
     tokenizer = tiny_tokenizer()
     batch = TaggedDataset(SENTENCES, tokenizer)[BatchKey(0, torch.tensor([0, 1]).numpy())]
-    pieces = [tokenizer.encode_source([word])[0] for word in SENTENCES[0].words]
-    assert len(pieces[1]) > 2
-    assert batch.source[0].tolist() == [*pieces[0], *pieces[1], *pieces[2], EOS]
-    places = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
-    assert places == [0, len(pieces[0]), len(pieces[0]) + len(pieces[1])]
-    assert [UPOS[tag] for tag in batch.tags[0, places]] == ["DET", "NOUN", "PUNCT"]
+    subwords = [tokenizer.encode_source([word])[0] for word in SENTENCES[0].words]
+    assert len(subwords[1]) > 2
+    assert batch.source[0].tolist() == [*subwords[0], *subwords[1], *subwords[2], EOS]
+    indices = (batch.tags[0] != UNTAGGED).nonzero().flatten().tolist()
+    assert indices == [0, len(subwords[0]), len(subwords[0]) + len(subwords[1])]
+    assert [UPOS[tag] for tag in batch.tags[0, indices]] == ["DET", "NOUN", "PUNCT"]
     # The tokenizer's own sign for a space is a word too.
-    assert tokenizer.source_pieces(batch.source[1, 1:4].tolist()) == ["<0xE2>", "<0x96>", "<0x81>"]
+    assert tokenizer.source_subwords(batch.source[1, 1:4].tolist()) == [
+        "<0xE2>",
+        "<0x96>",
+        "<0x81>",
+    ]
     assert [UPOS[tag] for tag in batch.tags[1] if tag != UNTAGGED] == ["SYM", "VERB"]
 
 

@@ -14,8 +14,12 @@ from transformer.data.quality.checks.one_side.characters import (
     ReplacementCharacters,
 )
 from transformer.data.quality.checks.one_side.encoding_damage import Decoder, Mojibake
-from transformer.data.quality.checks.one_side.markup import Markup, MarkupOfBoth
-from transformer.data.quality.checks.one_side.scripts import ForeignScript, script_of, scripts_among
+from transformer.data.quality.checks.one_side.markup import Markup, SharedMarkup
+from transformer.data.quality.checks.one_side.scripts import (
+    ForeignScript,
+    char_script,
+    scripts_among,
+)
 from transformer.data.quality.checks.pair.lengths import Disproportion, UsualLengths
 from transformer.data.quality.checks.pair.numbers import Numbers
 from transformer.data.quality.checks.pair.untranslated import Copies
@@ -49,7 +53,7 @@ def pair(source: str, target: str) -> NumberedPair:
 def test_markup_of_one_side_is_a_fault(text: str, fault: bool) -> None:
     assert (Markup("train", 3).fault(pair("a word", text)) is not None) is fault
     assert Markup("train", 3).fault(pair(text, text)) is None
-    assert (MarkupOfBoth("train", 3).fault(pair(text, text)) is not None) is fault
+    assert (SharedMarkup("train", 3).fault(pair(text, text)) is not None) is fault
 
 
 @pytest.mark.parametrize(
@@ -300,7 +304,7 @@ def test_mojibake(text: str, fault: bool) -> None:
     ],
 )
 def test_the_script_of_a_letter(character: str, script: str | None) -> None:
-    assert script_of(character) == script
+    assert char_script(character) == script
 
 
 def test_a_foreign_name_is_no_foreign_text() -> None:

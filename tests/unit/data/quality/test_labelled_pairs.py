@@ -15,10 +15,10 @@ def found() -> dict[str, list[bool]]:
     text = clean_texts()["train"]
     result = cleaned([*text, *((source, target) for _, source, target in rows)], ("en", "de"))
     verdicts: dict[str, list[bool]] = defaultdict(list)
-    for place, (label, *_) in enumerate(rows, start=len(text)):
-        faults = result.faults.get(place, [])
+    for index, (label, *_) in enumerate(rows, start=len(text)):
+        faults = result.faults.get(index, [])
         if label == "mended":
-            verdicts[label].append(not faults and place in result.repaired)
+            verdicts[label].append(not faults and index in result.repaired)
         else:
             verdicts[label].append(bool(faults) if label == "good" else label in faults)
     return verdicts

@@ -57,8 +57,8 @@ def planted_texts() -> tuple[Texts, dict[str, tuple[str, int]]]:
     }
     # The target of each is that of the line before.
     stretch = [target for _, target in train[700:850]]
-    for place, target in enumerate([stretch[-1], *stretch[:-1]], start=700):
-        train[place] = (train[place][0], target)
+    for index, target in enumerate([stretch[-1], *stretch[:-1]], start=700):
+        train[index] = (train[index][0], target)
     test[4] = (train[59][0].upper() + " ", train[59][1].replace(".", " !"))
     test[9] = (train[60][0], test[9][1])
     test[14] = (test[14][0], train[61][1])

@@ -29,9 +29,9 @@ def test_a_shard_is_read_on_from_any_place(folder: Path, suffix: str) -> None:
     (shard,) = find_shards(str(folder / f"part-0.{suffix}"), ("x", "y"))
     whole = list(shard.pairs(Place()))
     assert [pair for pair, _ in whole] == PARTS[0]
-    for index, (_, place) in enumerate(whole):
-        assert place.row == index + 1
-        assert list(shard.pairs(place)) == whole[index + 1 :]
+    for index, (_, position) in enumerate(whole):
+        assert position.row == index + 1
+        assert list(shard.pairs(position)) == whole[index + 1 :]
 
 
 def test_a_parquet_shard_is_read_on_behind_whole_batches(

@@ -11,7 +11,7 @@ import torch
 from tests.helpers.streams import epoch_of, stream, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.rank_assignment import Shares
+from transformer.data.batching.rank_assignment import RankAssignment
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming import shuffle_buffer as buffers
 from transformer.data.streaming.shuffle_buffer import Position
@@ -35,7 +35,7 @@ def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
         module.row,
-        shares=Shares(**shares),
+        shares=RankAssignment(**shares),
         rank=0,
         done=lambda: done,
         workers=module._data.workers,
@@ -159,7 +159,7 @@ def test_epochs_of_a_stream_are_known_to_whole_shards(folder: Path) -> None:
     assert {round(3 * epoch) for epoch in epochs} <= set(range(6))
     for number in numbers:
         again = stream(folder)
-        again.go_on_from(
+        again.resume_from(
             {"row": module.row.state_dict(number), "first": number, "since": 4}
             | {"ranks": 1, "accumulation": 1, "epoch_length": None, "identity": {}}
         )

@@ -34,8 +34,8 @@ SENTENCES = [
 ]
 
 
-def row(place: str = "1", word: str = "Haus", tag: str = "NOUN", columns: int = 10) -> str:
-    return "\t".join([place, word, "_", tag, *["_"] * (columns - 4)]) + "\n"
+def row(index: str = "1", word: str = "Haus", tag: str = "NOUN", columns: int = 10) -> str:
+    return "\t".join([index, word, "_", tag, *["_"] * (columns - 4)]) + "\n"
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])

@@ -24,33 +24,33 @@ LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, le
 
 @given(LENGTHS, st.integers(1, 5), st.integers(1, 30))
 def test_a_window_keeps_to_its_bounds_and_is_as_long_as_may_be(
-    lengths: list[tuple[int, int] | None], sentences: int, pieces: int
+    lengths: list[tuple[int, int] | None], sentences: int, subwords: int
 ) -> None:
-    begins = list(begins_window(lengths, sentences, pieces))
+    begins = list(begins_window(lengths, sentences, subwords))
     assert begins[:1] == [True] * len(begins[:1])
-    starts = [place for place, first in enumerate(begins) if first]
+    starts = [index for index, first in enumerate(begins) if first]
     windows = [range(*pair) for pair in pairwise([*starts, len(lengths)])]
 
     def size(window: range) -> int:
-        return sum(lengths[place][0] for place in window) + len(window) - 1  # type: ignore[index]
+        return sum(lengths[index][0] for index in window) + len(window) - 1  # type: ignore[index]
 
     for window, following in zip(windows, [*windows[1:], None], strict=False):
-        if any(lengths[place] is None for place in window):
+        if any(lengths[index] is None for index in window):
             assert len(window) == 1
             continue
-        assert len(window) == 1 or (len(window) <= sentences and size(window) <= pieces)
+        assert len(window) == 1 or (len(window) <= sentences and size(window) <= subwords)
         if following is not None and lengths[following.start] is not None:
             longer = range(window.start, following.start + 1)
-            assert len(longer) > sentences or size(longer) > pieces
+            assert len(longer) > sentences or size(longer) > subwords
 
 
 @given(LENGTHS, st.integers(1, 5), st.integers(1, 30), st.data())
 def test_what_comes_later_changes_no_window_before(
-    lengths: list[tuple[int, int] | None], sentences: int, pieces: int, data: Any
+    lengths: list[tuple[int, int] | None], sentences: int, subwords: int, data: Any
 ) -> None:
     cut = data.draw(st.integers(0, len(lengths)))
-    whole = list(begins_window(lengths, sentences, pieces))
-    assert list(begins_window(lengths[:cut], sentences, pieces)) == whole[:cut]
+    whole = list(begins_window(lengths, sentences, subwords))
+    assert list(begins_window(lengths[:cut], sentences, subwords)) == whole[:cut]
 
 
 def write(folder: Path, name: str, documents: list[list[str]]) -> str:
@@ -68,7 +68,7 @@ def documents_module(folder: Path, **changes: Any) -> DataModule:
     return DataModule(config, tokenizer_config(vocab_size=267))
 
 
-def texts_of(module: DataModule, split: str) -> list[tuple[str, ...]]:
+def hypothesis_texts(module: DataModule, split: str) -> list[tuple[str, ...]]:
     """What the pieces of each pair spell, a line a sentence."""
     corpus, tokenizer = EncodedCorpus(module._encoded_path(split)), module.tokenizer
     sides = []
@@ -88,7 +88,7 @@ def test_a_pair_is_a_window_of_a_document(tmp_path: Path, split: str) -> None:
         ("a", "a"),
         ("e e\nc a", "e e\na c"),
     ]
-    assert texts_of(module, split) == expected * 3
+    assert hypothesis_texts(module, split) == expected * 3
     tokenizer = module.tokenizer
     corpus = EncodedCorpus(module._encoded_path(split))
     separator = tokenizer.source_vocab_size - 1

@@ -8,10 +8,10 @@ import pytest
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import (
     format_links,
-    linked_pieces,
+    linked_subwords,
     parse_links,
-    piece_words,
     read_links,
+    subword_words,
     word_count,
 )
 
@@ -77,12 +77,12 @@ def test_words_are_what_spaces_part() -> None:
         ([], []),
     ],
 )
-def test_each_piece_has_its_word(pieces: list[str], words: list[int]) -> None:
-    assert piece_words(pieces) == words
+def test_each_piece_has_its_word(subwords: list[str], words: list[int]) -> None:
+    assert subword_words(subwords) == words
 
 
 def test_every_piece_of_a_word_has_its_links() -> None:
     links = np.array([[0, 1], [2, 0]], dtype=np.int32)
-    linked = linked_pieces(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
+    linked = linked_subwords(links, source_words=[0, 0, 1, 2], target_words=[0, 1, 1])
     assert linked.astype(int).tolist() == [[0, 0, 0, 1], [1, 1, 0, 0], [1, 1, 0, 0]]
-    assert not linked_pieces(links[:0], [0], [0, 1]).any()
+    assert not linked_subwords(links[:0], [0], [0, 1]).any()

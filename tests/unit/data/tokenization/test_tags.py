@@ -7,11 +7,11 @@ import pytest
 
 from tests.helpers.corpora import SENTENCES, tokenizer_config
 from transformer.common.errors import InputError
-from transformer.data.text.word_alignment import NO_WORD, linked_pieces, piece_words
+from transformer.data.text.word_alignment import NO_WORD, linked_subwords, subword_words
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-TAGS = Tags(targets=("de", "fr"), corpora=("web",), sentences=3, pieces=40)
+TAGS = Tags(targets=("de", "fr"), corpora=("web",), sentences=3, subwords=40)
 DE, FR_WEB = SourceTags("de"), SourceTags("fr", "web")
 
 
@@ -27,12 +27,12 @@ def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
     assert tagged.source_vocab_size == before.source_vocab_size + 4
     assert tagged.target_vocab_size == before.target_vocab_size + 4
     for spelt, size in (
-        (tagged.source_pieces, before.source_vocab_size),
-        (tagged.pieces, before.target_vocab_size),
+        (tagged.source_subwords, before.source_vocab_size),
+        (tagged.subwords, before.target_vocab_size),
     ):
-        pieces = spelt(range(size + 4))
-        assert [is_tag(piece) for piece in pieces] == [False] * size + [True] * 4
-        assert len(set(pieces)) == size + 4
+        subwords = spelt(range(size + 4))
+        assert [is_tag(subword) for subword in subwords] == [False] * size + [True] * 4
+        assert len(set(subwords)) == size + 4
     # The separator alone is written.
     size = before.target_vocab_size
     assert list(tagged.never_written) == [size + 1, size + 2, size + 3]
@@ -42,19 +42,19 @@ def test_a_source_begins_with_its_tags_and_a_blank_one_with_none() -> None:
     tokenizer = plain().with_tags(TAGS)
     size = plain().source_vocab_size
     texts = [TaggedText("a b", DE), TaggedText("a b", FR_WEB), TaggedText(" ", DE)]
-    (pieces,) = plain().encode_source(["a b"])
+    (subwords,) = plain().encode_source(["a b"])
     assert tokenizer.encode_source(texts) == [
-        [size + 1, *pieces],
-        [size + 2, size + 3, *pieces],
+        [size + 1, *subwords],
+        [size + 2, size + 3, *subwords],
         [],
     ]
     # A text's own go before those of the tokenizer.
     german = tokenizer.tagged(SourceTags("de", "web"))
     assert german.encode_source(["a b", TaggedText("a b", SourceTags("fr"))]) == [
-        [size + 1, size + 3, *pieces],
-        [size + 2, size + 3, *pieces],
+        [size + 1, size + 3, *subwords],
+        [size + 2, size + 3, *subwords],
     ]
-    assert tokenizer.encode_target(["a b"]) == [pieces]
+    assert tokenizer.encode_target(["a b"]) == [subwords]
     assert [german.leading_tags(row) for row in german.encode_source(["a b", ""])] == [2, 0]
 
 
@@ -123,9 +123,9 @@ def test_an_unknown_or_missing_tag_is_one_line(tags: Tags, wanted: SourceTags, s
 
 
 def test_a_tag_is_of_no_word() -> None:
-    pieces = ["<2 de>", "\u2581a", "b", "< >", "c", "\u2581d"]
-    assert piece_words(pieces) == [NO_WORD, 0, 0, NO_WORD, 1, 2]
-    linked = linked_pieces(np.array([[0, 0], [2, 1]]), piece_words(pieces), [0, 1, NO_WORD])
+    subwords = ["<2 de>", "\u2581a", "b", "< >", "c", "\u2581d"]
+    assert subword_words(subwords) == [NO_WORD, 0, 0, NO_WORD, 1, 2]
+    linked = linked_subwords(np.array([[0, 0], [2, 1]]), subword_words(subwords), [0, 1, NO_WORD])
     assert linked.tolist() == [
         [False, True, True, False, False, False],
         [False, False, False, False, False, True],

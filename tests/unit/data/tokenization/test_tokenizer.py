@@ -30,7 +30,7 @@ def test_the_vocabulary_has_exactly_the_size_asked_for(algorithm: str) -> None:
     tokenizer = Tokenizer.train(tokenizer_config(algorithm=algorithm, vocab_size=290), pairs)
     assert (tokenizer.source_vocab_size, tokenizer.target_vocab_size) == (290, 290)
     symbols = ["<pad>", "<unk>", "<s>", "</s>"]
-    assert tokenizer.pieces([0, 1, 2, 3]) == tokenizer.source_pieces([0, 1, 2, 3]) == symbols
+    assert tokenizer.subwords([0, 1, 2, 3]) == tokenizer.source_subwords([0, 1, 2, 3]) == symbols
 
 
 @pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
@@ -85,7 +85,7 @@ def test_the_state_survives_a_safe_load(joint: bool) -> None:
 def test_separate_vocabularies_know_their_own_side() -> None:
     tokenizer = Tokenizer.train(tokenizer_config(joint=False, vocab_size=284), pairs)
     source, target = (
-        set(spell(range(260, 284))) for spell in (tokenizer.source_pieces, tokenizer.pieces)
+        set(spell(range(260, 284))) for spell in (tokenizer.source_subwords, tokenizer.subwords)
     )
     assert "h" in source | target
     assert source != target

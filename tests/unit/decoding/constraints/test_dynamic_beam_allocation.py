@@ -14,7 +14,7 @@ from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.interface import Hypothesis
 
 from .steps import RecurrentStep, search_config
-from .tiny_language import LIMIT, PIECES, SEEDS, best, every_hypothesis, text_of, tiny_vocabulary
+from .tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, every_hypothesis, tiny_vocabulary
 from .translators import PAIRS, tiny_translator
 
 VOCABULARY = tiny_vocabulary()
@@ -64,17 +64,17 @@ def test_an_unlimited_beam_finds_the_best_of_all_that_say_it(phrases: list[str])
 @pytest.mark.parametrize("phrases", MUSTS)
 def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
     for [hypothesis] in found_by([*SEEDS, 11, 12], [phrases] * 5, beam, limit=9):
-        text = text_of(hypothesis.tokens)
+        text = batch_text(hypothesis.tokens)
         assert all(occurs(phrase, text) for phrase in phrases), text
 
 
 def test_a_phrase_that_is_cut_otherwise_goes_on_with_what_is_left() -> None:
     must = MustPhrases.of([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(1)
     # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
-    must = must.go_on(torch.tensor([[0]]), torch.tensor([[6]]))
+    must = must.proceed(torch.tensor([[0]]), torch.tensor([[6]]))
     assert must.proposals[must.states].tolist() == [[[7, 5]]]
     assert int(must.banks) == 1
-    must = must.go_on(torch.tensor([[0]]), torch.tensor([[5]]))
+    must = must.proceed(torch.tensor([[0]]), torch.tensor([[5]]))
     assert must.proposals[must.states].tolist() == [[[7, -1]]]
     assert int(must.banks) == 2
 
@@ -84,8 +84,8 @@ def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
     cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
     must = MustPhrases.of(cuts, VOCABULARY, torch.device("cpu")).spread(1)
     banks = []
-    for piece in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
-        must = must.go_on(torch.tensor([[0]]), torch.tensor([[piece]]))
+    for subword in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
+        must = must.proceed(torch.tensor([[0]]), torch.tensor([[subword]]))
         banks.append(int(must.banks))
     assert banks == [1, 2, 3, 4, 5, 6, 7]
     assert bool(must.met)
@@ -105,7 +105,7 @@ def test_what_the_best_says_anyway_changes_nothing() -> None:
     seeds = list(range(30))
     config = search_config(beam_size=300)
     plain = beam_search(RecurrentStep(seeds, 300, len(PIECES)), torch.full((30,), LIMIT), config)
-    said = [[p for p in CUTS if occurs(p, text_of(h.tokens))] for [h] in plain]
+    said = [[p for p in CUTS if occurs(p, batch_text(h.tokens))] for [h] in plain]
     assert sum(map(bool, said)) > 5
     found = found_by(seeds, said, 300)
     assert [h.tokens for [h] in found] == [h.tokens for [h] in plain]
@@ -114,7 +114,7 @@ def test_what_the_best_says_anyway_changes_nothing() -> None:
 def test_nbest_all_say_it_and_are_ranked() -> None:
     [hypotheses] = found_by(SEEDS[:1], [["ab"]], 6, nbest=6, length_penalty=1.0)
     assert len({h.tokens for h in hypotheses}) == len(hypotheses) > 2
-    assert all(occurs("ab", text_of(h.tokens)) for h in hypotheses)
+    assert all(occurs("ab", batch_text(h.tokens)) for h in hypotheses)
     scores = [h.score for h in hypotheses]
     assert scores == sorted(scores, reverse=True)
 
@@ -127,14 +127,14 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
         # So large a penalty that a longer hypothesis could still be better.
         config = search_config(beam_size=3, length_penalty=3.0, stopping=stopping)
         [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must, CONTINUES)
-        assert occurs("a", text_of(hypothesis.tokens))
+        assert occurs("a", batch_text(hypothesis.tokens))
         calls[stopping] = step.calls
     assert calls["full"] < calls["exact"]
 
 
 def test_what_has_no_room_ends_at_the_limit_with_as_much_as_there_is() -> None:
     [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
-    text = text_of(hypothesis.tokens)
+    text = batch_text(hypothesis.tokens)
     assert len(hypothesis.tokens) == LIMIT
     assert 1 <= sum(occurs(p, text) for p in ("a a", "ba", "ab")) < 3
     assert -100 < hypothesis.log_probability < 0

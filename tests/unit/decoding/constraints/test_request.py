@@ -18,7 +18,7 @@ from transformer.decoding.search.sampling import sample_search
 from transformer.decoding.translation.translator import Translator
 
 from .steps import RecurrentStep, search_config
-from .tiny_language import LIMIT, PIECES, SEEDS, best, text_of, tiny_vocabulary
+from .tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, tiny_vocabulary
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 
@@ -57,9 +57,9 @@ def test_the_automaton_finds_what_the_text_has_however_it_is_cut(phrases: list[s
     automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
     for row in itertools.product(range(4, len(PIECES)), repeat=4):
         state = automaton.starts[0]
-        for piece in row:
-            state = automaton.read(state, torch.tensor(piece))
-        text = text_of(row)
+        for subword in row:
+            state = automaton.read(state, torch.tensor(subword))
+        text = batch_text(row)
         assert bool(automaton.found_at_end[state]) is any(occurs(p, text) for p in phrases), text
 
 
@@ -68,12 +68,12 @@ def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
     vocabulary = Vocabulary.of(tokenizer)
     # No character of it has a piece.
     [[*_, a, b, c]] = tokenizer.encode_target(["€"])
-    assert tokenizer.pieces([a, b, c]) == ["<0xE2>", "<0x82>", "<0xAC>"]
+    assert tokenizer.subwords([a, b, c]) == ["<0xE2>", "<0x82>", "<0xAC>"]
     automaton = PhraseAutomaton([[spell("ein €")], [spell("hund")]], vocabulary)
     for text, found in (("ein €", [1, 0]), ("hund€ ein ¥", [0, 1]), ("mein €", [0, 0])):
         states = automaton.starts
-        for piece in tokenizer.encode_target([text])[0]:
-            states = automaton.read(states, torch.tensor([piece, piece]))
+        for subword in tokenizer.encode_target([text])[0]:
+            states = automaton.read(states, torch.tensor([subword, subword]))
         assert automaton.found_at_end[states].tolist() == found
 
 
@@ -96,7 +96,7 @@ def test_a_prefix_leaves_the_best_of_what_begins_so(prefix: list[int]) -> None:
         RecurrentStep(SEEDS[:2], 2000, len(PIECES)), forced, torch.full((2,), LIMIT)
     )
     found = beam_search(step, torch.tensor([LIMIT, LIMIT]), search_config(beam_size=2000))
-    begun = text_of(tuple(prefix))
+    begun = batch_text(tuple(prefix))
     expected = [best(SEEDS[0], lambda text: text.startswith(begun)), best(SEEDS[1], lambda _: True)]
     for (total, row), [hypothesis] in zip(expected, found, strict=True):
         assert hypothesis.tokens == row
@@ -115,7 +115,7 @@ def test_every_search_obeys(algorithm: str) -> None:
         found = sample_search(step, limits, config, [1, 2, 3])
     else:
         found = SEARCHES[algorithm](step, limits, config)
-    texts = [text_of(hypotheses[0].tokens) for hypotheses in found]
+    texts = [batch_text(hypotheses[0].tokens) for hypotheses in found]
     assert texts[0].startswith("ab")
     assert texts[2].startswith("bb")
     assert not any(occurs(phrase, text) for phrase in ("a", ".") for text in texts)
@@ -156,8 +156,8 @@ def test_a_translator_obeys_and_leaves_the_others_alone(algorithm: str) -> None:
     assert found[0].text.startswith("ein h")
     assert not any(occurs(word, found[2].text) for word in said)
     assert [one.unmet for one in found] == [(), None, (), None]
-    for place in (1, 3):
-        assert found[place].text == plain[place].text
+    for index in (1, 3):
+        assert found[index].text == plain[index].text
     alone = [translator.translate([t], [c])[0] for t, c in zip(TEXTS, asked, strict=True)]
     assert [one.text for one in alone] == [one.text for one in found]
 
@@ -219,6 +219,6 @@ def test_spelling_of_the_vocabulary() -> None:
     tokenizer = tiny_tokenizer()
     vocabulary = Vocabulary.of(tokenizer)
     for text in ("ein hund läuft .", "(x) 😀"):
-        [pieces] = tokenizer.encode_target([text])
-        spelling: Spelling = vocabulary.join(pieces)
+        [subwords] = tokenizer.encode_target([text])
+        spelling: Spelling = vocabulary.join(subwords)
         assert bytes(byte for byte, _ in spelling).decode() == " " + text

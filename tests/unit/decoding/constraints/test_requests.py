@@ -5,7 +5,7 @@ import re
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tags import SourceTags, tags_of
+from transformer.data.tokenization.tags import SourceTags, parse_tags
 from transformer.decoding.constraints.request import Constraints, Request
 
 
@@ -62,7 +62,7 @@ def test_half_a_character_is_no_text(line: str) -> None:
 
 def test_a_text_has_the_tags_that_the_line_names() -> None:
     text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
-    assert text == "a dog" and tags_of(text) == SourceTags("de", "web")
-    assert tags_of(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
+    assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
+    assert parse_tags(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
     with pytest.raises(InputError, match='f:2: "to" must be a string, not 3'):
         Request.parse('{"text": "a dog", "to": 3}', "f:2")

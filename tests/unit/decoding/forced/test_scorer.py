@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformer.common.errors import InputError
-from transformer.decoding.forced.scorer import score_pairs, score_pieces
+from transformer.decoding.forced.scorer import score_pairs, score_subwords
 
 from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
@@ -16,15 +16,15 @@ from .translators import PAIRS, tiny_tokenizer, tiny_translator
 def test_what_a_search_found_scores_as_it_said(batch_tokens: int, penalty: float) -> None:
     translator = tiny_translator(beam_size=3, nbest=3, length_penalty=penalty)
     tokenizer = translator.tokenizer
-    ids = {piece: number for number, piece in enumerate(tokenizer.pieces(range(310)))}
+    ids = {subword: number for number, subword in enumerate(tokenizer.subwords(range(310)))}
     pairs, said = [], []
     for source, _ in PAIRS:
         [translation] = translator.translate([source])
-        [pieces] = tokenizer.encode_source([source])
+        [subwords] = tokenizer.encode_source([source])
         for candidate in translation.nbest:
-            pairs.append((pieces, [ids[token] for token in candidate.tokens]))
+            pairs.append((subwords, [ids[token] for token in candidate.tokens]))
             said.append(candidate.log_probability)
-    rows = score_pieces(translator.model, pairs, batch_tokens)
+    rows = score_subwords(translator.model, pairs, batch_tokens)
     assert [len(row) for row in rows] == [len(target) + 1 for _, target in pairs]
     assert [math.fsum(row) for row in rows] == pytest.approx(said, abs=1e-4)
 
@@ -35,7 +35,7 @@ def test_a_pair_is_scored_in_the_pieces_of_the_tokenizer() -> None:
     scores = score_pairs(translator.model, tokenizer, PAIRS)
     targets = tokenizer.encode_target([target for _, target in PAIRS])
     for score, target in zip(scores, targets, strict=True):
-        assert score.tokens == (*tokenizer.pieces(target), "</s>")
+        assert score.tokens == (*tokenizer.subwords(target), "</s>")
         assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
 
 

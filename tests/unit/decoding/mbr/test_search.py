@@ -110,8 +110,8 @@ def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     long = " ".join(source for source, _ in PAIRS * 2)
     translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
     whole = translator.translate([long])[0]
-    pieces = translator.tokenizer.encode_source([long])[0]
-    segments = translator._segments(pieces, None)
+    subwords = translator.tokenizer.encode_source([long])[0]
+    segments = translator._segments(subwords, None)
     assert len(segments) > 1
     scores = [best.score for best, *_ in translator.searcher(segments)]
     assert whole.score == pytest.approx(sum(scores) / len(scores))

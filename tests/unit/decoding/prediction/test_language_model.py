@@ -23,8 +23,8 @@ def tiny_model(**changes: int) -> SingleStack:
 def surprise(model: SingleStack, row: list[int]) -> list[float]:
     """Of each token and of the end, one after the other."""
     found = []
-    for place, right in enumerate([*row, EOS]):
-        logits = model.logits(model(torch.tensor([[BOS, *row[:place]]])))[0, -1]
+    for index, right in enumerate([*row, EOS]):
+        logits = model.logits(model(torch.tensor([[BOS, *row[:index]]])))[0, -1]
         found.append(logits.log_softmax(-1)[right].item())
     return found
 

@@ -45,8 +45,8 @@ class ScheduleStep(TableStep):
 
     def __call__(self, tokens: Tensor) -> Tensor:
         values = super().__call__(tokens)
-        end, piece = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
-        values[..., EOS], values[..., 4] = end, piece
+        end, subword = self.schedule[min(len(self.beams), len(self.schedule)) - 1]
+        values[..., EOS], values[..., 4] = end, subword
         return values
 
 
@@ -106,9 +106,9 @@ def test_the_batch_does_not_change_a_result() -> None:
     config = search_config(beam_size=4, nbest=4, length_penalty=0.6)
     limits = torch.tensor([2 + seed % 5 for seed in SEEDS])
     together = beam_search(RecurrentStep(SEEDS, 4), limits, config)
-    for place, seed in enumerate(SEEDS):
-        [alone] = beam_search(RecurrentStep([seed], 4), limits[place : place + 1], config)
-        assert [h.tokens for h in together[place]] == [h.tokens for h in alone]
+    for index, seed in enumerate(SEEDS):
+        [alone] = beam_search(RecurrentStep([seed], 4), limits[index : index + 1], config)
+        assert [h.tokens for h in together[index]] == [h.tokens for h in alone]
 
 
 def test_stopping_early_saves_steps_and_finished_sentences_leave() -> None:
@@ -213,12 +213,12 @@ def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     values = torch.randn(6, many, generator=torch.Generator().manual_seed(many))
     values[1, 3:] = -math.inf
     values[2] = values[2].sort().values
-    best, places = largest(values, count)
+    best, positions = largest(values, count)
     expected = values.topk(count)
     assert torch.equal(best, expected.values)
-    assert torch.equal(values.gather(1, places), best)
-    assert all(len(set(row)) == count for row in places.tolist())
-    assert torch.equal(places[2], expected.indices[2])
+    assert torch.equal(values.gather(1, positions), best)
+    assert all(len(set(row)) == count for row in positions.tolist())
+    assert torch.equal(positions[2], expected.indices[2])
 
 
 def test_nan_is_among_the_largest() -> None:

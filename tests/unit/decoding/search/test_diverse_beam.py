@@ -54,7 +54,7 @@ def test_scores_are_those_of_the_model(diversity: float) -> None:
 
 def test_a_batch_changes_nothing() -> None:
     config = search_config(algorithm="diverse", beam_size=6, nbest=6, groups=3, diversity=0.5)
-    for place, found in enumerate(diverse(3, 0.5)):
-        rows = slice(place, place + 1)
+    for index, found in enumerate(diverse(3, 0.5)):
+        rows = slice(index, index + 1)
         [alone] = diverse_search(RecurrentStep(SENTENCES[rows], 6), LIMITS[rows], config)
         assert [h.tokens for h in alone] == [h.tokens for h in found]

@@ -9,9 +9,9 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.decoding.forced.scorer import score_pieces
+from transformer.decoding.forced.scorer import score_subwords
 from transformer.decoding.search.beam import beam_search
-from transformer.decoding.search.ensemble import Averaging, Ensemble, step_of
+from transformer.decoding.search.ensemble import Averaging, Ensemble, build_step
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.model_step import ModelStep
 from transformer.model.transformer import Transformer
@@ -44,7 +44,7 @@ def test_the_mean_is_taken_of_probabilities_or_of_their_logarithms() -> None:
 def test_a_model_beside_itself_says_what_it_says_alone(averaging: Averaging) -> None:
     model, config = sharp(1), search_config(nbest=3)
     alone = beam_search(ModelStep(model, SOURCES, 3), LIMITS, config)
-    twice = beam_search(step_of(Ensemble([model, model], averaging), SOURCES, 3), LIMITS, config)
+    twice = beam_search(build_step(Ensemble([model, model], averaging), SOURCES, 3), LIMITS, config)
     for expected, found in zip(alone, twice, strict=True):
         assert [h.tokens for h in found] == [h.tokens for h in expected]
         assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-4)
@@ -59,13 +59,15 @@ def test_the_scorer_says_of_a_translation_what_the_search_said(
     ensemble = Ensemble([sharp(1), sharp(2, encoder_layers=1, d_model=32), sharp(3)], averaging)
     config = search_config(beam_size=beam)
     search = greedy_search if beam == 1 else beam_search
-    found = [best for best, *_ in search(step_of(ensemble, SOURCES, beam), LIMITS, config)]
+    found = [best for best, *_ in search(build_step(ensemble, SOURCES, beam), LIMITS, config)]
     pairs = [(s, list(h.tokens)) for s, h in zip(SEGMENTS, found, strict=True)]
     # At its limit a sentence ends, however improbable that is: its score counts it all the same.
-    scores = [math.fsum(row) for row in score_pieces(ensemble, pairs)]
+    scores = [math.fsum(row) for row in score_subwords(ensemble, pairs)]
     assert scores == pytest.approx([h.log_probability for h in found], abs=1e-4)
     # It is not what any of the models says.
-    assert math.fsum(score_pieces(ensemble.members[0], pairs)[0]) != pytest.approx(scores[0], 1e-3)
+    assert math.fsum(score_subwords(ensemble.members[0], pairs)[0]) != pytest.approx(
+        scores[0], 1e-3
+    )
 
 
 def test_what_cannot_be_averaged_is_refused() -> None:

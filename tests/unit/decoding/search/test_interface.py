@@ -7,7 +7,7 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.search.interface import constrain, refuse_nan
+from transformer.decoding.search.interface import check_no_nan, constrain
 
 from .steps import search_config
 
@@ -47,7 +47,7 @@ def test_a_wrong_value_is_named(changes: dict[str, object], message: str) -> Non
 
 def test_the_limit_follows_the_source() -> None:
     config = search_config(max_length_ratio=1.5, max_length_offset=4)
-    assert [config.limit(pieces) for pieces in (0, 1, 2, 10)] == [4, 5, 7, 19]
+    assert [config.limit(subwords) for subwords in (0, 1, 2, 10)] == [4, 5, 7, 19]
     assert search_config(max_length_offset=0).limit(30) == 1
 
 
@@ -86,9 +86,9 @@ def test_the_end_is_possible_at_the_limit_even_where_the_model_rules_it_out() ->
         (0, [4, 4, 4, 4], set()),
     ],
 )
-def test_no_ngram_occurs_twice(size: int, pieces: list[int], banned: set[int]) -> None:
+def test_no_ngram_occurs_twice(size: int, subwords: list[int], banned: set[int]) -> None:
     values = torch.zeros(1, 2, 8)
-    tokens = torch.tensor([[[BOS, *pieces], [BOS, *[7] * len(pieces)]]])
+    tokens = torch.tensor([[[BOS, *subwords], [BOS, *[7] * len(subwords)]]])
     config = search_config(no_repeat_ngram=size)
     constrain(values, tokens, torch.tensor([99]), config)
     ruled_out = (values[0, 0] == -math.inf).nonzero().flatten().tolist()
@@ -107,6 +107,6 @@ def test_a_doubtful_end_is_put_off() -> None:
 
 
 def test_nan_is_refused() -> None:
-    refuse_nan(torch.tensor([0.0, -math.inf]), 3)
+    check_no_nan(torch.tensor([0.0, -math.inf]), 3)
     with pytest.raises(InputError, match="after 3 target tokens"):
-        refuse_nan(torch.tensor([0.0, math.nan]), 3)
+        check_no_nan(torch.tensor([0.0, math.nan]), 3)

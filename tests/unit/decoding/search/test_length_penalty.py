@@ -24,9 +24,9 @@ def test_every_token_is_scored_given_those_before_it_and_padding_is_not() -> Non
     scores = score_targets(model, model.encode(source), target_input, target_output)
     expected = torch.zeros(2, 4)
     for row, length in enumerate((4, 2)):
-        for place in range(length):
-            prefix = target_input[row : row + 1, : place + 1]
+        for index in range(length):
+            prefix = target_input[row : row + 1, : index + 1]
             hidden = model(source[row : row + 1, : 3 - row], prefix)[0, -1]
             probabilities = model.logits(hidden).softmax(-1)
-            expected[row, place] = probabilities[target_output[row, place]].log()
+            expected[row, index] = probabilities[target_output[row, index]].log()
     assert_close(scores, expected.detach())

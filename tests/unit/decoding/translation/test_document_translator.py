@@ -18,9 +18,9 @@ from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.document_translator import (
     DocumentTranslator,
+    group_units,
     in_documents,
     translate_units,
-    units_of,
 )
 from transformer.decoding.translation.translator import Translator
 
@@ -32,7 +32,7 @@ TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ",
 
 @cache
 def tokenizer() -> Tokenizer:
-    return tiny_tokenizer().with_tags(Tags(targets=("de", "en"), sentences=3, pieces=40))
+    return tiny_tokenizer().with_tags(Tags(targets=("de", "en"), sentences=3, subwords=40))
 
 
 class Echo:
@@ -45,12 +45,12 @@ class Echo:
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         found = []
         for segment in segments:
-            self.asked.append(segment.pieces)
+            self.asked.append(segment.subwords)
             separator = tokenizer().source_vocab_size - 3
-            pieces = segment.pieces[tokenizer().leading_tags(segment.pieces) :]
-            for _ in range(self.lost if separator in pieces else 0):
-                pieces.remove(separator)
-            found.append([Hypothesis(tuple(pieces), -1.0, -2.0)])
+            subwords = segment.subwords[tokenizer().leading_tags(segment.subwords) :]
+            for _ in range(self.lost if separator in subwords else 0):
+                subwords.remove(separator)
+            found.append([Hypothesis(tuple(subwords), -1.0, -2.0)])
         return found
 
 
@@ -72,7 +72,7 @@ def sentences_asked(documents: DocumentTranslator) -> list[int]:
     separator = tokenizer().source_vocab_size - 3
     searcher = documents.translator.searcher
     assert isinstance(searcher, Echo)
-    return [pieces.count(separator) + 1 for pieces in searcher.asked]
+    return [subwords.count(separator) + 1 for subwords in searcher.asked]
 
 
 def test_a_window_is_translated_together_and_parted() -> None:
@@ -178,8 +178,8 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
 
 def test_processes_share_windows() -> None:
     documents, texts = translator(), TEXTS * 2
-    units = units_of(documents, texts)
-    assert [place for unit in units for place in unit] == list(range(len(texts)))
+    units = group_units(documents, texts)
+    assert [index for unit in units for index in unit] == list(range(len(texts)))
     shares: list[Any] = [
         iter(
             [one.text for unit in translate_units(documents, texts, units[rank::2]) for one in unit]

@@ -5,7 +5,7 @@ import torch
 
 from tests.helpers.translators import tiny_translator
 from transformer.data.tokenization.tags import SourceTags, Tags
-from transformer.decoding.translation.fingerprint import fingerprint_of
+from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.layers.quantization import Precision, in_precision
 
@@ -18,22 +18,22 @@ def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
         with torch.no_grad():
             translator.model.decoder.layers[0].cross_attention.value.weight[3, 5] += change
         model = in_precision(translator.model, precision)
-        found.append(fingerprint_of(model, translator.tokenizer))
+        found.append(compute_fingerprint(model, translator.tokenizer))
     assert found[0] == found[1] != found[2]
 
 
 def test_the_tags_of_the_vocabulary_count_and_those_of_a_call_do_not() -> None:
     translator = tiny_translator()
     tokenizer = translator.tokenizer.with_tags(Tags(targets=("de", "fr")))
-    before = fingerprint_of(translator.model, tokenizer)
-    assert before != fingerprint_of(translator.model, translator.tokenizer)
+    before = compute_fingerprint(translator.model, tokenizer)
+    assert before != compute_fingerprint(translator.model, translator.tokenizer)
     for code in ("de", "fr"):
         tagged = tokenizer.tagged(SourceTags(code))
-        assert fingerprint_of(translator.model, tagged) == before
+        assert compute_fingerprint(translator.model, tagged) == before
 
 
 def test_a_head_that_is_off_counts() -> None:
     translator = tiny_translator()
-    before = fingerprint_of(translator.model, translator.tokenizer)
+    before = compute_fingerprint(translator.model, translator.tokenizer)
     switch_off(translator.model, [HeadName("cross", 1, 2)])
-    assert fingerprint_of(translator.model, translator.tokenizer) != before
+    assert compute_fingerprint(translator.model, translator.tokenizer) != before

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.data.tokenization.tags import SourceTags, tags_of, with_tags
-from transformer.decoding.translation.line_windows import windows_of
+from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
+from transformer.decoding.translation.line_windows import make_windows
 
 from .translators import PAIRS, tiny_translator
 
@@ -26,13 +26,13 @@ def test_a_stream_gives_what_a_list_gives_and_reads_ahead_by_a_window_at_most() 
     first = next(stream)
     assert read == 8
     translations = [first, *stream]
-    expected = translator.translate([TEXTS[place % len(TEXTS)] for place in range(1, 61)])
+    expected = translator.translate([TEXTS[index % len(TEXTS)] for index in range(1, 61)])
     assert [t.text for t in translations] == [t.text for t in expected]
 
 
 def test_a_line_keeps_its_tags() -> None:
-    [[request]] = windows_of([with_tags("a dog\r\n", SourceTags("de"))], None)
-    assert (request.text, tags_of(request.text)) == ("a dog", SourceTags("de"))
+    [[request]] = make_windows([with_tags("a dog\r\n", SourceTags("de"))], None)
+    assert (request.text, parse_tags(request.text)) == ("a dog", SourceTags("de"))
 
 
 def test_a_stream_answers_before_it_waits() -> None:

@@ -18,7 +18,7 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.model_step import ModelStep
-from transformer.decoding.translation.length_limit import warn_of_cuts
+from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import BLANK
 from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -52,14 +52,14 @@ def test_translations_that_reach_the_longest_length_are_counted(
     longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
     counts = translator.length_limit.taken()
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
-    warn_of_cuts([counts, (0, 4)])
+    warn_about_length_limit([counts, (0, 4)])
     assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
     caplog.clear()
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])
     # The model has no more positions.
     assert free.length_limit.most == 13
-    warn_of_cuts([(0, 6)])
+    warn_about_length_limit([(0, 6)])
     assert not caplog.messages
 
 
@@ -237,7 +237,7 @@ def test_the_mode_returns_after_an_error_too() -> None:
 
 def test_a_line_end_spelt_by_the_model_does_not_reach_the_text() -> None:
     translator = tiny_translator(tie_embeddings="none", min_length=4)
-    newline = tiny_tokenizer().pieces(range(310)).index("<0x0A>")
+    newline = tiny_tokenizer().subwords(range(310)).index("<0x0A>")
     with torch.no_grad():
         translator.model.projection.weight.fill_(0)
         translator.model.projection.weight[newline] = 1

@@ -10,7 +10,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.decoding.search.length_penalty import score_targets
 from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss
-from transformer.model.heads import HeadName, heads_of, heads_off, parse_heads, switch_off
+from transformer.model.heads import HeadName, attention_heads, heads_off, parse_heads, switch_off
 
 SOURCES = [[7, 8, 9], [5], [6, 6, 11, 12, 13, 14], [], [4, 20]]
 TARGETS = [[10, 11], [21, 22, 23, 4, 5], [6, 7], [8], []]
@@ -34,11 +34,11 @@ def test_the_loss_is_the_mean_over_all_target_tokens(name: str | None, budget: i
 def test_measuring_leaves_the_model_as_it_was() -> None:
     model = tiny_transformer(dropout=0.5).train()
     loss = ForcedLoss(model, SOURCES, TARGETS)
-    without = loss(heads_of(model)[:3])
+    without = loss(attention_heads(model)[:3])
     assert model.training and model.encoder.training
     assert heads_off(model) == []
     # Dropout would make the second differ.
-    assert loss(heads_of(model)[:3]) == without
+    assert loss(attention_heads(model)[:3]) == without
 
 
 def test_heads_that_are_off_stay_off_while_others_are_measured() -> None:
@@ -73,7 +73,7 @@ def test_the_costliest_head_comes_first(higher: bool) -> None:
     model = tiny_transformer()
     ablations = Ablations(model, bleu if higher else loss, "higher" if higher else "lower")
     single = ablations.single()
-    assert list(single) == sorted(heads_of(model), key=worth, reverse=True)
+    assert list(single) == sorted(attention_heads(model), key=worth, reverse=True)
     worst = next(iter(single.values()))
     assert list(map(str, worst.off)) == ["cross.1.0"]
     assert (worst.score, worst.difference) == ((-123.0, -213.0) if higher else (218.0, 213.0))
@@ -104,7 +104,7 @@ def test_heads_that_are_off_are_not_ranked() -> None:
     off = parse_heads(model, ["encoder.0.0", "encoder.0.1", "encoder.0.2", "cross.0.0"])
     switch_off(model, off)
     ablations = Ablations(model, loss, "lower")
-    assert set(ablations.single()) == set(heads_of(model)) - set(off)
+    assert set(ablations.single()) == set(attention_heads(model)) - set(off)
     # Where one is left, nothing is to be switched off.
     assert ablations.alone()[HeadName("encoder", 0, 3)].off == ()
     assert torch.is_grad_enabled()

@@ -7,17 +7,17 @@ from transformer.common.errors import InputError
 from transformer.evaluation.comparison.buckets import (
     WordMatch,
     bleu_by_length,
-    labels_of,
+    bucket_labels,
     require_edges,
-    signature_of_words,
+    word_signature,
     words_by,
     words_by_frequency,
 )
 
 
 def test_labels_say_the_whole_numbers_of_a_bucket() -> None:
-    assert labels_of([1, 2, 5, 1000]) == ["0", "1", "2-4", "5-999", "1000+"]
-    assert labels_of([]) == ["0+"]
+    assert bucket_labels([1, 2, 5, 1000]) == ["0", "1", "2-4", "5-999", "1000+"]
+    assert bucket_labels([]) == ["0+"]
 
 
 @pytest.mark.parametrize("edges", [[0, 2], [3, 3], [5, 2], [-1]])
@@ -92,4 +92,4 @@ def test_words_are_those_of_bleu() -> None:
     assert words_by(BLEU(tokenize="char"))("Ja.") == ["J", "a", "."]
     bleu = BLEU(lowercase=True)
     bleu.corpus_score(["x"], [["x"]])
-    assert signature_of_words(bleu).startswith("case:lc|tok:13a|version:")
+    assert word_signature(bleu).startswith("case:lc|tok:13a|version:")

@@ -16,7 +16,7 @@ from transformer.evaluation.comparison import hypothesis_cache
 from transformer.evaluation.comparison.hypothesis_cache import (
     _made_from,
     code_digest,
-    hypotheses_of,
+    load_hypotheses,
 )
 
 SOURCES = [source for source, _ in PAIRS]
@@ -24,7 +24,7 @@ NO_BYTE_CODE = shutil.ignore_patterns("__pycache__")
 
 
 def translated(folder: Path, sources: list[str], **changes: Any) -> list[str]:
-    return hypotheses_of(tiny_translator(**changes), sources, folder, "validation")
+    return load_hypotheses(tiny_translator(**changes), sources, folder, "validation")
 
 
 def test_what_was_translated_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,10 +53,10 @@ def test_what_would_come_out_differently_is_translated_anew(tmp_path: Path) -> N
 
 def test_other_weights_are_another_model(tmp_path: Path) -> None:
     translator = tiny_translator()
-    hypotheses_of(translator, SOURCES, tmp_path, "validation")
+    load_hypotheses(translator, SOURCES, tmp_path, "validation")
     with torch.no_grad():
         next(translator.model.parameters())[0, 0] += 1
-    hypotheses_of(translator, SOURCES, tmp_path, "validation")
+    load_hypotheses(translator, SOURCES, tmp_path, "validation")
     assert len(list(tmp_path.glob("*.hyp"))) == 2
 
 
@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written_to_keeps_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    said = hypotheses_of(tiny_translator(), SOURCES, tmp_path / "file", "validation")
+    said = load_hypotheses(tiny_translator(), SOURCES, tmp_path / "file", "validation")
     assert len(said) == 4
     assert "cannot be kept" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["file"]

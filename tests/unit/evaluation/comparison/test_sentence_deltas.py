@@ -32,9 +32,9 @@ def test_a_sentence_has_its_texts_and_scores() -> None:
     assert (first.source, first.reference) == ("1", REFERENCES[0])
     assert first.hypotheses == ("ein", REFERENCES[0])
     chrf, bleu = CHRF(), BLEU(effective_order=True)
-    for place, said in enumerate(first.hypotheses):
-        assert first.chrf[place] == chrf.sentence_score(said, [REFERENCES[0]]).score
-        assert first.bleu[place] == bleu.sentence_score(said, [REFERENCES[0]]).score
+    for index, said in enumerate(first.hypotheses):
+        assert first.chrf[index] == chrf.sentence_score(said, [REFERENCES[0]]).score
+        assert first.bleu[index] == bleu.sentence_score(said, [REFERENCES[0]]).score
     assert scored(BASE).signatures == {
         "bleu": str(bleu.get_signature()),
         "chrf": str(chrf.get_signature()),

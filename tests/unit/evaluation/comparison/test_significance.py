@@ -16,10 +16,10 @@ from transformer.common.errors import InputError
 from transformer.evaluation.comparison.significance import Resampling, TestedScore, paired_tests
 
 REFERENCES = [
-    f"the {animal} {verb} over the {place} at {hour}"
+    f"the {animal} {verb} over the {index} at {hour}"
     for animal in ("dog", "cat", "old horse")
     for verb in ("jumps", "runs")
-    for place in ("fence", "wide field", "river")
+    for index in ("fence", "wide field", "river")
     for hour in ("noon", "night")
 ]
 # Each third, and each second sentence lacks words.

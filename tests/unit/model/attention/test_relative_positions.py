@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.model.attention.bias import SelfScope
+from transformer.model.attention.bias import SelfAttentionBias
 from transformer.model.attention.multi_head import eager
 from transformer.model.attention.relative_positions import (
     AlibiBias,
@@ -93,7 +93,7 @@ def test_slopes_of_alibi(heads: int, exponents: list[float]) -> None:
 
 
 def dense(bias: AlibiBias | BucketBias, length: int, *, causal: bool, start: int = 0) -> Tensor:
-    matrix = SelfScope(causal=causal, bias=bias)(length, start, None, CPU).dense_bias
+    matrix = SelfAttentionBias(causal=causal, bias=bias)(length, start, None, CPU).dense_bias
     assert matrix is not None
     return matrix[0]
 
@@ -114,9 +114,9 @@ def test_alibi_after_what_a_cache_holds() -> None:
 
 def test_among_equal_scores_alibi_alone_decides() -> None:
     heads = torch.zeros(1, 1, 3, 3)
-    scope = SelfScope(causal=True, bias=AlibiBias(1))(3, 0, None, CPU)
+    attention_bias = SelfAttentionBias(causal=True, bias=AlibiBias(1))(3, 0, None, CPU)
     # The values are one-hot, so that the result is the weights: slope 1/256.
-    weights = eager(heads, heads, torch.eye(3)[None, None], scope, 0.0)[0, 0]
+    weights = eager(heads, heads, torch.eye(3)[None, None], attention_bias, 0.0)[0, 0]
     powers = torch.tensor([math.exp(-2 / 256), math.exp(-1 / 256), 1.0])
     assert_close(weights[2], powers / powers.sum())
     assert weights[0].tolist() == [1.0, 0.0, 0.0]
@@ -126,7 +126,7 @@ def test_alibi_and_rotations_are_neither_trained_nor_stored() -> None:
     for positions in ("alibi", "rotary"):
         model = tiny_transformer(positions=positions)
         assert not any("scope" in name for name in model.state_dict())
-        assert not list(model.encoder.scope.parameters())
+        assert not list(model.encoder.attention_bias.parameters())
 
 
 def buckets(bias: BucketBias, distances: list[int]) -> list[int]:
@@ -200,7 +200,7 @@ def test_the_rows_that_are_read_learn() -> None:
     model.logits(model(tokens, tokens)).logsumexp(-1).sum().backward()
     read = {"encoder": [0, 1, 2, 5, 6], "decoder": [0, 1, 2, 3]}
     for name, rows in read.items():
-        gradient = getattr(model, name).scope.bias.table.grad
+        gradient = getattr(model, name).attention_bias.bias.table.grad
         assert torch.isfinite(gradient).all()
         # Every head of its own.
         assert gradient.ne(0).any(1).nonzero().flatten().tolist() == rows
@@ -225,11 +225,11 @@ def test_moving_a_whole_sentence_changes_nothing(positions: str, stack: str) -> 
 
     def attended(first: int, order: list[int]) -> Tensor:
         at = torch.arange(first, first + 6)
-        at_home = stacked.scope(6, 0, None, CPU)
-        rotary = stacked.scope.rotary
+        at_home = stacked.attention_bias(6, 0, None, CPU)
+        rotary = stacked.attention_bias.rotary
         rotation = None if rotary is None else rotary(at)
-        scope = replace(at_home, queries=at, keys=at, rotation=rotation)
-        return attention.attend_self(hidden[:, order], scope)
+        attention_bias = replace(at_home, queries=at, keys=at, rotation=rotation)
+        return attention.attend_self(hidden[:, order], attention_bias)
 
     straight = [0, 1, 2, 3, 4, 5]
     assert_close(attended(30, straight), attended(0, straight))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tests.helpers.tolerance import assert_close
-from transformer.model.attention.bias import Scope, SelfScope
+from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
 from transformer.model.attention.block_sparse import Group, visible_blocks
 from transformer.model.attention.kernels import flex
 from transformer.model.attention.sparse_patterns import (
@@ -110,15 +110,19 @@ def test_seeing_is_mutual_and_everyone_sees_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_decoder_sees_the_same_and_nothing_later(name: str) -> None:
-    scope = SelfScope(causal=True, pattern=PATTERNS[name])(LENGTH, 0, None, torch.device("cpu"))
-    assert scope.dense_mask is not None
+    attention_bias = SelfAttentionBias(causal=True, pattern=PATTERNS[name])(
+        LENGTH, 0, None, torch.device("cpu")
+    )
+    assert attention_bias.dense_mask is not None
     later = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-    assert not (scope.dense_mask[0, 0] & later).any()
-    assert torch.equal(scope.dense_mask[0, 0] | later, seen(PATTERNS[name]) | later)
+    assert not (attention_bias.dense_mask[0, 0] & later).any()
+    assert torch.equal(attention_bias.dense_mask[0, 0] | later, seen(PATTERNS[name]) | later)
     # Once more with a cache: the last rows of the same matrix.
-    step = SelfScope(causal=True, pattern=PATTERNS[name])(2, LENGTH - 2, None, torch.device("cpu"))
+    step = SelfAttentionBias(causal=True, pattern=PATTERNS[name])(
+        2, LENGTH - 2, None, torch.device("cpu")
+    )
     assert step.dense_mask is not None
-    assert torch.equal(step.dense_mask, scope.dense_mask[:, :, -2:])
+    assert torch.equal(step.dense_mask, attention_bias.dense_mask[:, :, -2:])
 
 
 def pairs(groups: list[Group]) -> set[tuple[int, int]]:
@@ -141,7 +145,7 @@ def test_blocks_are_read_if_and_only_if_a_key_in_them_is_seen(
 ) -> None:
     pattern, block = PATTERNS.get(name), 8
     at = torch.arange(count * block)
-    mask = Scope(causal=causal, pattern=pattern).sees(at[:, None], at[None, :])
+    mask = AttentionBias(causal=causal, pattern=pattern).sees(at[:, None], at[None, :])
     expected = {(q // block, k // block) for q, k in mask.nonzero().tolist()}
     assert pairs(visible_blocks(causal, pattern, count, block)) == expected
 
@@ -159,7 +163,7 @@ def test_the_work_of_a_sliding_window_grows_with_the_length_and_that_of_full_wit
 
 def test_blocks_that_were_found_in_inference_mode_serve_training() -> None:
     query = torch.randn(1, 2, 131, 4)
-    stack = SelfScope(pattern=Sliding(11))
+    stack = SelfAttentionBias(pattern=Sliding(11))
     with torch.inference_mode():
         expected = flex(query, query, query, stack(131, 0, None, query.device), 0.0)
     query.requires_grad_()

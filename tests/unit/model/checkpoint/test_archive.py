@@ -44,21 +44,21 @@ def refused(path: Path) -> bool:
 
 def test_a_flipped_bit_anywhere_is_noticed_or_does_no_harm(file: Path) -> None:
     whole = file.read_bytes()
-    places = range(0, len(whole), 97)
+    indices = range(0, len(whole), 97)
     noticed = 0
-    for place in places:
+    for position in indices:
         damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
+        damaged[position] ^= 1 << position % 8
         file.write_bytes(damaged)
         noticed += refused(file)
     # Among those that do no harm are the bytes that align tensors.
-    assert noticed > 0.95 * len(places)
+    assert noticed > 0.95 * len(indices)
 
 
 def test_a_flipped_bit_in_a_weight_passes_torch_and_not_us(file: Path) -> None:
     whole = bytearray(file.read_bytes())
-    place = whole.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
-    whole[place] ^= 1
+    position = whole.index(torch.tensor([500.0, 501.0, 502.0]).numpy().tobytes())
+    whole[position] ^= 1
     file.write_bytes(whole)
     weights = torch.load(file, weights_only=True)["weights"]["a"]
     assert not torch.equal(weights, VALUES["weights"]["a"])  # type: ignore[index]

@@ -15,10 +15,10 @@ from transformer.model.checkpoint.checkpoint import (
     FORMAT,
     PORTABLE,
     WEIGHTS_PREFIX,
+    checkpoint_task,
     load_checkpoint,
     portable_part,
     read_payload,
-    task_of,
     write_payload,
 )
 from transformer.model.checkpoint.migrations import GROUPS
@@ -83,7 +83,7 @@ def test_what_does_not_translate_is_refused(tmp_path: Path, task: str) -> None:
     payload = payload_of(tiny_transformer())
     payload[PORTABLE]["config"] = CONFIG | {"task": task}
     write_payload(payload, tmp_path / "x.ckpt")
-    assert task_of(read_payload(tmp_path / "x.ckpt")) == task
+    assert checkpoint_task(read_payload(tmp_path / "x.ckpt")) == task
     with pytest.raises(InputError, match=f"x.ckpt was trained for task={task} and does not tran"):
         load_checkpoint(tmp_path / "x.ckpt")
 
@@ -117,19 +117,19 @@ class RunsCode:
 
 
 @pytest.mark.parametrize("place", ["top", "inside", "plain pickle"])
-def test_code_in_a_file_does_not_run(tmp_path: Path, place: str) -> None:
+def test_code_in_a_file_does_not_run(tmp_path: Path, index: str) -> None:
     path, sign = tmp_path / "evil.ckpt", tmp_path / "it ran"
     code = RunsCode(sign)
-    if place == "plain pickle":
+    if index == "plain pickle":
         path.write_bytes(pickle.dumps(code))
     else:
         payload = payload_of(tiny_transformer())
-        torch.save(code if place == "top" else payload | {"code": code}, path)
+        torch.save(code if index == "top" else payload | {"code": code}, path)
     with pytest.raises(InputError, match="holds more than plain values and tensors") as caught:
         load_checkpoint(path)
     assert_one_line(caught.value, path)
     assert not sign.exists()
-    torch.load(path, weights_only=False) if place != "plain pickle" else pickle.loads(
+    torch.load(path, weights_only=False) if index != "plain pickle" else pickle.loads(
         path.read_bytes()
     )
     assert sign.exists()  # the trap was set

@@ -13,7 +13,7 @@ from tests.helpers.models import tiny_payload
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload
-from transformer.model.checkpoint.sharded import SHARDS, delete_unnamed, names_of, split
+from transformer.model.checkpoint.sharded import SHARDS, delete_unnamed, shard_names, split
 
 RANKS = 3
 
@@ -75,7 +75,7 @@ def test_shards_that_no_index_names_are_deleted(tmp_path: Path) -> None:
         file = write(whole, tmp_path, save)
     before = tmp_path / "previous.ckpt"
     delete_unnamed(tmp_path)
-    named = {*names_of(file), *names_of(before)}
+    named = {*shard_names(file), *shard_names(before)}
     assert {path.name for path in tmp_path.glob("*.shard")} == named
     assert len(named) == 2 * RANKS
     for each in (file, before):
@@ -101,7 +101,7 @@ def test_nothing_is_deleted_while_an_index_cannot_be_read(
         patch.setattr(Path, "read_bytes", failing)
         delete_unnamed(tmp_path)
         with pytest.raises(InputError, match=r"last\.ckpt cannot be read: .*Input/output error"):
-            names_of(file)
+            shard_names(file)
     assert len(list(tmp_path.glob("*.shard"))) == RANKS
     read_payload(file)
 
@@ -109,14 +109,14 @@ def test_nothing_is_deleted_while_an_index_cannot_be_read(
 def test_a_damaged_index_names_nothing(tmp_path: Path) -> None:
     file = write(payload(), tmp_path)
     file.write_bytes(file.read_bytes()[:-40])
-    assert names_of(file) == []
+    assert shard_names(file) == []
 
 
 @pytest.mark.parametrize("fault", ["missing", "damaged", "elsewhere", "malicious"])
 def test_what_is_wrong_with_a_shard_is_said(tmp_path: Path, fault: str) -> None:
     folder = tmp_path / "run"
     file = write(payload(), folder)
-    shard = folder / names_of(file)[1]
+    shard = folder / shard_names(file)[1]
     if fault == "missing":
         shard.unlink()
     elif fault == "damaged":

@@ -135,8 +135,8 @@ def test_records_that_overlap_are_refused(tmp_path: Path) -> None:
     torch.save(tiny_payload(), path)
     content = bytearray(path.read_bytes())
     # The sizes of the last record in the central directory: more than the file has.
-    place = content.rindex(b"PK\x01\x02")
-    content[place + 20 : place + 28] = struct.pack("<II", 2**30, 2**30)
+    index = content.rindex(b"PK\x01\x02")
+    content[index + 20 : index + 28] = struct.pack("<II", 2**30, 2**30)
     path.write_bytes(content)
     with pytest.raises(InputError, match="cannot be read as a checkpoint"):
         read_payload(path)

@@ -22,7 +22,7 @@ from transformer.training.callbacks.graceful_shutdown import (
     stoppable,
 )
 from transformer.training.checkpointing.checkpoint_io import Criterion
-from transformer.training.optimization.divergence import Judge
+from transformer.training.optimization.divergence import DivergenceDetector
 
 from .fakes import fake_trainer
 
@@ -40,8 +40,8 @@ def send(number: int) -> None:
 
 
 def module(bad_updates: int = 0) -> Mock:
-    judge = Mock(spec=Judge, in_a_row=bad_updates)
-    return Mock(spec=LightningModule, judge=judge)
+    detector = Mock(spec=DivergenceDetector, in_a_row=bad_updates)
+    return Mock(spec=LightningModule, detector=detector)
 
 
 def listening(folder: Path = Path("run"), **changes: Any) -> tuple[GracefulStop, Mock]:

@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
-from transformer.training.callbacks.memory_preflight import Rehearsal
+from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
 from .fakes import fake_trainer
 
@@ -52,7 +52,7 @@ def trainer(**changes: Any) -> Any:
 
 def test_the_largest_batch_is_tried_and_forgotten(data: DataModule) -> None:
     module = Listening()
-    Rehearsal(data).on_train_start(trainer(), module)
+    MemoryPreflight(data).on_train_start(trainer(), module)
     (tried,) = module.rehearsed
     assert tried.positions == max(batch.positions for batch in first_epoch(data))
     assert all(parameter.grad is None for parameter in module.parameters())
@@ -74,9 +74,9 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     module.on_fit_start()
     if sharded:
         with pytest.raises(InputError, match="ranks that share out the weights cannot halve"):
-            Rehearsal(data).on_train_start(trainer(), module)
+            MemoryPreflight(data).on_train_start(trainer(), module)
     else:
-        Rehearsal(data).on_train_start(trainer(), module)
+        MemoryPreflight(data).on_train_start(trainer(), module)
         whole, *halves = [one.size for one in module.rehearsed]
         assert len(halves) == 2 and sum(halves) == whole
 
@@ -90,7 +90,7 @@ def test_what_an_update_adds_up_is_tried_beside_its_gradient_with_every_layer(
     for layer in (*module.model.encoder.layers, *module.model.decoder.layers):
         layer.register_forward_hook(lambda *_: kept.append(1))
     data.accumulation = 3
-    Rehearsal(data).on_train_start(trainer(), module)
+    MemoryPreflight(data).on_train_start(trainer(), module)
     first, second = module.rehearsed
     assert first is second
     layers = len(module.model.encoder.layers) + len(module.model.decoder.layers)
@@ -106,7 +106,7 @@ def test_ranks_that_plan_other_batches_do_not_begin(
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     with pytest.raises(InputError, match="the processes plan different batches"):
-        Rehearsal(data).on_train_start(trainer(world_size=2), Listening())
+        MemoryPreflight(data).on_train_start(trainer(world_size=2), Listening())
 
 
 def test_an_optimiser_whose_state_does_not_fit_is_named(
@@ -119,5 +119,5 @@ def test_an_optimiser_whose_state_does_not_fit_is_named(
     begins = trainer(optimizers=[Mock(state={})])
     monkeypatch.setattr(torch, "empty_like", no_memory)
     with pytest.raises(InputError, match=r"^the device has no memory for .* optimiser.*; take"):
-        Rehearsal(data).on_train_start(begins, module)
+        MemoryPreflight(data).on_train_start(begins, module)
     assert not module.rehearsed

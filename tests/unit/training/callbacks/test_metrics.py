@@ -223,9 +223,9 @@ def test_validation_scores_as_the_run_says() -> None:
         Dictionary(), SOURCES, REFERENCES, samples=0, ranges=ranges, metrics=metrics
     )
     validation.on_validation_epoch_start(fake_trainer(), module)
-    places = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
-    for name, place in places.items():
-        texts = HYPOTHESES[place], REFERENCES[place]
+    indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
+    for name, position in indices.items():
+        texts = HYPOTHESES[position], REFERENCES[position]
         (bleu,) = score(*texts, ("bleu",), config=metrics)
         assert logged(module)[0][f"val/bleu{name}"] == bleu.value
     assert bleu.value != score(*texts, ("bleu",), config=RAW)[0].value

@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.training_fakes import fake_module, fake_trainer
 from transformer.common.errors import InputError
-from transformer.training.callbacks.sweep_objective import Objective, refuse_wrong_direction
+from transformer.training.callbacks.sweep_objective import Objective, check_direction
 
 
 @pytest.mark.parametrize(("metric", "best"), [("val/bleu", 31.0), ("val/loss", 2.0)])
@@ -59,7 +59,7 @@ def test_a_metric_that_the_task_has_not_is_named() -> None:
 
 
 def test_a_sweep_does_not_look_for_the_worst() -> None:
-    refuse_wrong_direction("val/bleu", "maximize")
-    refuse_wrong_direction("val/loss", None)
+    check_direction("val/bleu", "maximize")
+    check_direction("val/loss", None)
     with pytest.raises(InputError, match=r"set hydra\.sweeper\.direction=minimize"):
-        refuse_wrong_direction("val/loss", "maximize")
+        check_direction("val/loss", "maximize")

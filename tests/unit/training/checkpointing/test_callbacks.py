@@ -15,7 +15,7 @@ from transformer.training.checkpointing.callbacks import (
     RecentCheckpoints,
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
-from transformer.training.optimization.divergence import Judge
+from transformer.training.optimization.divergence import DivergenceDetector
 
 from .fakes import fake_trainer
 
@@ -48,8 +48,8 @@ def saving_trainer(step: int = 0, score: float = 0.0) -> tuple[Mock, list[str]]:
 
 
 def module(in_a_row: int = 0, returned: int = 0) -> Mock:
-    judge = Mock(spec=Judge, in_a_row=in_a_row, returned=returned)
-    return Mock(spec=LightningModule, judge=judge)
+    detector = Mock(spec=DivergenceDetector, in_a_row=in_a_row, returned=returned)
+    return Mock(spec=LightningModule, detector=detector)
 
 
 def run(last: LastCheckpoint, trainer: Mock, until: int, bad: tuple[int, ...] = ()) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.runs.resume import RunFolder, changes, run_to_go_on_with
+from transformer.runs.resume import RunFolder, changes, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
 from transformer.training.checkpointing.run_directory import (
     LOCK,
@@ -42,7 +42,7 @@ def folder(name: str, **changes: Any) -> RunFolder:
 
 
 def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
-    path, why = run_to_go_on_with(CONFIG, given, others)
+    path, why = find_run_to_resume(CONFIG, given, others)
     assert "\n" not in why
     return None if path is None else path.name
 
@@ -214,7 +214,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("before", [{}, {"tokenizer": None}, {"tokenizer": "ha"}])
 def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, Any]) -> None:
     given = RunFolder(Path("run"), config=before, has_checkpoint=True, finished=False)
-    assert run_to_go_on_with(CONFIG, given, [])[0] == Path("run")
+    assert find_run_to_resume(CONFIG, given, [])[0] == Path("run")
 
 
 @pytest.mark.parametrize(

@@ -55,16 +55,16 @@ def started_by(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> 
 def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
     started_by(TORCHRUN, alone)
     assert placed(GIVEN) == GIVEN | {"devices": 2, "num_nodes": 3}
-    place = external_place()
-    assert place is not None
-    assert (place.rank, place.ranks, place.address, place.port) == (5, 6, "first", 29500)
+    index = external_place()
+    assert index is not None
+    assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
 
 
 def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
     started_by(SLURM, alone)
-    place = external_place()
-    assert place is not None
-    assert (place.rank, place.ranks, place.address) == (3, 4, "n01")
+    index = external_place()
+    assert index is not None
+    assert (index.rank, index.ranks, index.address) == (3, 4, "n01")
 
 
 def test_slurm_options_that_lightning_does_not_take_are_named(alone: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ def test_the_share_cut_is_the_probability_and_only_text_is() -> None:
     for control in (PAD, BOS, EOS):
         assert not cut[tokens == control].any()
     # Text, the unknown included; five standard deviations of the draw.
-    for piece in (UNK, 4, 8):
-        here = cut[tokens == piece].double()
+    for subword in (UNK, 4, 8):
+        here = cut[tokens == subword].double()
         assert abs(here.mean().item() - 0.05) < 5 * (0.05 * 0.95 / len(here)) ** 0.5
 
 

@@ -10,16 +10,21 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.training.optimization.divergence import Diverged, Judge, save_text, text_of
+from transformer.training.optimization.divergence import (
+    Diverged,
+    DivergenceDetector,
+    batch_text,
+    save_text,
+)
 
 NOTHING = Update.of([], [])
 
 
-def seasoned(**changes: float | int | None) -> Judge:
+def seasoned(**changes: float | int | None) -> DivergenceDetector:
     """A judge who has seen twenty good updates of a loss of 2 nats."""
-    judge = Judge(recovery_config(**changes))
-    assert all(judge.is_good(2.0, 1.0, number) for number in range(20))
-    return judge
+    detector = DivergenceDetector(recovery_config(**changes))
+    assert all(detector.is_good(2.0, 1.0, number) for number in range(20))
+    return detector
 
 
 @pytest.mark.parametrize(
@@ -35,60 +40,60 @@ def seasoned(**changes: float | int | None) -> Judge:
 def test_what_would_do_harm_is_left_out(
     loss: float, norm: float, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    judge = seasoned()
-    assert not judge.is_good(loss, norm, 21)
+    detector = seasoned()
+    assert not detector.is_good(loss, norm, 21)
     assert caplog.messages == [f"update 21 is left out: {reason} (1 in a row, 1 in all)"]
-    assert judge.is_good(6.9, 1e9, 22)
-    assert (judge.in_a_row, judge.skipped) == (0, 1)
+    assert detector.is_good(6.9, 1e9, 22)
+    assert (detector.in_a_row, detector.skipped) == (0, 1)
 
 
 def test_a_high_loss_is_no_surprise_at_the_start() -> None:
-    judge = Judge(recovery_config())
-    assert [judge.is_good(loss, 1.0, 1) for loss in (2.0, 2.0, 40.0)] == [True] * 3
+    detector = DivergenceDetector(recovery_config())
+    assert [detector.is_good(loss, 1.0, 1) for loss in (2.0, 2.0, 40.0)] == [True] * 3
 
 
 def test_without_a_bound_every_number_is_good() -> None:
-    judge = seasoned(explosion=None)
-    assert judge.is_good(1e30, 1.0, 21)
-    assert not judge.is_good(math.nan, 1.0, 22)
+    detector = seasoned(explosion=None)
+    assert detector.is_good(1e30, 1.0, 21)
+    assert not detector.is_good(math.nan, 1.0, 22)
 
 
 def test_the_usual_follows_the_run() -> None:
-    judge = seasoned()
+    detector = seasoned()
     for number, loss in enumerate([4.0, 5.0, 6.0] * 40):
-        assert judge.is_good(loss, 1.0, number)
-    assert judge.is_good(9.9, 1.0, 200)
+        assert detector.is_good(loss, 1.0, number)
+    assert detector.is_good(9.9, 1.0, 200)
 
 
 def test_too_many_in_a_row_are_a_divergence() -> None:
-    judge = seasoned(skips=3)
+    detector = seasoned(skips=3)
     for number in (21, 22):
-        assert not judge.is_good(math.nan, 1.0, number)
-        judge.raise_if_diverged(NOTHING, number)
-    assert judge.is_good(2.0, 1.0, 23)
+        assert not detector.is_good(math.nan, 1.0, number)
+        detector.raise_if_diverged(NOTHING, number)
+    assert detector.is_good(2.0, 1.0, 23)
     for number in (24, 25, 26):
-        assert not judge.is_good(math.nan, 1.0, number)
+        assert not detector.is_good(math.nan, 1.0, number)
     with pytest.raises(Diverged, match="3 bad updates in a row, the last of them 26") as raised:
-        judge.raise_if_diverged(NOTHING, 26)
+        detector.raise_if_diverged(NOTHING, 26)
     assert (raised.value.update, raised.value.number) == (NOTHING, 26)
 
 
 def test_a_resumed_judge_judges_alike() -> None:
-    judge, resumed = seasoned(skips=3), Judge(recovery_config(skips=3))
-    judge.is_good(math.nan, 1.0, 21)
-    judge.returned = 2
-    resumed.load_state_dict(judge.state_dict())
-    assert resumed.state_dict() == judge.state_dict()
+    detector, resumed = seasoned(skips=3), DivergenceDetector(recovery_config(skips=3))
+    detector.is_good(math.nan, 1.0, 21)
+    detector.returned = 2
+    resumed.load_state_dict(detector.state_dict())
+    assert resumed.state_dict() == detector.state_dict()
     assert (resumed.in_a_row, resumed.skipped, resumed.lr_scale) == (1, 1, 0.25)
     assert not resumed.is_good(7.1, 1.0, 22)
 
 
 def test_going_back_does_not_forget_that_it_has() -> None:
-    judge = seasoned()
-    before = judge.state_dict()
-    judge.returned = 1
-    judge.load_state_dict(before)
-    assert judge.returned == 1
+    detector = seasoned()
+    before = detector.state_dict()
+    detector.returned = 1
+    detector.load_state_dict(before)
+    assert detector.returned == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_settings_without_a_meaning_are_refused(changes: dict[str, float]) -> No
 def test_the_batch_is_shown_as_text(tokenizer: Tokenizer) -> None:
     sources, targets = ["a b c", "e"], ["c b a", "e d"]
     batch = collate(tokenizer.encode_source(sources), tokenizer.encode_target(targets))
-    assert text_of(Update.of([batch, batch], [0, 1]), tokenizer) == 2 * "a b c\tc b a\ne\te d\n"
+    assert batch_text(Update.of([batch, batch], [0, 1]), tokenizer) == 2 * "a b c\tc b a\ne\te d\n"
 
 
 def test_where_it_cannot_be_written_the_log_says_so(

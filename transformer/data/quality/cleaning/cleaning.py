@@ -16,8 +16,8 @@ from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
 from transformer.data.config import DataConfig
 from transformer.data.corpora.folder import as_files
-from transformer.data.corpora.resolve import Split, splits_of_one
-from transformer.data.corpora.unused_keys import refuse_idle_keys
+from transformer.data.corpora.resolve import Split, find_corpus_splits
+from transformer.data.corpora.unused_keys import check_unused_keys
 from transformer.data.quality.base import Check
 from transformer.data.quality.cleaning.repair import Repair, Repaired
 from transformer.data.quality.cleaning.rewriting import record, repaired_record, rewritten
@@ -89,11 +89,11 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
         InputError: there is no training text, or one that would not be read, or the corpus cannot
             be found.
     """
-    refuse_idle_keys(data)
+    check_unused_keys(data)
     if data.corpus == "folder":
         data = as_files(data)
     if data.corpus != "files":
-        return splits_of_one(data)
+        return find_corpus_splits(data)
     given = {"train": data.train, "validation": data.validation, "test": data.test}
     if data.train is None:
         raise InputError("data=files needs a text; set data.train=[SOURCE,TARGET] or one file")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from transformer.data.quality.checks.one_side.characters import visible, with_plain_blanks
 from transformer.data.quality.checks.one_side.encoding_damage import Decoder
-from transformer.data.quality.checks.one_side.markup import ENTITY, is_entity, markup_of
+from transformer.data.quality.checks.one_side.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.pair import NumberedPair
 
 _Texts = list[str]
@@ -55,7 +55,7 @@ class Repair:
 
 def _without_entities(texts: _Texts) -> _Texts:
     """Decode entities of one side alone: on both sides they may be what the text is about."""
-    found = [markup_of(text) for text in texts]
+    found = [find_markup(text) for text in texts]
     if sum(one is not None for one in found) != 1:
         return texts
     return [

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from transformer.data.quality.cleaning.repair import Repaired
 from transformer.data.quality.pair import NumberedPair
-from transformer.data.text.parallel import Corpus, format_of
+from transformer.data.text.parallel import Corpus, file_format
 
 # Between the values of an object.
 _GAP = re.compile(r"[\s:,]*")
@@ -20,7 +20,7 @@ def rewritten(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tup
     texts = pair.source, pair.target
     if len(corpus.paths) == 2:
         return (*texts, *lines[2:])
-    if format_of(corpus.paths[0]) == "tsv":
+    if file_format(corpus.paths[0]) == "tsv":
         return ("\t".join(texts), *lines[1:])
     new = dict(zip((corpus.source, corpus.target), texts, strict=True))
     return (_with_values(lines[0], new), *lines[1:])
@@ -32,22 +32,22 @@ def _with_values(line: str, new: Mapping[str, str]) -> str:
     Not as Python would write it: that changes numbers, and drops what a key occurs twice for.
     """
     value_of, parts, done = json.JSONDecoder().raw_decode, [], 0
-    place = _after(line, line.index("{") + 1)
-    while line[place] != "}":
-        key, place = value_of(line, place)
-        begin = _after(line, place)
+    position = _after(line, line.index("{") + 1)
+    while line[position] != "}":
+        key, position = value_of(line, position)
+        begin = _after(line, position)
         _, end = value_of(line, begin)
         if key in new:
             parts += [line[done:begin], json.dumps(new[key], ensure_ascii=line.isascii())]
             done = end
-        place = _after(line, end)
+        position = _after(line, end)
     return "".join([*parts, line[done:]])
 
 
-def _after(line: str, place: int) -> int:
+def _after(line: str, position: int) -> int:
     """Return where the next value begins."""
-    gap = _GAP.match(line, place)
-    return place if gap is None else gap.end()
+    gap = _GAP.match(line, position)
+    return position if gap is None else gap.end()
 
 
 def repaired_record(given: NumberedPair, mended: Repaired) -> bytes:

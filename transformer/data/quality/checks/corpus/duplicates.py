@@ -53,10 +53,10 @@ class Repeats(Check):
             ("several_targets", sources, "source"),
             ("several_sources", targets, "target"),
         ):
-            places, before = _shared(texts, distinct)
+            indices, before = _shared(texts, distinct)
             earlier = lines[before[: self._most]].tolist()
             said = [f"the {what} of line {line}, translated otherwise" for line in earlier]
-            yield self._finding(name, lines, places, said)
+            yield self._finding(name, lines, indices, said)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "duplicate" if an equal pair was kept: a rejected one leaves room for another."""
@@ -65,8 +65,8 @@ class Repeats(Check):
     def keep(self, pair: NumberedPair) -> None:
         """Remember the pair, if it occurs once more."""
         value = _hashes(pair)[0]
-        place = int(np.searchsorted(self._repeated, value))
-        if place < len(self._repeated) and int(self._repeated[place]) == value:
+        index = int(np.searchsorted(self._repeated, value))
+        if index < len(self._repeated) and int(self._repeated[index]) == value:
             self._kept.add(value)
 
     @cached_property
@@ -81,12 +81,12 @@ class Repeats(Check):
         self,
         name: str,
         lines: Int[np.ndarray, " pair"],
-        places: Int[np.ndarray, " repeat"],
+        indices: Int[np.ndarray, " repeat"],
         said: list[str],
     ) -> Finding:
-        shown = zip(lines[places[: self._most]].tolist(), said, strict=True)
+        shown = zip(lines[indices[: self._most]].tolist(), said, strict=True)
         examples = tuple(Example(line, None, words) for line, words in shown)
-        return Finding(name, self._split, len(places), len(lines), examples)
+        return Finding(name, self._split, len(indices), len(lines), examples)
 
 
 def _hashes(pair: NumberedPair) -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ def _shared(
     texts: Int[np.ndarray, " pair"], distinct: Bool[np.ndarray, " pair"]
 ) -> tuple[Int[np.ndarray, " repeat"], Int[np.ndarray, " repeat"]]:
     """Return places of distinct pairs whose text an earlier one has, and of that earlier one."""
-    places = np.flatnonzero(distinct)
-    first = _first_places(texts[places])
+    indices = np.flatnonzero(distinct)
+    first = _first_places(texts[indices])
     again = np.flatnonzero(first != np.arange(len(first)))
-    return places[again], places[first[again]]
+    return indices[again], indices[first[again]]

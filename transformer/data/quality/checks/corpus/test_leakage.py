@@ -62,11 +62,11 @@ class HeldOutText:
             where: the training text, in words.
         """
         for split, lines in self._lines.items():
-            for place, (name, side) in enumerate(_LEAKS):
+            for index, (name, side) in enumerate(_LEAKS):
                 leaked = [
-                    (line, found[name][hashes[place]])
+                    (line, found[name][hashes[index]])
                     for line, hashes in lines
-                    if hashes is not None and hashes[place] in found[name]
+                    if hashes is not None and hashes[index] in found[name]
                 ]
                 examples = tuple(
                     Example(line, side, f"stands in {where}, line {there}")

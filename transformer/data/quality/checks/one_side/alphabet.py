@@ -21,11 +21,11 @@ def known_to(tokenizer: Tokenizer) -> tuple[Knows, Knows]:
 
     def source(character: str) -> bool:
         (ids,) = tokenizer.encode_source([character])
-        return not any(piece.startswith(_BYTE) for piece in tokenizer.source_pieces(ids))
+        return not any(subword.startswith(_BYTE) for subword in tokenizer.source_subwords(ids))
 
     def target(character: str) -> bool:
         (ids,) = tokenizer.encode_target([character])
-        return not any(piece.startswith(_BYTE) for piece in tokenizer.pieces(ids))
+        return not any(subword.startswith(_BYTE) for subword in tokenizer.subwords(ids))
 
     return source, target
 

@@ -86,10 +86,10 @@ class ReplacementCharacters(PairCheck):
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Show the first place."""
         texts = pair.source, pair.target
-        places = [text.find(_REPLACEMENT) for text in texts]
-        for side, text, place, other in zip(SIDES, texts, places, places[::-1], strict=True):
-            if place >= 0 > other:
-                return Fault(side, f"U+FFFD in {quoted(text, place)}")
+        indices = [text.find(_REPLACEMENT) for text in texts]
+        for side, text, index, other in zip(SIDES, texts, indices, indices[::-1], strict=True):
+            if index >= 0 > other:
+                return Fault(side, f"U+FFFD in {quoted(text, index)}")
         return None
 
 
@@ -104,5 +104,5 @@ class DecomposedCharacters(SideCheck):
             return None
         composed = unicodedata.normalize("NFC", text)
         characters = zip(text, composed, strict=False)
-        place = next((i for i, (one, other) in enumerate(characters) if one != other), 0)
-        return f"not NFC: {quoted(text, place)}"
+        index = next((i for i, (one, other) in enumerate(characters) if one != other), 0)
+        return f"not NFC: {quoted(text, index)}"

@@ -43,5 +43,5 @@ class Mojibake(SideCheck):
         if meant == text:
             return None
         characters = enumerate(zip(text, meant, strict=False))
-        place = next((i for i, (one, other) in characters if one != other), len(meant))
-        return quoted(text, place)
+        index = next((i for i, (one, other) in characters if one != other), len(meant))
+        return quoted(text, index)

@@ -22,7 +22,7 @@ ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{
 _COMMENT = re.compile(r"<!--|<!\[CDATA\[")
 
 
-def markup_of(text: str) -> re.Match[str] | None:
+def find_markup(text: str) -> re.Match[str] | None:
     """Return the first piece of markup of a text."""
     if "<" in text:
         tags = list(_TAG.finditer(text))
@@ -53,7 +53,7 @@ class Markup(PairCheck):
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Show the first piece of it."""
         texts = pair.source, pair.target
-        found = [markup_of(text) for text in texts]
+        found = [find_markup(text) for text in texts]
         if sum(one is not None for one in found) != self._sides:
             return None
         for side, text, one in zip(SIDES, texts, found, strict=True):
@@ -62,7 +62,7 @@ class Markup(PairCheck):
         return None
 
 
-class MarkupOfBoth(Markup):
+class SharedMarkup(Markup):
     """Pairs with markup on both sides: it may be wanted."""
 
     name = "markup_both"

@@ -21,7 +21,7 @@ _BELONGS = 0.02
 
 
 @cache
-def script_of(character: str) -> str | None:
+def char_script(character: str) -> str | None:
     """Return the script of a letter, or None for anything else."""
     if not character.isalpha():
         return None
@@ -32,7 +32,7 @@ def script_of(character: str) -> str | None:
 
 def scripts_among(texts: Iterable[str]) -> frozenset[str]:
     """Return the scripts that a good part of the letters of some texts are of."""
-    letters = Counter(map(script_of, "".join(texts)))
+    letters = Counter(map(char_script, "".join(texts)))
     del letters[None]
     bound = _BELONGS * letters.total()
     return frozenset(str(script) for script, count in letters.items() if count >= bound)
@@ -59,10 +59,10 @@ class ForeignScript(SideCheck):
         own = self._own[side]
         if not own or (text.isascii() and LATIN in own):
             return None
-        used = {script_of(character) for character in set(text)} - {None}
+        used = {char_script(character) for character in set(text)} - {None}
         if used <= own:
             return None
-        letters = Counter(map(script_of, text))
+        letters = Counter(map(char_script, text))
         del letters[None]
         if letters.total() < _LETTERS:
             return None

@@ -123,6 +123,6 @@ class WrongLanguage(PairCheck):
             is_in = self._lexicon.is_in
             swapped = is_in("target", pair.source) and is_in("source", pair.target)
             return Fault(None, f"sides swapped: {quoted(pair.source)}") if swapped else None
-        place = 0 if found[0] is not None else 1
-        said = f"{found[place]} for {self._own[place].code}: {quoted(texts[place])}"
-        return Fault(SIDES[place], said)
+        index = 0 if found[0] is not None else 1
+        said = f"{found[index]} for {self._own[index].code}: {quoted(texts[index])}"
+        return Fault(SIDES[index], said)

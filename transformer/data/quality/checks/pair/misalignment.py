@@ -53,8 +53,8 @@ class Misalignment(Check):
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "misaligned" for the pairs in a stretch."""
-        place = bisect_left(self._ends, pair.line)
-        inside = place < len(self._ends) and pair.line >= self._lines[self.stretches[place].start]
+        index = bisect_left(self._ends, pair.line)
+        inside = index < len(self._ends) and pair.line >= self._lines[self.stretches[index].start]
         return self.names if inside else ()
 
     @cached_property

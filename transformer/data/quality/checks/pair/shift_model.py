@@ -162,16 +162,16 @@ def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block
     best = np.zeros(costs.shape[1])
     changed = np.zeros(costs.shape, dtype=bool)
     come_from = np.zeros(len(costs), dtype=np.int64)
-    for place, cost in enumerate(costs):
-        come_from[place] = cheapest = best.argmin()
-        change = best[cheapest] + (_CHANGE if place else 0)
-        changed[place] = best > change
+    for index, cost in enumerate(costs):
+        come_from[index] = cheapest = best.argmin()
+        change = best[cheapest] + (_CHANGE if index else 0)
+        changed[index] = best > change
         best = np.minimum(best, change) + cost
     states = np.zeros(len(costs), dtype=np.int64)
     state = int(best.argmin())
-    for place in range(len(costs) - 1, -1, -1):
-        states[place] = state
-        state = int(come_from[place]) if changed[place, state] else state
+    for index in range(len(costs) - 1, -1, -1):
+        states[index] = state
+        state = int(come_from[index]) if changed[index, state] else state
     return states
 
 
