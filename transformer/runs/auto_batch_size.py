@@ -20,7 +20,7 @@ from transformer.data.modules.base import BatchModule
 from transformer.model.layers.dropout import all_layers
 from transformer.training.callbacks.memory_preflight import adam_means
 from transformer.training.config import BUDGET_STEP, RunConfig
-from transformer.training.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_place
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)

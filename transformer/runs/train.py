@@ -35,10 +35,10 @@ from transformer.training.checkpointing.run_directory import is_finished, mark_f
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
 from transformer.training.config import RunConfig
 from transformer.training.distributed.fsdp import consolidate
-from transformer.training.launcher import Ranks
+from transformer.training.distributed.launcher import Ranks
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
-from transformer.training.rendezvous import failing_together
+from transformer.training.distributed.rendezvous import failing_together
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)

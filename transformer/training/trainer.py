@@ -30,7 +30,7 @@ from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO,
 from transformer.training.config import RunConfig
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.replicated import build_strategy, placed
-from transformer.training.launcher import Ranks
+from transformer.training.distributed.launcher import Ranks
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole

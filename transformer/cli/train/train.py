@@ -38,7 +38,7 @@ from transformer.model.checkpoint.locate import run_folder
 from transformer.runs.config_file import CONFIG, said, write
 from transformer.runs.resume import check_no_other_run
 from transformer.training.checkpointing.run_directory import LOCK, has_checkpoint, taken
-from transformer.training.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_place
 
 if TYPE_CHECKING:
     from transformer.training.callbacks.sweep_objective import Objective

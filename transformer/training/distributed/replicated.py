@@ -12,8 +12,8 @@ from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElastic
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from transformer.common.errors import InputError
-from transformer.training.launcher import RankLauncher, Ranks
-from transformer.training.rendezvous import external_place
+from transformer.training.distributed.launcher import RankLauncher, Ranks
+from transformer.training.distributed.rendezvous import external_place
 
 
 class ReplicatedStrategy(DDPStrategy):

@@ -10,8 +10,8 @@ from transformer.common.errors import InputError
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.replicated import placed
-from transformer.training.launcher import RankLauncher, Ranks
-from transformer.training.rendezvous import external_place
+from transformer.training.distributed.launcher import RankLauncher, Ranks
+from transformer.training.distributed.rendezvous import external_place
 from transformer.training.trainer import build_trainer
 
 BLEU = Criterion("val/bleu", "max")

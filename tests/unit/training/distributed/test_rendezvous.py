@@ -4,7 +4,7 @@ import pytest
 from torch import distributed as dist
 
 from transformer.common.errors import AnotherRankFailed
-from transformer.training.rendezvous import failing_together
+from transformer.training.distributed.rendezvous import failing_together
 
 
 def test_a_rank_that_finds_no_other_says_so_in_one_line() -> None:

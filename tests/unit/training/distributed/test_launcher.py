@@ -7,7 +7,7 @@ import pytest
 
 from transformer.common.errors import AnotherRankFailed
 from transformer.training import launcher
-from transformer.training.launcher import Ranks
+from transformer.training.distributed.launcher import Ranks
 
 
 @pytest.mark.parametrize(
