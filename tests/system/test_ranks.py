@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -124,13 +127,54 @@ def test_a_rank_that_fails_says_why_and_none_hangs(
         call = [*torchrun(0, 1, 2, free_port()), *call]
     code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
     assert "error: rank 1 has bad luck; give it better\n" in stderr
+    assert stderr.count("error: ") == 1
     if launcher == "ours":
         assert code == 2
         assert "Traceback" not in stderr
+        assert "elastic" not in stderr
     else:
         # torchrun ends so whatever its processes end with.
         assert code == 1
         assert "RuntimeError" not in stderr
+
+
+def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
+    call = [*TRAIN, *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
+    code, stderr = ended(started([*call, "data.train=[gone.src,gone.tgt]"], home))
+    assert code == 2
+    assert stderr.count("gone.src: no such file") == 1
+    assert not (home / "refused").exists()
+
+
+def wait_for(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the log of a run has a match."""
+    for _ in range(1200):
+        if log.exists() and re.search(pattern, log.read_text(), re.DOTALL):
+            return
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
+    long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
+    devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
+    killed = started([*TRAIN, *settings(home), *DDP, *devices, *long], home)
+    try:
+        wait_for("update 1/", home / "ended" / "train.log", killed)
+    finally:
+        killed.kill()
+    # The pipe is at its end when the last rank has ended.
+    killed.communicate(timeout=60)
+    resumed = started([*TRAIN, "checkpoint=ended", "trust=true"], home)
+    try:
+        wait_for("going on from", home / "ended" / "train.log", resumed)
+        resumed.terminate()
+    finally:
+        code, stderr = ended(resumed, timeout=60)
+    assert code == 143, stderr
+    assert stderr.count("stopped by SIGTERM; go on with: transformer train checkpoint=") == 1
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow

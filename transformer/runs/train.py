@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -35,10 +36,8 @@ from transformer.training.checkpointing.run_directory import is_finished, mark_f
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
 from transformer.training.config import RunConfig
 from transformer.training.distributed.fsdp import consolidate
-from transformer.training.distributed.launcher import Ranks
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
-from transformer.training.distributed.rendezvous import failing_together
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason
 
 logger = logging.getLogger(__name__)
@@ -56,18 +55,13 @@ class ResumeState(NamedTuple):
 
 
 def train(
-    config: RunConfig,
-    folder: Path,
-    *,
-    rank_command: Sequence[str] | None = None,
-    objective: Objective | None = None,
+    config: RunConfig, folder: Path, *, objective: Objective | None = None
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
-        rank_command: What starts another rank on this machine; None: what started this process.
         objective: What to watch in a trial of a sweep, which tests nothing.
 
     Returns:
@@ -76,11 +70,10 @@ def train(
     Raises:
         InputError: The config or the data is wrong, or the last checkpoint cannot be written.
         Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: It has said why.
     """
     with stoppable(folder):
         watching = [] if objective is None else [objective]
-        trainer, task, trained = fit(config, folder, watching, rank_command)
+        trainer, task, trained = fit(config, folder, watching)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -96,10 +89,7 @@ def train(
 
 
 def fit(
-    config: RunConfig,
-    folder: Path,
-    watching: Sequence[Callback] = (),
-    rank_command: Sequence[str] | None = None,
+    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
     """Train, and test nothing.
 
@@ -107,7 +97,6 @@ def fit(
         config: The run.
         folder: The run directory.
         watching: More callbacks.
-        rank_command: As in `train`.
 
     Returns:
         What has trained, what it was, and how many updates it has made.
@@ -117,8 +106,9 @@ def fit(
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
     config, task, resume_state = _begun(config)
-    with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, resume_state, ranks, watching)
+    trainer = _fit(config, folder, task, resume_state, watching)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     trained = trainer.global_step - resume_state.done
     key, reached = end_reason(trainer, config)
     if not trained or key == "trainer.max_time":
@@ -201,7 +191,6 @@ def _fit(
     folder: Path,
     task: Task,
     resume_state: ResumeState,
-    ranks: Ranks,
     watching: Sequence[Callback],
 ) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
@@ -213,7 +202,7 @@ def _fit(
     resume, epochs = resume_state.file, config.trainer["max_epochs"]
     while True:
         callbacks = [MemoryPreflight(task.data), *task.callbacks(), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
+        trainer = build_trainer(config, folder, callbacks, task.criterion)
         bound_by_epochs(trainer, epochs, task.data, resume_state.done, resume_state.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)

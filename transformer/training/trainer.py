@@ -30,7 +30,6 @@ from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO,
 from transformer.training.config import RunConfig
 from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.replicated import build_strategy, placed
-from transformer.training.distributed.launcher import Ranks
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
@@ -38,11 +37,7 @@ update (update.py), and what it calls an epoch has no end (loader.py)."""
 
 
 def build_trainer(
-    config: RunConfig,
-    folder: Path,
-    validation: Sequence[Callback],
-    criterion: Criterion,
-    ranks: Ranks | None = None,
+    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
 ) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
@@ -51,7 +46,7 @@ def build_trainer(
     """
     _quieten_lightning()
     arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
-    arguments["strategy"] = _strategy(config, arguments, ranks or Ranks())
+    arguments["strategy"] = _strategy(config, arguments)
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         trainer = Trainer(
@@ -103,12 +98,12 @@ def build_callbacks(
     ]
 
 
-def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:
+def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
     if arguments["strategy"] == "fsdp":
         _check_shardable(config)
-        return ShardedStrategy(ranks)
+        return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    return build_strategy(arguments["strategy"], several=several, ranks=ranks)
+    return build_strategy(arguments["strategy"], several=several)
 
 
 def _check_shardable(config: RunConfig) -> None:

@@ -1,15 +1,10 @@
 """``train``: compose a config, or take that of the run to go on with, and hand it over."""
 
-import json
-import logging
 import os
-import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import hydra
 from hydra.conf import HydraConf
@@ -28,41 +23,35 @@ from transformer.cli.config.compose import (
 )
 from transformer.cli.config.hydra_errors import override_key
 from transformer.cli.exit import run_to_exit_code
+from transformer.cli.train.ranks import train_as_told, train_run
 from transformer.cli.train.resume import AUTO, TRUST, chosen_run, named_checkpoint, resumed_config
-from transformer.cli.train.run_log import LOG, log_to
 from transformer.cli.train.sweep import save_trial, summarised
-from transformer.cli.train.vocabulary import names_size, with_largest
+from transformer.cli.train.vocabulary import names_size
 from transformer.common.errors import InputError, raise_objections
-from transformer.common.files import open_unlinked
 from transformer.model.checkpoint.locate import run_folder
-from transformer.runs.config_file import CONFIG, said, write
-from transformer.runs.resume import check_no_other_run
-from transformer.training.checkpointing.run_directory import LOCK, has_checkpoint, taken
+from transformer.training.checkpointing.run_directory import has_checkpoint
+from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_place
-
-if TYPE_CHECKING:
-    from transformer.training.callbacks.sweep_objective import Objective
-    from transformer.training.config import RunConfig
-
-RANK = (sys.executable, "-m", "transformer.cli.rank")
-"""What starts one more rank of a run on this machine; the run directory follows."""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    return run_to_exit_code(lambda: _launch(list(arguments)))
+    code = run_to_exit_code(lambda: _launch(list(arguments)))
+    torch = sys.modules.get("torch")
+    if code and torch and torch.distributed.is_initialized():
+        # A rank that has failed does not wait for the others, which Python may do when it exits.
+        os._exit(code)
+    return code
 
 
 def _launch(arguments: list[str]) -> None:
     index = external_place()
-    if index is not None and index.rank > 0:
-        # Rank 0 knows what the call means, and its directory may have the time in its name.
-        folder, values, exact = json.loads(index.agreed(""))
-        train_as_rank(index.rank, OmegaConf.create(values), Path(folder), exact=exact)
+    if index is not None and (index.rank > 0 or RUN in os.environ):
+        train_as_told(index)
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder(checkpoint))
+        train_run(resumed_config(checkpoint, arguments), run_folder(checkpoint))
         return
     if any(argument.startswith(f"{TRUST}=") for argument in arguments):
         raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
@@ -109,9 +98,7 @@ def _task(config: DictConfig) -> float | None:
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job)
     exact = names_size(job.overrides.task)
-    code = run_to_exit_code(
-        lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact)
-    )
+    code = run_to_exit_code(lambda: train_run(config, _begun(config, folder, job), exact=exact))
     if code:
         sys.exit(code)
     return None
@@ -140,110 +127,10 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     check_direction(objective.metric, job.sweeper.get("direction"))
-    train_as_rank(0, config, folder, objective, exact=names_size(job.overrides.task))
-    if objective.best is None and has_checkpoint(folder):
+    train_run(config, folder, objective.metric, exact=names_size(job.overrides.task))
+    if has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
     save_trial(folder, objective, job.overrides.task)
     return objective.best
-
-
-def train_as_rank(
-    rank: int,
-    config: DictConfig,
-    folder: Path,
-    objective: "Objective | None" = None,
-    *,
-    exact: bool = False,
-) -> None:
-    """Train as one of the processes of a run; rank 0 alone writes to its directory.
-
-    A run that is refused before training begins leaves none behind.
-
-    Args:
-        rank: Which.
-        config: The run.
-        folder: Its directory.
-        objective: What to watch, in a sweep.
-        exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
-
-    Raises:
-        InputError: The config or the data is wrong.
-        Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: Which has said why.
-    """
-    # Torch and Lightning take seconds to import: not before the call is known to be right.
-    from transformer.training.config import run_config
-
-    OmegaConf.resolve(config)
-    with ExitStack() as first:
-        if rank == 0:
-            first.enter_context(_begun_in(folder))
-        log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
-        typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-        if rank == 0:
-            if typed.objective and objective is None and typed.checkpoint is None:
-                raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
-            if typed.checkpoint is None:
-                check_no_other_run(folder)
-            first.enter_context(said(config, folder))
-            _tell_others(config, folder, exact)
-        logging.getLogger(__name__).info("run directory %s", folder)
-        if exact or typed.checkpoint is not None:
-            _run(typed, folder, objective)
-        else:
-            with_largest(config, lambda: _run(_sized(config, folder, rank), folder, objective))
-
-
-def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
-    """The run, written down anew by rank 0: the size of its vocabulary may be another now."""
-    from transformer.training.config import run_config
-
-    if rank == 0:
-        write(OmegaConf.to_yaml(config).encode(), folder / CONFIG)
-    return run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
-
-
-@contextmanager
-def _begun_in(folder: Path) -> Iterator[None]:
-    """Make a run directory and keep others out; take it away if the run is refused at once.
-
-    Raises:
-        InputError: It cannot be written to, or another process trains there.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        open_unlinked(folder / LOG, "a").close()
-    except OSError as error:
-        raise InputError(
-            f"the run directory {folder} cannot be written to: {error.strerror}; give another "
-            "with hydra.run.dir=FOLDER"
-        ) from error
-    files = {LOG, CONFIG, LOCK}
-    with taken(folder):
-        new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
-        try:
-            yield
-        except InputError:
-            if new and {path.name for path in folder.iterdir()} <= files:
-                shutil.rmtree(folder)
-            raise
-
-
-def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> None:
-    from transformer.runs.train import train
-
-    if config.resume_check is None:
-        train(config, folder, rank_command=[*RANK, str(folder)], objective=objective)
-        return
-    from transformer.runs.resume_check import check_resume
-
-    print(check_resume(config.resolved, folder, config.resume_check))
-
-
-def _tell_others(config: DictConfig, folder: Path, exact: bool) -> None:
-    """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
-    if (index := external_place()) is not None:
-        values = OmegaConf.to_container(config)
-        index.agreed(json.dumps([str(folder.absolute()), values, exact]))

@@ -6,6 +6,7 @@ where a run was stopped. Does not know shards or texts.
 """
 
 import logging
+import signal
 from bisect import bisect_right
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -16,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from transformer.common.errors import InputError
+from transformer.common.processes import end_with_parent
 from transformer.data.batching.sampler import BatchKey, BatchPlan
-from transformer.data.encoded.preprocess import end_with_parent
 from transformer.data.streaming.shards import Place
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -221,6 +222,8 @@ _reader: BufferReader
 def _begin(reader: BufferReader) -> None:
     global _reader
     _reader = reader
+    # Ctrl-C is the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
 
