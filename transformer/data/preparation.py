@@ -8,15 +8,13 @@ import logging
 import os
 import shutil
 import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from itertools import chain, islice
-from multiprocessing import connection, parent_process
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +26,7 @@ from transformer.data.links import WordLinks
 from transformer.data.tokenizer import Pairs, Tokenizer
 from transformer.errors import InputError
 from transformer.files import NoSpaceLeft, written_whole
+from transformer.processes import end_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -185,25 +184,10 @@ def _begin(writer: ShardWriter) -> None:
     """Begin a process; what it needs for every block stays in it."""
     global _writer
     _writer = replace(writer, tokenizer=writer.tokenizer.in_one_thread())
+    # Ctrl-C is the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
 
 def _write_block(block: Block) -> None:
     _writer.write(block)
-
-
-def end_with_parent() -> None:
-    """Let this process end when its parent does, however that is; Ctrl-C is the parent's.
-
-    Otherwise the processes of a killed parent would wait for work for ever, and hold its locks.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch(sentinels: Iterable[int]) -> None:
-        connection.wait(list(sentinels))
-        os._exit(1)
-
-    threading.Thread(target=watch, args=([parent.sentinel],), daemon=True).start()

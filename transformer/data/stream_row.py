@@ -6,6 +6,7 @@ where a run was stopped. Does not know shards or texts.
 """
 
 import logging
+import signal
 from bisect import bisect_right
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -16,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from transformer.data.buffers import Buffer, BufferReader, Position, StreamConfig
-from transformer.data.preparation import end_with_parent
 from transformer.data.sampler import BatchKey, BatchPlan
 from transformer.data.shards import Place
 from transformer.data.tokenizer import Tokenizer
 from transformer.errors import InputError
+from transformer.processes import end_with_parent
 
 logger = logging.getLogger(__name__)
 
@@ -221,6 +222,8 @@ _reader: BufferReader
 def _begin(reader: BufferReader) -> None:
     global _reader
     _reader = reader
+    # Ctrl-C is the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
 
