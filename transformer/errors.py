@@ -92,7 +92,9 @@ class Interrupted(Exception):
 
 
 class AnotherRankFailed(Exception):
-    """This process cannot go on, and the one that knows why has said it.
+    """This process cannot go on, and the one that knows why has reported it.
+
+    The message may be empty.
 
     Attributes:
         code: The exit code, that of the other; 1 where it was killed, or nobody knows.

@@ -81,7 +81,8 @@ def _code_of(action: Callable[[], None]) -> int:
         _tell(error)
         return 2
     except AnotherRankFailed as failure:
-        print(failure, file=sys.stderr)
+        if str(failure):
+            print(failure, file=sys.stderr)
         return failure.code
     except Interrupted as stop:
         print(stop, file=sys.stderr)

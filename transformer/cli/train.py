@@ -42,32 +42,34 @@ from transformer.cli.sweep import save_trial, summarised
 from transformer.cli.vocabulary import names_size, with_largest
 from transformer.errors import InputError, refuse
 from transformer.files import open_unlinked
-from transformer.training.rendezvous import external_place
+from transformer.processes import end_with_parent
+from transformer.training.launcher import RUN, count_devices, run_ranks
+from transformer.training.rendezvous import Place, external_place, reporting_once
 from transformer.training.run_folder import LOCK, has_checkpoint, refuse_another_run, taken
 
 if TYPE_CHECKING:
     from transformer.training.config import RunConfig
     from transformer.training.objective import Objective
 
-RANK = (sys.executable, "-m", "transformer.cli.rank")
-"""What starts one more rank of a run on this machine; the run directory follows."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Train; returns the exit code."""
-    return exit_code_of(lambda: _launch(list(arguments)))
+    code = exit_code_of(lambda: _launch(list(arguments)))
+    torch = sys.modules.get("torch")
+    if code and torch and torch.distributed.is_initialized():
+        # A rank that has failed does not wait for the others, which Python may do when it exits.
+        os._exit(code)
+    return code
 
 
 def _launch(arguments: list[str]) -> None:
     place = external_place()
-    if place is not None and place.rank > 0:
-        # Rank 0 knows what the call means, and its directory may have the time in its name.
-        folder, values, exact = json.loads(place.agreed(""))
-        train_as_rank(place.rank, OmegaConf.create(values), Path(folder), exact=exact)
+    if place is not None and (place.rank > 0 or RUN in os.environ):
+        _train_as_told(place)
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
-        train_as_rank(0, resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
+        _train(resumed_config(checkpoint, arguments), run_folder_of(checkpoint))
         return
     if any(argument.startswith(f"{TRUST}=") for argument in arguments):
         raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
@@ -114,7 +116,7 @@ def _task(config: DictConfig) -> float | None:
     if job.mode == RunMode.MULTIRUN:
         return _trial(config, folder, job)
     exact = names_size(job.overrides.task)
-    code = exit_code_of(lambda: train_as_rank(0, config, _begun(config, folder, job), exact=exact))
+    code = exit_code_of(lambda: _train(config, _begun(config, folder, job), exact=exact))
     if code:
         sys.exit(code)
     return None
@@ -143,13 +145,49 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     refuse_wrong_direction(objective.metric, job.sweeper.get("direction"))
-    train_as_rank(0, config, folder, objective, exact=names_size(job.overrides.task))
+    _train(config, folder, objective, exact=names_size(job.overrides.task))
     if objective.best is None and has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:
         raise InputError("the trial ends before its first validation; let it train longer")
     save_trial(folder, objective, job.overrides.task)
     return objective.best
+
+
+def _train(
+    config: DictConfig, folder: Path, objective: "Objective | None" = None, *, exact: bool = False
+) -> None:
+    """Train in this process or, where several are asked for and nobody has started them, in those.
+
+    The arguments are those of `train_as_rank`.
+    """
+    count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
+    if count == 1 or external_place() is not None:
+        train_as_rank(0, config, folder, objective, exact=exact)
+        return
+    run_ranks(count, _told(config, folder, objective, exact))
+
+
+def _train_as_told(place: Place) -> None:
+    """Train as a rank that does not know the call, or need not find out again what it means."""
+    if RUN in os.environ:
+        end_with_parent()
+    # The directory may have the time in its name: rank 0 says which.
+    told = os.environ[RUN] if place.rank == 0 else place.agreed("")
+    folder, values, metric, exact = json.loads(told)
+    objective = None
+    if metric is not None and place.rank == 0:
+        from transformer.training.objective import Objective
+
+        objective = Objective(metric)
+    train_as_rank(place.rank, OmegaConf.create(values), Path(folder), objective, exact=exact)
+
+
+def _told(config: DictConfig, folder: Path, objective: "Objective | None", exact: bool) -> str:
+    """What a rank must know, as JSON."""
+    values = OmegaConf.to_container(config, resolve=True)
+    metric = None if objective is None else objective.metric
+    return json.dumps([str(folder.absolute()), values, metric, exact])
 
 
 def train_as_rank(
@@ -174,13 +212,15 @@ def train_as_rank(
     Raises:
         InputError: The config or the data is wrong.
         Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: Which has said why.
+        AnotherRankFailed: It has reported why.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
+    place = external_place()
     with ExitStack() as first:
+        first.enter_context(reporting_once(place))
         if rank == 0:
             first.enter_context(_begun_in(folder))
         log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
@@ -191,7 +231,8 @@ def train_as_rank(
             if typed.checkpoint is None:
                 refuse_another_run(folder)
             first.enter_context(said(config, folder))
-            _tell_others(config, folder, exact)
+            if place is not None:
+                place.agreed(_told(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
@@ -238,15 +279,8 @@ def _run(config: "RunConfig", folder: Path, objective: "Objective | None") -> No
     from transformer.training.run import train
 
     if config.resume_check is None:
-        train(config, folder, rank_command=[*RANK, str(folder)], objective=objective)
+        train(config, folder, objective=objective)
         return
     from transformer.training.resume_check import check_resume
 
     print(check_resume(config.resolved, folder, config.resume_check))
-
-
-def _tell_others(config: DictConfig, folder: Path, exact: bool) -> None:
-    """Say to the ranks that torchrun or SLURM has started what the run is, and where."""
-    if (place := external_place()) is not None:
-        values = OmegaConf.to_container(config)
-        place.agreed(json.dumps([str(folder.absolute()), values, exact]))

@@ -1,148 +1,140 @@
-"""Starts the other ranks of this machine, and sees to it that no rank outlives another's failure.
+"""Starts the ranks of this machine under torch's elastic agent, as ``torchrun --standalone`` does.
 
-Ranks that torchrun or SLURM start are theirs to watch. It does not know what a rank does.
+It does not know what a rank does.
 """
 
 import logging
 import os
 import signal
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
-import torch.distributed as dist
-from lightning_fabric.plugins import ClusterEnvironment
-from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+from transformer.errors import AnotherRankFailed, Interrupted
 
-from transformer.errors import AnotherRankFailed
+if TYPE_CHECKING:
+    from torch.distributed.elastic.agent.server import ElasticAgent
 
-logger = logging.getLogger(__name__)
+RUN = "TRANSFORMER_RUN"
+"""Name of the environment variable that tells rank 0 the run."""
 
-_GRACE = 15.0
-"""Seconds for a rank to end by itself once another has failed."""
-
-_LONG_GRACE = 60.0
-"""The same, where this one has done all its work."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
-class Ranks:
-    """The other ranks on this machine, where this process is the one that starts them.
+def count_devices(trainer: Mapping[str, Any]) -> int:
+    """Devices of this machine that a run takes, each with a process; 1 where Lightning refuses."""
+    devices, accelerator = trainer["devices"], trainer["accelerator"]
+    if devices in (1, "1"):
+        return 1
+    import torch
+    from lightning_fabric.accelerators import CPUAccelerator, CUDAAccelerator
+    from lightning_fabric.utilities.exceptions import MisconfigurationException
+
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available())
+    kind = CPUAccelerator if on_cpu else CUDAAccelerator
+    try:
+        found = kind.parse_devices(kind.auto_device_count() if devices == "auto" else devices)
+    except (MisconfigurationException, ValueError, TypeError):
+        return 1
+    return found if isinstance(found, int) else len(found or [0])
+
+
+def run_ranks(
+    count: int, run: str, command: tuple[str, ...] = ("-m", "transformer", "train")
+) -> None:
+    """Start the ranks and wait for them; once one has failed, all end.
 
     Args:
-        command: What starts one; None starts it as this process was started.
+        count: Ranks.
+        run: What rank 0 finds in the environment variable ``RUN``.
+        command: What each does, after ``python``.
+
+    Raises:
+        AnotherRankFailed: A rank has failed and reported it, or was killed.
+        Interrupted: A signal has ended the ranks before any of them could report it.
     """
+    from torch.distributed.elastic.agent.server import WorkerSpec
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+    from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
-    def __init__(self, command: Sequence[str] | None = None) -> None:
-        self.command = command
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._environment: dict[str, str] = {}
-
-    def start(self, count: int, environment: dict[str, str]) -> None:
-        """Start ranks 1, 2, …, ``count - 1``; this process is rank 0.
-
-        Args:
-            count: All ranks of this machine.
-            environment: What all of them must find in theirs, this process too.
-        """
-        assert self.command is not None
-        self._environment = environment
-        os.environ.update(environment | {"LOCAL_RANK": "0"})
-        self.processes = [
-            subprocess.Popen(self.command, env=os.environ | {"LOCAL_RANK": str(rank)})
-            for rank in range(1, count)
-        ]
-        threading.Thread(target=self._watch, args=(self.processes,), daemon=True).start()
-
-    def __enter__(self) -> "Ranks":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Wait for the others; end those that do not end by themselves.
-
-        Raises:
-            AnotherRankFailed: In place of what a collective says when a rank is lost.
-        """
-        processes, self.processes = self.processes, []
-        lost = {rank: code for rank, p in enumerate(processes, 1) if (code := p.poll())}
-        _end(processes, _LONG_GRACE if kind is None else _GRACE)
-        for rank, process in enumerate(processes, 1):
-            code = process.wait()
-            if code and kind is None:
-                logger.error("rank %d has ended with %d, after all was done", rank, code)
-        if self._environment and dist.is_initialized():
-            dist.destroy_process_group()
-        for name in (*self._environment, "LOCAL_RANK") if self._environment else ():
-            os.environ.pop(name, None)
-        if lost and isinstance(error, RuntimeError):
-            rank, code = next(iter(lost.items()))
-            raise AnotherRankFailed(_how_it_ended(rank, code), max(code, 1)) from error
-
-    def _watch(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
-        """End everything when a rank has failed and this one does not notice.
-
-        A collective of some backends waits for a lost rank for ever.
-        """
-        while self.processes:
-            for rank, process in enumerate(processes, 1):
-                if process.poll():
-                    time.sleep(_GRACE)
-                    if self.processes:
-                        logger.error("rank %d has ended with %d", rank, process.returncode)
-                        _end(processes, _GRACE)
-                        os._exit(process.returncode if process.returncode > 0 else 1)
-            time.sleep(0.2)
+    here = "localhost"
+    meeting = RendezvousParameters("c10d", f"{here}:0", uuid.uuid4().hex, 1, 1, local_addr=here)
+    with TemporaryDirectory() as logs, _environment(run):
+        spec = WorkerSpec(
+            *("train", count, get_rendezvous_handler(meeting)),
+            entrypoint=sys.executable,
+            args=command,
+            max_restarts=0,
+            local_addr=here,
+        )
+        agent = LocalElasticAgent(spec, DefaultLogsSpecs(log_dir=logs))
+        with _signals_for_rank_0(agent) as heard:
+            failures = agent.run().failures
+        spec.rdzv_handler.shutdown()
+    if failures:
+        _raise({rank: failure.exitcode for rank, failure in failures.items()}, heard)
 
 
-def _how_it_ended(rank: int, code: int) -> str:
-    if code > 0:
-        return f"stopped, since rank {rank} has ended with {code}"
-    known = -code in set(signal.Signals)
-    name = signal.Signals(-code).name if known else f"signal {-code}"
-    return (
+@contextmanager
+def _environment(run: str) -> Iterator[None]:
+    """Tell the ranks the run, and the agent to leave signals and messages to us."""
+    added = {RUN: run, "TORCHELASTIC_SIGNALS_TO_HANDLE": ""}
+    os.environ.update(added)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        for name in added:
+            del os.environ[name]
+
+
+@contextmanager
+def _signals_for_rank_0(agent: "ElasticAgent") -> Iterator[list[int]]:
+    """Hand signals on to rank 0, which agrees with the others; yields those that have come."""
+    heard: list[int] = []
+
+    def hand_on(signum: int, frame: FrameType | None) -> None:
+        heard.append(signum)
+        rank_0 = agent.get_worker_group().workers[0].id
+        if rank_0 is None:
+            raise _interrupted(signum)
+        with suppress(ProcessLookupError):
+            os.kill(rank_0, signum)
+
+    previous = {signum: signal.signal(signum, hand_on) for signum in _SIGNALS}
+    try:
+        yield heard
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)
+
+
+def _raise(codes: Mapping[int, int], heard: list[int]) -> None:
+    """Raise what has ended the ranks, from their exit codes; below zero is the signal of a kill."""
+    code = next((code for code in codes.values() if code > 0), 0)
+    # The agent ends those that are left with SIGTERM.
+    killed = {rank: -code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
+    if code > 1 or not killed:
+        if heard and not code:
+            raise _interrupted(heard[-1])
+        raise AnotherRankFailed("", code or 1)
+    rank, signum = next(iter(killed.items()))
+    known = signum in set(signal.Signals)
+    name = signal.Signals(signum).name if known else f"signal {signum}"
+    raise AnotherRankFailed(
         f"rank {rank} was killed by {name}; give the command again with checkpoint=auto, or "
-        "checkpoint=RUN"
+        "checkpoint=RUN",
+        1,
     )
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]], grace: float) -> None:
-    """Leave time to end; then kill."""
-    deadline = time.monotonic() + grace
-    for process in processes:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-class RankLauncher(_SubprocessScriptLauncher):
-    """Lightning's launcher of the ranks of a machine, with our command and our watch."""
-
-    def __init__(
-        self, environment: ClusterEnvironment, processes: int, nodes: int, ranks: Ranks
-    ) -> None:
-        super().__init__(environment, processes, nodes)
-        self.ranks = ranks
-
-    def launch(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Start the others, unless they are there, and do this rank's part."""
-        cluster = self.cluster_environment
-        if self.ranks.command is None:
-            return super().launch(function, *args, **kwargs)
-        if not cluster.creates_processes_externally:
-            environment = {
-                "MASTER_ADDR": cluster.main_address,
-                "MASTER_PORT": str(cluster.main_port),
-                "NODE_RANK": "0",
-                "WORLD_SIZE": str(self.num_processes),
-            }
-            self.ranks.start(self.num_processes, environment)
-        kwargs.pop("trainer", None)
-        return function(*args, **kwargs)
+def _interrupted(signum: int) -> Interrupted:
+    name = signal.Signals(signum).name
+    return Interrupted(f"stopped by {name}; give the same command again", 128 + signum)

@@ -12,29 +12,16 @@ from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElastic
 from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from transformer.errors import InputError
-from transformer.training.launcher import RankLauncher, Ranks
+from transformer.training.launcher import count_devices
 from transformer.training.rendezvous import external_place
 
 
 class ReplicatedStrategy(DDPStrategy):
-    """Starts processes much as Lightning's DDP does, but wraps the model in nothing.
+    """Connects processes much as Lightning's DDP does, but wraps the model in nothing.
 
     DDP's wrapper sends gradients while the backward pass runs, and a rank that runs out of memory
     there leaves the others waiting for ever.
     """
-
-    def __init__(self, ranks: Ranks | None = None, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.ranks = ranks or Ranks()
-
-    def _configure_launcher(self) -> None:
-        if self._start_method != "popen":
-            super()._configure_launcher()
-            return
-        assert self.cluster_environment is not None
-        self._launcher = RankLauncher(
-            self.cluster_environment, self.num_processes, self.num_nodes, self.ranks
-        )
 
     def setup_distributed(self) -> None:
         """Meet the other ranks; Lightning leaves alone what is there.
@@ -72,7 +59,9 @@ def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
     devices, nodes = trainer["devices"], trainer["num_nodes"]
     if TorchElasticEnvironment.detect():
         here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
-        if devices not in (-1, "-1", "auto", here):
+        if devices in (-1, "-1", "auto"):
+            devices = here
+        if devices != here and count_devices(trainer) != here:
             raise InputError(
                 f"torchrun has started {here} processes on this machine, and trainer.devices="
                 f"{devices} says another number; set trainer.devices={here}"
@@ -82,7 +71,7 @@ def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
                 f"torchrun runs on {machines} machines, and trainer.num_nodes={nodes} says another "
                 "number; leave it out"
             )
-        return {**trainer, "devices": here, "num_nodes": machines}
+        return {**trainer, "devices": devices, "num_nodes": machines}
     if nodes > 1 and not SLURMEnvironment.detect():
         raise InputError(
             f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
@@ -95,17 +84,16 @@ def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
     return dict(trainer)
 
 
-def build_strategy(name: str, *, several: bool, ranks: Ranks | None = None) -> Strategy | str:
+def build_strategy(name: str, *, several: bool) -> Strategy | str:
     """The strategy for the name in the config.
 
     Args:
         name: auto or ddp.
         several: Whether there is more than one process.
-        ranks: The others of this machine; None starts them as this process was started.
 
     Raises:
         InputError: It is none of auto and ddp.
     """
     if name not in ("auto", "ddp"):
         raise InputError(f"trainer.strategy={name} is not for this training; set auto, ddp or fsdp")
-    return ReplicatedStrategy(ranks) if several else "auto"
+    return ReplicatedStrategy() if several else "auto"

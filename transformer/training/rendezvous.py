@@ -1,13 +1,17 @@
-"""What ranks tell each other beside the gradients: where the run is, and that one has failed.
+"""Communication between ranks beside the gradients: what the run is, and which rank failed first.
 
-It knows torchrun and SLURM, which start the ranks of several machines, and nothing of training.
+It knows torchrun and SLURM, which start ranks, and nothing of training.
 """
 
 import os
+import re
+import signal
+import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING
 
 from transformer.errors import AnotherRankFailed, InputError, Interrupted
@@ -15,9 +19,10 @@ from transformer.errors import AnotherRankFailed, InputError, Interrupted
 if TYPE_CHECKING:
     from torch.distributed import Store
 
-_FAILED = "transformer/failed"
-_RUN = "transformer/run"
+_FAILED = "failed"
+_RUN = "run"
 _PATIENCE = timedelta(minutes=10)
+_PATIENCE_FOR_RANK_0 = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -42,17 +47,7 @@ class Place:
         torchrun may keep it itself, for all its starts. Otherwise rank 0 does, and keeps it on:
         where training begins on the same port, it takes the one that is there.
         """
-        from torch.distributed import PrefixStore, TCPStore
-
-        hosts = self.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        store = TCPStore(
-            *(self.address, self.port, self.ranks, hosts, _PATIENCE),
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
-        _KEPT.append(store)
-        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        return PrefixStore(f"transformer/start-{start}", store)
+        return _store(self)
 
     def agreed(self, value: str) -> str:
         """What rank 0 says; the value of the others does not matter.
@@ -72,8 +67,18 @@ class Place:
             ) from error
 
 
-_KEPT: list[object] = []
-"""Stores live as long as the process."""
+@cache
+def _store(place: Place) -> "Store":
+    from torch.distributed import PrefixStore, TCPStore
+
+    hosts = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    store = TCPStore(
+        *(place.address, place.port, place.ranks, hosts, _PATIENCE),
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return PrefixStore(f"transformer/start-{start}", store)
 
 
 def external_place() -> Place | None:
@@ -99,41 +104,72 @@ def external_place() -> Place | None:
 
 
 @contextmanager
-def failing_together() -> Iterator[None]:
-    """Let a rank that fails only because another has failed say no more than that.
+def reporting_once(place: Place | None) -> Iterator[None]:
+    """Let only the first rank that fails report its error; the others end with its exit code.
+
+    Args:
+        place: Of this process among the ranks; None: it is alone, and nothing changes.
 
     Raises:
-        AnotherRankFailed: In place of the error of a collective.
+        AnotherRankFailed: In place of every later error, of a lost connection, and of a bug, whose
+            traceback is then printed.
     """
-    from torch import distributed as dist
-
     try:
         yield
-    except (InputError, Interrupted):
-        if dist.is_initialized():
-            # All may fail alike, and the one that keeps the store be gone already.
-            with suppress(RuntimeError):
-                dist.distributed_c10d._get_default_store().set(_FAILED, "")
-        raise
-    except RuntimeError as error:
-        if dist.is_initialized() and _another_has_failed():
-            raise AnotherRankFailed("stopped, since another rank has failed") from error
-        if not dist.is_initialized() and isinstance(error, dist.DistNetworkError):
-            reason = str(error).partition("\n")[0]
-            raise AnotherRankFailed(f"stopped before all ranks had met: {reason}", 1) from error
+    except (Exception, KeyboardInterrupt) as error:
+        if place is None:
+            raise
+        code = _first_code(place, error)
+        if code is not None:
+            raise AnotherRankFailed("", code) from error
+        # Who starts the ranks ends all of them once one has ended: this one has something to say.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if reason := _lost_connection(error):
+            says = f"rank {place.rank} has lost the connection to another rank: {reason}"
+            raise AnotherRankFailed(says, 1) from error
+        if _code(error) == 1:
+            traceback.print_exc()
+            raise AnotherRankFailed("", 1) from error
         raise
 
 
-def _another_has_failed() -> bool:
+def _first_code(place: Place, error: BaseException) -> int | None:
+    """The exit code of the rank that has failed before this one; None if this one is the first."""
     from torch import distributed as dist
 
-    store = dist.distributed_c10d._get_default_store()
     try:
-        store.wait([_FAILED], timedelta(seconds=3))
-    except dist.DistStoreError:
-        # None has said so.
-        return False
+        store = place.store()
+        # Most errors at the start are met by all ranks, and only rank 0 can remove its directory or
+        # put its job back into the queue.
+        waits = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
+        if place.rank > 0 and waits:
+            try:
+                store.wait([_FAILED], _PATIENCE_FOR_RANK_0)
+            except dist.DistStoreError:
+                pass
+        rank, code = store.compare_set(_FAILED, "", f"{place.rank} {_code(error)}").split()
+        return None if int(rank) == place.rank else int(code)
     except RuntimeError:
         # The rank that keeps the store is gone.
-        return True
-    return True
+        return None
+
+
+def _code(error: BaseException) -> int:
+    """The exit code of an error; 1: it is a bug."""
+    if isinstance(error, AnotherRankFailed | Interrupted):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return 2 if isinstance(error, InputError | OSError) else 1
+
+
+def _lost_connection(error: BaseException) -> str:
+    """What torch says of a connection that another rank has closed; empty if it was not that."""
+    from torch import distributed as dist
+
+    line = str(error).partition("\n")[0]
+    if isinstance(error, dist.DistError):
+        return line
+    if isinstance(error, RuntimeError) and "/gloo/" in line:
+        return re.sub(r"^\[\S*\] ", "", line).partition(". ")[0]
+    return ""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
 from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -21,13 +22,11 @@ from transformer.training.advice import warn_of_bfloat16, warn_of_factor, warn_o
 from transformer.training.budget import Attempt, device_of, largest_fitting, with_budget
 from transformer.training.config import RunConfig
 from transformer.training.finetuning import begin_with, initial_payload
-from transformer.training.launcher import Ranks
 from transformer.training.memory import keep_freed_memory, keep_products
 from transformer.training.objective import Objective
 from transformer.training.progress import shown_update
 from transformer.training.recovery import Diverged, save_text
 from transformer.training.rehearsal import Rehearsal
-from transformer.training.rendezvous import failing_together
 from transformer.training.run_folder import changes, is_finished, mark_finished
 from transformer.training.saved_state import find_resumable, loader_state
 from transformer.training.sharding import consolidate
@@ -54,7 +53,6 @@ def train(
     config: RunConfig,
     folder: Path,
     *,
-    rank_command: Sequence[str] | None = None,
     objective: Objective | None = None,
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
@@ -62,7 +60,6 @@ def train(
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
-        rank_command: What starts another rank on this machine; None: what started this process.
         objective: What to watch in a trial of a sweep, which tests nothing.
 
     Returns:
@@ -71,11 +68,10 @@ def train(
     Raises:
         InputError: The config or the data is wrong, or the last checkpoint cannot be written.
         Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: It has said why.
     """
     with stoppable(folder):
         watching = [] if objective is None else [objective]
-        trainer, task, trained = fit(config, folder, watching, rank_command)
+        trainer, task, trained = fit(config, folder, watching)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
         if not trainer.is_global_zero:
             return metrics
@@ -94,7 +90,6 @@ def fit(
     config: RunConfig,
     folder: Path,
     watching: Sequence[Callback] = (),
-    rank_command: Sequence[str] | None = None,
 ) -> tuple[Trainer, Task, int]:
     """Train, and test nothing.
 
@@ -102,7 +97,6 @@ def fit(
         config: The run.
         folder: The run directory.
         watching: More callbacks.
-        rank_command: As in `train`.
 
     Returns:
         What has trained, what it was, and how many updates it has made.
@@ -112,8 +106,9 @@ def fit(
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
     config, task, standing = _begun(config)
-    with Ranks(rank_command) as ranks, failing_together():
-        trainer = _fit(config, folder, task, standing, ranks, watching)
+    trainer = _fit(config, folder, task, standing, watching)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     trained = trainer.global_step - standing.done
     key, reached = end_of(trainer, config)
     if not trained or key == "trainer.max_time":
@@ -196,7 +191,6 @@ def _fit(
     folder: Path,
     task: Task,
     standing: Standing,
-    ranks: Ranks,
     watching: Sequence[Callback],
 ) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
@@ -208,7 +202,7 @@ def _fit(
     resume, epochs = standing.file, config.trainer["max_epochs"]
     while True:
         callbacks = [Rehearsal(task.data), *task.callbacks(), *watching]
-        trainer = build_trainer(config, folder, callbacks, task.criterion, ranks)
+        trainer = build_trainer(config, folder, callbacks, task.criterion)
         bound_by_epochs(trainer, epochs, task.data, standing.done, standing.loader)
         try:
             trainer.fit(task.module, datamodule=task.data, ckpt_path=resume)

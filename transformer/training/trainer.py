@@ -21,7 +21,6 @@ from transformer.errors import InputError
 from transformer.training.callbacks import CallbacksConfig, LastValidation, Measure, MovingAverage
 from transformer.training.checkpoint import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
-from transformer.training.launcher import Ranks
 from transformer.training.loggers import ContinuedLogs, build_loggers
 from transformer.training.patience import Patience
 from transformer.training.processes import build_strategy, placed
@@ -40,7 +39,6 @@ def build_trainer(
     folder: Path,
     validation: Sequence[Callback],
     criterion: Criterion,
-    ranks: Ranks | None = None,
 ) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
@@ -49,7 +47,7 @@ def build_trainer(
     """
     _quieten_lightning()
     arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
-    arguments["strategy"] = _strategy(config, arguments, ranks or Ranks())
+    arguments["strategy"] = _strategy(config, arguments)
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
         trainer = Trainer(
@@ -101,12 +99,12 @@ def build_callbacks(
     ]
 
 
-def _strategy(config: RunConfig, arguments: dict[str, Any], ranks: Ranks) -> Strategy | str:
+def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
     if arguments["strategy"] == "fsdp":
         _refuse_unshardable(config)
-        return ShardedStrategy(ranks)
+        return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    return build_strategy(arguments["strategy"], several=several, ranks=ranks)
+    return build_strategy(arguments["strategy"], several=several)
 
 
 def _refuse_unshardable(config: RunConfig) -> None:
