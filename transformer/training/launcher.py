@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RUN = "TRANSFORMER_RUN"
 """Name of the environment variable that tells rank 0 the run."""
 
+_TRAIN = ("-m", "transformer", "train")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -43,9 +44,7 @@ def count_devices(trainer: Mapping[str, Any]) -> int:
     return found if isinstance(found, int) else len(found or [0])
 
 
-def run_ranks(
-    count: int, run: str, command: tuple[str, ...] = ("-m", "transformer", "train")
-) -> None:
+def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
     """Start the ranks and wait for them; once one has failed, all end.
 
     Args:
@@ -69,8 +68,10 @@ def run_ranks(
         spec = WorkerSpec(
             *("train", count, get_rendezvous_handler(meeting)),
             entrypoint=sys.executable,
-            args=command,
+            args=tuple(command),
             max_restarts=0,
+            # The other ranks of one that has failed have a moment to notice by themselves.
+            monitor_interval=0.5,
             local_addr=here,
         )
         agent = LocalElasticAgent(spec, DefaultLogsSpecs(log_dir=logs))

@@ -8,7 +8,7 @@ import re
 import signal
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -143,10 +143,8 @@ def _first_code(place: Place, error: BaseException) -> int | None:
         # put its job back into the queue.
         waits = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
         if place.rank > 0 and waits:
-            try:
+            with suppress(dist.DistStoreError):
                 store.wait([_FAILED], _PATIENCE_FOR_RANK_0)
-            except dist.DistStoreError:
-                pass
         rank, code = store.compare_set(_FAILED, "", f"{place.rank} {_code(error)}").split()
         return None if int(rank) == place.rank else int(code)
     except RuntimeError:
