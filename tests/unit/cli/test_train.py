@@ -3,15 +3,15 @@
 import logging
 import multiprocessing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig
 
-from transformer.cli import rank, train
+from transformer.cli import ranks, train
 from transformer.cli.compose import compose_config
 from transformer.errors import InputError
+from transformer.training.rendezvous import Place
 from transformer.training.run_folder import taken
 
 
@@ -19,8 +19,8 @@ from transformer.training.run_folder import taken
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would be trained."""
     runs: list[Any] = []
-    monkeypatch.setattr(train, "_run", lambda *run: runs.append(run))
-    monkeypatch.setattr(train, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
+    monkeypatch.setattr(ranks, "_run", lambda *run: runs.append(run))
+    monkeypatch.setattr(ranks, "log_to", lambda file, rank, **how: logging.getLogger(__name__))
     return runs
 
 
@@ -34,10 +34,10 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
     trained: list[Any], tmp_path: Path
 ) -> None:
     """Rank 0 alone has the objective."""
-    train.train_as_rank(1, swept(), tmp_path)
+    ranks.train_as_rank(1, swept(), tmp_path)
     assert len(trained) == 1
     with pytest.raises(InputError, match="objective=val/loss is for a sweep; add --multirun"):
-        train.train_as_rank(0, swept(), tmp_path)
+        ranks.train_as_rank(0, swept(), tmp_path)
     assert len(trained) == 1
 
 
@@ -60,7 +60,7 @@ def test_values_that_cannot_be_are_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path, override: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
-        train.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
+        ranks.train_as_rank(0, compose_config("train", [override]), tmp_path / "run")
     assert not trained
     assert not (tmp_path / "run").exists()
 
@@ -76,25 +76,15 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
         told.append(value)
         return told[0]
 
-    monkeypatch.setattr(train, "with_largest", lambda config, learn: shrinks.append(learn()))
-    monkeypatch.setattr(train, "external_place", lambda: SimpleNamespace(rank=0, agreed=agreed))
-    train.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
-    monkeypatch.setattr(train, "external_place", lambda: SimpleNamespace(rank=1, agreed=agreed))
+    monkeypatch.setattr(ranks, "with_largest", lambda config, learn: shrinks.append(learn()))
+    monkeypatch.setattr(Place, "agreed", lambda place, value: agreed(value))
+    monkeypatch.setattr(ranks, "external_place", lambda: Place(0, 2, "first", 29500))
+    ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
+    for module in (ranks, train):
+        monkeypatch.setattr(module, "external_place", lambda: Place(1, 2, "first", 29500))
     assert train.main([]) == 0
     assert len(trained) == 2
     assert len(shrinks) == (0 if exact else 2)
-
-
-def test_a_rank_that_rank_0_starts_takes_the_size_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[Any] = []
-    monkeypatch.setattr(rank, "_end_with", lambda parent: None)
-    monkeypatch.setattr(rank, "train_as_rank", lambda *run, **how: calls.append(how))
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    (tmp_path / "config.yaml").write_text("seed: 1\n")
-    assert rank.train_rank(tmp_path) == 0
-    assert calls == [{"exact": True}]
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +111,7 @@ def test_all_that_is_wrong_with_a_group_is_told_at_once(
     trained: list[Any], tmp_path: Path, overrides: list[str], parts: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        train.train_as_rank(0, compose_config("train", overrides), tmp_path / "run")
+        ranks.train_as_rank(0, compose_config("train", overrides), tmp_path / "run")
     said = str(caught.value).split("; also ")
     assert len(said) == len(parts)
     assert all(any(one.startswith(part) for one in said) for part in parts)
@@ -131,7 +121,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(trained: list[Any], tmp_pat
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(InputError, match=r"file.* cannot be written to: .*hydra\.run\.dir="):
-            train.train_as_rank(0, compose_config("train", []), folder)
+            ranks.train_as_rank(0, compose_config("train", []), folder)
     assert not trained
 
 
@@ -141,7 +131,7 @@ def test_a_folder_where_another_process_trains_is_left_as_it_is(
     with multiprocessing.get_context("fork").Pool(1, _take, (tmp_path,)) as other:
         other.apply(int)
         with pytest.raises(InputError, match=f"another process trains in {tmp_path}; wait, stop"):
-            train.train_as_rank(0, compose_config("train", []), tmp_path)
+            ranks.train_as_rank(0, compose_config("train", []), tmp_path)
     assert {file.name for file in tmp_path.iterdir()} == {".lock", "train.log"}
 
 

@@ -1,46 +1,74 @@
-"""Ranks that this process has started do not outlive it, nor keep it."""
+"""Ranks that this process has started end with each other, and their errors end it."""
 
-import sys
+import os
+import signal
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from transformer.errors import AnotherRankFailed
-from transformer.training import launcher
-from transformer.training.launcher import Ranks
+from transformer.errors import AnotherRankFailed, Interrupted
+from transformer.training.launcher import RUN, run_ranks
+
+WAIT = "import time; time.sleep(600)"
+RANK = "import os; rank = int(os.environ['RANK'])\n"
+
+
+def does(code: str) -> tuple[str, ...]:
+    return ("-S", "-c", RANK + code)
+
+
+def test_ranks_find_the_run_and_each_other(tmp_path: Path) -> None:
+    writes = (
+        f"open(f'{tmp_path}/{{rank}}', 'w').write(os.environ['{RUN}'] + os.environ['WORLD_SIZE'])"
+    )
+    run_ranks(2, "a run of ", does(writes))
+    assert [(tmp_path / rank).read_text() for rank in "01"] == ["a run of 2"] * 2
+    assert RUN not in os.environ
 
 
 @pytest.mark.parametrize(
-    ("does", "said"),
-    [("import time; time.sleep(600)", -9), ("raise SystemExit(3)", 3), ("pass", None)],
-)
-def test_a_rank_that_hangs_after_the_end_is_ended(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, does: str, said: int | None
-) -> None:
-    monkeypatch.setattr(launcher, "_LONG_GRACE", 0.5 if said == -9 else 400.0)
-    began = time.monotonic()
-    with Ranks([sys.executable, "-S", "-c", does]) as ranks:
-        ranks.start(2, {"NODE_RANK": "0"})
-    assert time.monotonic() - began < 200
-    told = [] if said is None else [f"rank 1 has ended with {said}, after all was done"]
-    assert [record.message for record in caplog.records] == told
-
-
-@pytest.mark.parametrize(
-    ("does", "code", "says"),
+    ("code", "exits", "says"),
     [
-        ("raise SystemExit(2)", 2, "stopped, since rank 1 has ended with 2"),
-        ("raise TypeError", 1, "stopped, since rank 1 has ended with 1"),
-        ("import os; os.kill(os.getpid(), 9)", 1, "rank 1 was killed by SIGKILL; give the command"),
-        ("import os; os.kill(os.getpid(), 40)", 1, "rank 1 was killed by signal 40; give the"),
+        (f"if rank: raise SystemExit(2)\n{WAIT}", 2, "^$"),
+        ("raise SystemExit(143 if rank else 0)", 143, "^$"),
+        ("raise TypeError", 1, "^$"),
+        (f"if rank: os.kill(os.getpid(), 9)\n{WAIT}", 1, "rank 1 was killed by SIGKILL; give the"),
+        (f"if rank: os.kill(os.getpid(), 40)\n{WAIT}", 1, "rank 1 was killed by signal 40; give"),
     ],
 )
-def test_a_rank_that_is_lost_is_named(does: str, code: int, says: str) -> None:
-    with (
-        pytest.raises(AnotherRankFailed, match=says) as caught,
-        Ranks([sys.executable, "-S", "-c", does]) as ranks,
-    ):
-        ranks.start(2, {"NODE_RANK": "0"})
-        ranks.processes[0].wait()
-        raise RuntimeError("Connection closed by peer")
-    assert caught.value.code == code
+def test_a_rank_that_fails_ends_all(code: str, exits: int, says: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(AnotherRankFailed, match=says) as caught:
+        run_ranks(2, "", does(code))
+    assert caught.value.code == exits
+    assert time.monotonic() - began < 25
+
+
+def test_a_signal_reaches_rank_0(tmp_path: Path) -> None:
+    listens = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os._exit(138))\n"
+        f"open(f'{tmp_path}/{{rank}}', 'w').close()\n"
+        "time.sleep(600)"
+    )
+
+    def send() -> None:
+        while not all((tmp_path / rank).exists() for rank in "01"):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    threading.Thread(target=send, daemon=True).start()
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(AnotherRankFailed) as caught:
+        run_ranks(2, "", does(listens))
+    assert caught.value.code == 138
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
+def test_a_signal_that_ranks_do_not_hear_yet_ends_them() -> None:
+    tells = f"if not rank: os.kill(os.getppid(), {signal.SIGTERM:d})\n{WAIT}"
+    with pytest.raises(Interrupted, match="stopped by SIGTERM; give the same command") as caught:
+        run_ranks(2, "", does(tells))
+    assert caught.value.code == 143

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.runs import composed
 from transformer.errors import InputError
 from transformer.training.checkpoint import Criterion
-from transformer.training.launcher import RankLauncher, Ranks
+from transformer.training.launcher import count_devices
 from transformer.training.processes import placed
 from transformer.training.rendezvous import external_place
 from transformer.training.sharding import ShardedStrategy
@@ -111,13 +111,31 @@ def test_what_does_not_go_with_shards_or_at_all(tmp_path: Path, override: str, s
         build_trainer(config, tmp_path, [], BLEU)
 
 
-def test_shards_have_their_strategy_and_our_launcher(
-    tmp_path: Path, alone: pytest.MonkeyPatch
-) -> None:
+def test_shards_have_their_strategy(tmp_path: Path, alone: pytest.MonkeyPatch) -> None:
     overrides = ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2"]
-    ranks = Ranks(["python"])
-    strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU, ranks).strategy
+    strategy = build_trainer(composed(overrides, tmp_path), tmp_path, [], BLEU).strategy
     assert isinstance(strategy, ShardedStrategy)
-    strategy._configure_launcher()
-    assert isinstance(strategy.launcher, RankLauncher)
-    assert strategy.launcher.ranks is ranks
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "devices", "count"),
+    [
+        *(("cpu", 1, 1), ("cpu", 3, 3), ("cpu", "2", 2), ("cpu", "auto", 1), ("cpu", -1, 1)),
+        *(("gpu", -1, 4), ("gpu", 2, 2), ("gpu", [1, 3], 2), ("gpu", "0,1,3", 3), ("auto", -1, 4)),
+        *(("gpu", "auto", 4), ("gpu", 5, 1), ("gpu", [], 1)),
+    ],
+)
+def test_a_process_a_device(
+    monkeypatch: pytest.MonkeyPatch, accelerator: str, devices: Any, count: int
+) -> None:
+    monkeypatch.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert count_devices({"accelerator": accelerator, "devices": devices}) == count
+
+
+def test_torchrun_may_start_a_process_for_each_gpu_that_is_named(
+    alone: pytest.MonkeyPatch,
+) -> None:
+    started_by(TORCHRUN, alone)
+    alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
+    assert placed(GIVEN | {"devices": [1, 3]})["devices"] == [1, 3]

@@ -1,19 +1,66 @@
-"""Ranks that fail together say so once."""
+"""Ranks that fail say so once."""
+
+import signal
+from collections.abc import Iterator
 
 import pytest
 from torch import distributed as dist
 
-from transformer.errors import AnotherRankFailed
-from transformer.training.rendezvous import failing_together
+from tests.helpers.ranks import free_port
+from transformer.errors import AnotherRankFailed, InputError, Interrupted
+from transformer.training.rendezvous import Place, reporting_once
 
 
-def test_a_rank_that_finds_no_other_says_so_in_one_line() -> None:
-    says = "stopped before all ranks had met: Failed to recv, got 0 bytes$"
-    with pytest.raises(AnotherRankFailed, match=says) as caught, failing_together():
-        raise dist.DistNetworkError("Failed to recv, got 0 bytes\nException raised from recvBytes")
+@pytest.fixture
+def place() -> Iterator[Place]:
+    handler = signal.getsignal(signal.SIGTERM)
+    yield Place(0, 1, "127.0.0.1", free_port())
+    signal.signal(signal.SIGTERM, handler)
+
+
+@pytest.mark.parametrize("error", [InputError("bad"), Interrupted("stopped", 143), OSError("full")])
+def test_the_first_error_is_reported_and_later_ones_take_its_code(
+    place: Place, error: Exception
+) -> None:
+    with pytest.raises(type(error), match=str(error)), reporting_once(place):
+        raise error
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    code = getattr(error, "code", 2)
+    second = Place(0, 1, place.address, place.port)
+    for later in (RuntimeError("of mine"), InputError("too"), KeyboardInterrupt()):
+        place.store().compare_set("failed", f"0 {code}", f"3 {code}")
+        with pytest.raises(AnotherRankFailed, match=r"^$") as caught, reporting_once(second):
+            raise later
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            dist.DistNetworkError("Failed to recv, got 0 bytes\nException"),
+            "Failed to recv.*",
+        ),
+        (
+            RuntimeError("[/pytorch/gloo/transport/tcp/pair.cc:5] Read error [::1]:9: reset. This"),
+            r"Read error \[::1\]:9: reset",
+        ),
+    ],
+)
+def test_a_lost_connection_is_one_line(place: Place, error: Exception, reason: str) -> None:
+    says = f"^rank 0 has lost the connection to another rank: {reason}$"
+    with pytest.raises(AnotherRankFailed, match=says) as caught, reporting_once(place):
+        raise error
     assert caught.value.code == 1
 
 
+def test_a_bug_keeps_its_traceback(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AnotherRankFailed, match=r"^$") as caught, reporting_once(place):
+        raise RuntimeError("of mine")
+    assert caught.value.code == 1
+    assert capsys.readouterr().err.endswith("RuntimeError: of mine\n")
+
+
 def test_a_bug_of_one_process_stays_a_bug() -> None:
-    with pytest.raises(RuntimeError, match="of mine"), failing_together():
+    with pytest.raises(RuntimeError, match="of mine"), reporting_once(None):
         raise RuntimeError("of mine")
