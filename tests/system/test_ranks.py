@@ -2,7 +2,10 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -124,13 +127,59 @@ def test_a_rank_that_fails_says_why_and_none_hangs(
         call = [*torchrun(0, 1, 2, free_port()), *call]
     code, stderr = ended(started(call, home, {"PYTHONPATH": str(tmp_path)}), timeout=120)
     assert "error: rank 1 has bad luck; give it better\n" in stderr
+    assert stderr.count("error: ") == 1
     if launcher == "ours":
         assert code == 2
         assert "Traceback" not in stderr
+        assert "elastic" not in stderr
     else:
         # torchrun ends so whatever its processes end with.
         assert code == 1
         assert "RuntimeError" not in stderr
+
+
+def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
+    call = [*TRAIN, *settings(home), *DDP, "trainer.devices=2", "hydra.run.dir=refused"]
+    code, stderr = ended(started([*call, "data.train=[gone.src,gone.tgt]"], home))
+    assert code == 2
+    assert stderr.count("gone.src: no such file") == 1
+    assert not (home / "refused").exists()
+
+
+def update_of(folder: Path, process: subprocess.Popen[bytes], least: int) -> int:
+    """Wait until a run has logged an update, and return the last that it has logged."""
+    for _ in range(1200):
+        log = (folder / "train.log").read_text() if (folder / "train.log").exists() else ""
+        updates = [int(number) for number in re.findall(r"update (\d+)/", log)]
+        if updates and updates[-1] >= least:
+            return updates[-1]
+        assert process.poll() is None, process.communicate()[1].decode()
+        time.sleep(0.1)
+    raise AssertionError(log)
+
+
+def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
+    long = ("trainer.max_steps=100000", "trainer.val_check_interval=100000")
+    devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
+    killed = started([*TRAIN, *settings(home), *DDP, *devices, *long], home)
+    try:
+        update_of(home / "ended", killed, 1)
+    finally:
+        killed.kill()
+    # The pipe is at its end when the last rank has ended.
+    killed.communicate(timeout=60)
+    resumed = started([*TRAIN, "checkpoint=ended", "trust=true"], home)
+    try:
+        update_of(home / "ended", resumed, 1)
+        while "going on from" not in (home / "ended" / "train.log").read_text():
+            assert resumed.poll() is None
+            time.sleep(0.1)
+        resumed.terminate()
+    finally:
+        code, stderr = ended(resumed, timeout=60)
+    assert code == 143, stderr
+    assert stderr.count("stopped by SIGTERM; go on with: transformer train checkpoint=") == 1
+    assert "Traceback" not in stderr
 
 
 @pytest.mark.slow
