@@ -146,16 +146,14 @@ def test_what_all_ranks_refuse_is_said_once(home: Path) -> None:
     assert not (home / "refused").exists()
 
 
-def update_of(folder: Path, process: subprocess.Popen[bytes], least: int) -> int:
-    """Wait until a run has logged an update, and return the last that it has logged."""
+def wait_for(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the log of a run has a match."""
     for _ in range(1200):
-        log = (folder / "train.log").read_text() if (folder / "train.log").exists() else ""
-        updates = [int(number) for number in re.findall(r"update (\d+)/", log)]
-        if updates and updates[-1] >= least:
-            return updates[-1]
+        if log.exists() and re.search(pattern, log.read_text(), re.DOTALL):
+            return
         assert process.poll() is None, process.communicate()[1].decode()
         time.sleep(0.1)
-    raise AssertionError(log)
+    raise AssertionError(log.read_text())
 
 
 def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
@@ -163,17 +161,14 @@ def test_ranks_end_with_the_command_and_the_run_goes_on(home: Path) -> None:
     devices = ("trainer.devices=2", "trainer.log_every_n_steps=1", "hydra.run.dir=ended")
     killed = started([*TRAIN, *settings(home), *DDP, *devices, *long], home)
     try:
-        update_of(home / "ended", killed, 1)
+        wait_for("update 1/", home / "ended" / "train.log", killed)
     finally:
         killed.kill()
     # The pipe is at its end when the last rank has ended.
     killed.communicate(timeout=60)
     resumed = started([*TRAIN, "checkpoint=ended", "trust=true"], home)
     try:
-        update_of(home / "ended", resumed, 1)
-        while "going on from" not in (home / "ended" / "train.log").read_text():
-            assert resumed.poll() is None
-            time.sleep(0.1)
+        wait_for("going on from", home / "ended" / "train.log", resumed)
         resumed.terminate()
     finally:
         code, stderr = ended(resumed, timeout=60)

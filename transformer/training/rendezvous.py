@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FAILED = "failed"
 _RUN = "run"
 _PATIENCE = timedelta(minutes=10)
-_PATIENCE_FOR_RANK_0 = timedelta(seconds=30)
+_PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,14 @@ def _first_code(place: Place, error: BaseException) -> int | None:
     """The exit code of the rank that has failed before this one; None if this one is the first."""
     from torch import distributed as dist
 
+    # Most errors at the start are met by all ranks, and only rank 0 can remove its directory or put
+    # its job back into the queue. The cause of a lost connection is in another rank.
+    after_rank_0 = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
     try:
         store = place.store()
-        # Most errors at the start are met by all ranks, and only rank 0 can remove its directory or
-        # put its job back into the queue.
-        waits = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
-        if place.rank > 0 and waits:
+        if (place.rank > 0 and after_rank_0) or _lost_connection(error):
             with suppress(dist.DistStoreError):
-                store.wait([_FAILED], _PATIENCE_FOR_RANK_0)
+                store.wait([_FAILED], _PATIENCE_FOR_THE_CAUSE)
         rank, code = store.compare_set(_FAILED, "", f"{place.rank} {_code(error)}").split()
         return None if int(rank) == place.rank else int(code)
     except RuntimeError:

@@ -2,12 +2,14 @@
 
 import signal
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from torch import distributed as dist
 
 from tests.helpers.ranks import free_port
 from transformer.errors import AnotherRankFailed, InputError, Interrupted
+from transformer.training import rendezvous
 from transformer.training.rendezvous import Place, reporting_once
 
 
@@ -47,7 +49,10 @@ def test_the_first_error_is_reported_and_later_ones_take_its_code(
         ),
     ],
 )
-def test_a_lost_connection_is_one_line(place: Place, error: Exception, reason: str) -> None:
+def test_a_lost_connection_is_one_line(
+    place: Place, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rendezvous, "_PATIENCE_FOR_THE_CAUSE", timedelta(seconds=0.1))
     says = f"^rank 0 has lost the connection to another rank: {reason}$"
     with pytest.raises(AnotherRankFailed, match=says) as caught, reporting_once(place):
         raise error
