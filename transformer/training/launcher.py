@@ -122,20 +122,16 @@ def _raise(codes: Mapping[int, int], heard: list[int]) -> None:
     code = next((code for code in codes.values() if code > 0), 0)
     # The agent ends those that are left with SIGTERM.
     killed = {rank: -code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
+    if heard and not code:
+        raise _interrupted(heard[-1])
     if code > 1 or not killed:
-        if heard and not code:
-            raise _interrupted(heard[-1])
         raise AnotherRankFailed("", code or 1)
     rank, signum = next(iter(killed.items()))
-    known = signum in set(signal.Signals)
-    name = signal.Signals(signum).name if known else f"signal {signum}"
-    raise AnotherRankFailed(
-        f"rank {rank} was killed by {name}; give the command again with checkpoint=auto, or "
-        "checkpoint=RUN",
-        1,
-    )
+    name = signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"
+    how = "give the command again with checkpoint=auto, or checkpoint=RUN"
+    raise AnotherRankFailed(f"rank {rank} was killed by {name}; {how}", 1)
 
 
 def _interrupted(signum: int) -> Interrupted:
-    name = signal.Signals(signum).name
-    return Interrupted(f"stopped by {name}; give the same command again", 128 + signum)
+    says = f"stopped by {signal.Signals(signum).name}; give the same command again"
+    return Interrupted(says, 128 + signum)

@@ -50,10 +50,7 @@ class Standing(NamedTuple):
 
 
 def train(
-    config: RunConfig,
-    folder: Path,
-    *,
-    objective: Objective | None = None,
+    config: RunConfig, folder: Path, *, objective: Objective | None = None
 ) -> dict[str, float]:
     """Train, then test the best checkpoint once, unless ``config.test`` is false.
 
@@ -87,9 +84,7 @@ def train(
 
 
 def fit(
-    config: RunConfig,
-    folder: Path,
-    watching: Sequence[Callback] = (),
+    config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
     """Train, and test nothing.
 
@@ -187,11 +182,7 @@ def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> 
 
 
 def _fit(
-    config: RunConfig,
-    folder: Path,
-    task: Task,
-    standing: Standing,
-    watching: Sequence[Callback],
+    config: RunConfig, folder: Path, task: Task, standing: Standing, watching: Sequence[Callback]
 ) -> Trainer:
     """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
 

@@ -35,10 +35,7 @@ update (update.py), and what it calls an epoch has no end (loader.py)."""
 
 
 def build_trainer(
-    config: RunConfig,
-    folder: Path,
-    validation: Sequence[Callback],
-    criterion: Criterion,
+    config: RunConfig, folder: Path, validation: Sequence[Callback], criterion: Criterion
 ) -> Trainer:
     """Lightning's trainer with the user's arguments and our callbacks.
 
