@@ -3,11 +3,12 @@
 It does not know what the values mean, and imports nothing heavy.
 """
 
+import math
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 
@@ -110,3 +111,42 @@ def _words(hint: Any) -> str:
         return "a mapping, {KEY: VALUE}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
     return names.get(hint, "null" if hint is type(None) else str(hint))
+
+
+class Range(NamedTuple):
+    """The values that a number may have, as a note of its annotation.
+
+    ``Annotated[float, Range(0, below=1)]`` is from 0 to less than 1.
+    """
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+
+    def holds(self, value: float | int) -> bool:
+        """Whether the value is in the range; NaN never is."""
+        return self.least <= value <= self.most and self.above < value < self.below
+
+    def __str__(self) -> str:
+        if math.isfinite(self.least) and math.isfinite(self.most):
+            return f"from {self.least:g} to {self.most:g}"
+        bounds = {"at least": self.least, "above": self.above}
+        bounds |= {"at most": self.most, "below": self.below}
+        return " and ".join(f"{name} {n:g}" for name, n in bounds.items() if math.isfinite(n))
+
+
+def out_of_range(config: Any, where: str) -> Iterator[str]:
+    """Objections to the numbers of a dataclass that are outside of their `Range`.
+
+    Args:
+        config: A dataclass; a range stands in ``Annotated``, also inside a union with None.
+        where: The name of its group, for the message.
+    """
+    for name, hint in get_type_hints(type(config), include_extras=True).items():
+        options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+        ranges = [n for o in options for n in getattr(o, "__metadata__", ()) if type(n) is Range]
+        value: Any = getattr(config, name, None)
+        for allowed in ranges if isinstance(value, int | float) else ():
+            if not allowed.holds(value):
+                yield f"{where}.{name}={value} must be {allowed}"

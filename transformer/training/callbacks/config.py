@@ -1,8 +1,10 @@
 """The keys under ``callbacks.`` and ``logger.``."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
 
 
 @dataclass(frozen=True)
@@ -20,23 +22,14 @@ class CallbacksConfig:
         samples: Validation sentences whose translations are written to the log.
     """
 
-    ema_decay: float
-    patience: int | None
+    ema_decay: Annotated[float, Range(0, below=1)]
+    patience: Annotated[int, Range(1)] | None
     keep_last: int
-    save_interval: int | None
+    save_interval: Annotated[int, Range(1)] | None
     samples: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.ema_decay < 1:
-            raise InputError(
-                f"callbacks.ema_decay={self.ema_decay} must be at least 0 (no average) and below 1"
-            )
-        if self.save_interval is not None and self.save_interval < 1:
-            raise InputError(
-                f"callbacks.save_interval={self.save_interval} must be at least 1, or null"
-            )
-        if self.patience is not None and self.patience < 1:
-            raise InputError(f"callbacks.patience={self.patience} must be at least 1, or null")
+        raise_objections(out_of_range(self, "callbacks"))
 
 
 @dataclass(frozen=True)

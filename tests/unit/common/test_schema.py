@@ -1,0 +1,32 @@
+"""Ranges that stand beside the fields of a config."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+
+from transformer.common.schema import Range, out_of_range, typed
+
+
+@dataclass(frozen=True)
+class Config:
+    size: Annotated[int, Range(1)] = 1
+    rate: Annotated[float, Range(0, below=1)] = 0.5
+    limit: Annotated[float, Range(above=0, most=2)] | None = None
+
+
+@pytest.mark.parametrize(
+    ("values", "objections"),
+    [
+        ({}, []),
+        ({"size": 0}, ["x.size=0 must be at least 1"]),
+        ({"rate": 1.0}, ["x.rate=1.0 must be at least 0 and below 1"]),
+        ({"rate": float("nan")}, ["x.rate=nan must be at least 0 and below 1"]),
+        ({"limit": 0.0}, ["x.limit=0.0 must be above 0 and at most 2"]),
+        ({"limit": 2.0, "rate": 0.0}, []),
+        ({"size": -1, "limit": 3}, ["x.size=-1 must be at least 1", "x.limit=3.0 must be above 0"]),
+    ],
+)
+def test_ranges(values: dict[str, float], objections: list[str]) -> None:
+    found = list(out_of_range(typed(Config, values, "x"), "x"))
+    assert [one[: len(o)] for one, o in zip(found, objections, strict=True)] == objections
