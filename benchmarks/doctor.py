@@ -52,7 +52,7 @@ def cleaned(pairs: Sequence[Pair], languages: tuple[str, str]) -> Cleaned:
         for side, path in enumerate(paths):
             path.write_text("".join(f"{pair[side]}\n" for pair in pairs), "utf-8", newline="\n")
         texts = {"train": Split(Corpus(paths, *languages))}
-        clean(texts, ["train"], Checks(texts, settings), wanted, folder / "out", repair=True)
+        clean(Checks(texts, settings), ["train"], folder / "out", repair=True)
         rejected, repaired = (
             [json.loads(line) for line in read_lines(folder / "out" / f"train.{what}.jsonl")]
             for what in ("rejected", "repaired")

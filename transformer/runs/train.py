@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
-from transformer.data.quality.preflight import log_faults
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
 from transformer.runs.config_warnings import (
@@ -160,8 +158,6 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
     task = make_task(config, payload)
     task.data.accumulation = config.trainer["accumulate_grad_batches"]
     task.data.prepare_data()
-    if config.task == "translation" and rank_zero_only.rank == 0:  # type: ignore[attr-defined]
-        log_faults(config.data)
     task.data.setup("fit")
     return task
 

@@ -1,4 +1,4 @@
-"""``clean``: the good pairs of a corpus to a new folder, mended; what is wrong with the others."""
+"""``clean``: writes the good pairs of a corpus, repaired, to a new folder, and lists the others."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
-    from transformer.data.quality.cleaning.cleaning import Cleaned
+    from transformer.data.quality.cleaning.cleaning import CleanedSplit
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -22,70 +22,62 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data.corpus_options import build_tokenizer, data_config
+    from transformer.cli.data import corpus_options
     from transformer.common.schema import typed_value
-    from transformer.data.quality.cleaning.cleaning import clean, given_texts
-    from transformer.data.quality.config import ExaminationConfig
+    from transformer.data.quality.cleaning.cleaning import clean
     from transformer.data.quality.factory import Checks
-    from transformer.data.quality.pair import check_not_empty
+    from transformer.data.quality.texts import given_texts
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")
-    wanted = {name for name, on in filters.items() if on}
-    names = typed_value(values["splits"], Sequence[str], "splits")
-    data = data_config(config)
-    settings = ExaminationConfig(
-        checks=frozenset(wanted),
-        examples=0,
-        ratio=typed_value(config.ratio, float, "ratio"),
-        max_length=data.max_length,
-        languages=(data.source, data.target),
-    )
+    repair = typed_value(config.repair, bool, "repair")
+    folder = resolve_path(config, "output")
+    data = corpus_options.data_config(config)
+    enabled = {name for name, is_on in filters.items() if is_on}
+    settings = corpus_options.examination_config(config, data, enabled, examples=0)
     texts = given_texts(data)
-    check_not_empty(texts)
-    tokenizer = build_tokenizer(config, texts, data.cache, arguments)
-    if tokenizer is None and "unknown_characters" in wanted:
+    names = corpus_options.split_names(config, texts)
+    tokenizer = corpus_options.build_tokenizer(config, texts, data.cache, arguments)
+    if tokenizer is None and "unknown_characters" in enabled:
         raise InputError("filters.unknown_characters=true needs checkpoint=RUN or tokenizer=bpe")
     checks = Checks(texts, settings, tokenizer)
-    folder = resolve_path(config, "output")
-    repair = typed_value(config.repair, bool, "repair")
-    done = clean(texts, names, checks, frozenset(wanted), folder, repair=repair)
-    _show(done, checks.skipped, repair)
-    print(json.dumps(_report(folder, done, checks.skipped), indent=1, ensure_ascii=False))
+    cleaned = clean(checks, names, folder, repair=repair)
+    _show(cleaned, checks.skipped, repair)
+    print(json.dumps(_report(folder, cleaned, checks.skipped), indent=1, ensure_ascii=False))
 
 
-def _show(done: "Mapping[str, Cleaned]", skipped: Mapping[str, str], repair: bool) -> None:
-    """A summary on stderr."""
-    for name, cleaned in done.items():
-        total = cleaned.kept + cleaned.rejected
-        print(f"{name}: {cleaned.kept:,} of {total:,} pairs kept", file=sys.stderr)
-        if cleaned.rejected > cleaned.kept:
-            print(f"warning: {name}: {cleaned.share_kept()}", file=sys.stderr)
-        for reason, count in cleaned.reasons.most_common():
-            print(f"  {reason:20} {count:>12,}", file=sys.stderr)
-        if cleaned.repaired:
-            of = ", ".join(f"{what} {count:,}" for what, count in cleaned.repairs.most_common())
+def _show(cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str], repair: bool) -> None:
+    """Print a summary to stderr."""
+    for name, split in cleaned.items():
+        total = split.kept + split.rejected
+        print(f"{name}: {split.kept:,} of {total:,} pairs kept", file=sys.stderr)
+        if split.rejected > split.kept:
+            print(f"warning: {name}: {split.summary()}", file=sys.stderr)
+        for fault, count in split.faults.most_common():
+            print(f"  {fault:20} {count:>12,}", file=sys.stderr)
+        if split.repaired:
+            kinds = ", ".join(f"{kind} {count:,}" for kind, count in split.repairs.most_common())
             mended = "were repaired" if repair else "can be repaired (repair=true)"
-            print(f"  {cleaned.repaired:,} of the kept pairs {mended}: {of}", file=sys.stderr)
+            print(f"  {split.repaired:,} of the kept pairs {mended}: {kinds}", file=sys.stderr)
     for check, needs in skipped.items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)
 
 
 def _report(
-    folder: Path, done: "Mapping[str, Cleaned]", skipped: Mapping[str, str]
+    folder: Path, cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str]
 ) -> dict[str, Any]:
     return {
         "output": str(folder),
         "splits": {
             name: {
-                "kept": cleaned.kept,
-                "rejected": cleaned.rejected,
-                "faults": dict(cleaned.reasons.most_common()),
-                "repaired": cleaned.repaired,
-                "repairs": dict(cleaned.repairs.most_common()),
-                "files": [str(folder / file) for file in cleaned.files],
+                "kept": split.kept,
+                "rejected": split.rejected,
+                "faults": dict(split.faults.most_common()),
+                "repaired": split.repaired,
+                "repairs": dict(split.repairs.most_common()),
+                "files": [str(folder / file) for file in split.files],
             }
-            for name, cleaned in done.items()
+            for name, split in cleaned.items()
         },
         "skipped": dict(skipped),
     }

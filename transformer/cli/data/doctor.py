@@ -1,6 +1,6 @@
-"""``doctor``: what is wrong with a corpus, before any training.
+"""``doctor``: checks a corpus before any training.
 
-Tables and examples go to stderr; JSON to stdout, where that is a file or a pipe.
+Tables and examples go to stderr; JSON to stdout if that is a file or a pipe.
 """
 
 import json
@@ -26,38 +26,29 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data.corpus_options import build_tokenizer, data_config
+    from transformer.cli.data import corpus_options
     from transformer.common.schema import typed_value
-    from transformer.data.quality.cleaning.cleaning import given_texts
-    from transformer.data.quality.config import ExaminationConfig, Thresholds
-    from transformer.data.quality.pair import check_not_empty
+    from transformer.data.quality.config import Thresholds
     from transformer.data.quality.report import to_json, too_many
     from transformer.data.quality.scan import examine
+    from transformer.data.quality.texts import given_texts
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
-    shares = thresholds.shares()
-    data = data_config(config)
-    examination_config = ExaminationConfig(
-        checks=frozenset(shares),
-        examples=typed_value(config.examples, int, "examples"),
-        ratio=typed_value(config.ratio, float, "ratio"),
-        max_length=data.max_length,
-        languages=(data.source, data.target),
-    )
-    # As the files hold them: what training would hold out needs a text of some size.
+    examples = typed_value(config.examples, int, "examples")
+    allowed = thresholds.enabled()
+    data = corpus_options.data_config(config)
+    settings = corpus_options.examination_config(config, data, allowed, examples)
     splits = given_texts(data)
-    check_not_empty(splits)
-    tokenizer = build_tokenizer(config, splits, data.cache, arguments)
-    begun = time.perf_counter()
-    examination = examine(splits, examination_config, tokenizer)
-    seconds = time.perf_counter() - begun
-    speed = round(sum(examination.pairs.values()) / seconds)
-    _show(examination, splits, shares, speed)
+    tokenizer = corpus_options.build_tokenizer(config, splits, data.cache, arguments)
+    start = time.perf_counter()
+    examination = examine(splits, settings, tokenizer)
+    speed = round(sum(examination.pairs.values()) / (time.perf_counter() - start))
+    _show(examination, splits, allowed, speed)
     if sys.stdout is not None and not sys.stdout.isatty():
-        report = to_json(examination, splits, shares) | {"pairs_per_second": speed}
+        report = to_json(examination, splits, allowed) | {"pairs_per_second": speed}
         print(json.dumps(report, indent=1, ensure_ascii=False))
-    if exceeded := too_many(examination, shares):
+    if exceeded := too_many(examination, allowed):
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
             "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
@@ -68,17 +59,17 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
 def _show(
     examination: "Examination",
     splits: "Mapping[str, Split]",
-    shares: Mapping[str, float],
+    allowed: Mapping[str, float],
     speed: int,
 ) -> None:
-    """Tables and examples, on stderr."""
+    """Print tables and examples to stderr."""
     from transformer.data.quality import report
     from transformer.report.scores import build_table, table_console
 
     console, title = table_console(), f"lengths ({examination.unit})"
     rows = report.length_rows(examination)
     console.print(build_table(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
-    if found := list(report.finding_rows(examination, shares)):
+    if found := list(report.finding_rows(examination, allowed)):
         console.print(build_table("findings", report.FINDINGS, found, right=(2, 3, 4)))
     for line in report.example_lines(examination, splits):
         print(line, file=sys.stderr)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
@@ -24,21 +24,15 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _write(config: DictConfig) -> None:
-    from transformer.cli.data.corpus_options import data_config
-    from transformer.common.schema import typed_value
+    from transformer.cli.data.corpus_options import data_config, split_names
     from transformer.data.corpora.resolve import find_corpus_splits
 
-    values: Any = OmegaConf.to_container(config)
-    data = data_config(config, "written")
-    wanted = typed_value(values["splits"], Sequence[str] | None, "splits")
+    data = data_config(config)
     splits = find_corpus_splits(data)
-    for name in wanted or splits:
-        if name not in splits:
-            raise InputError(f"splits: there is no {name}; the corpus has {', '.join(splits)}")
     folder = resolve_path(config, "output")
-    languages = (data.source, data.target)
     files = {
-        name: [folder / f"{name}.{language}" for language in languages] for name in wanted or splits
+        name: [folder / f"{name}.{language}" for language in (data.source, data.target)]
+        for name in split_names(config, splits)
     }
     read = [path for split in splits.values() for path in split.corpus.paths]
     for file in chain.from_iterable(files.values()):

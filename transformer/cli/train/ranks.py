@@ -86,6 +86,7 @@ def train_as_rank(
         AnotherRankFailed: It has reported why.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
+    from transformer.data.quality.preflight import log_faults
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
@@ -105,6 +106,8 @@ def train_as_rank(
             if index is not None:
                 index.agreed(_told(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
+        if rank == 0 and typed.task == "translation":
+            log_faults(typed.data)
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
         else:

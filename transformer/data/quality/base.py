@@ -1,25 +1,24 @@
-"""What every check of a text is: it sees the pairs one by one, and then says what it found.
+"""Base classes of the checks.
 
-Does not know any fault by name. A check keeps counts and a few examples, so that a text of any
-length passes through it.
+A check sees the pairs of a split one by one, counts those with a fault, and keeps a few examples,
+so that a text of any length passes through it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 from transformer.data.quality.pair import SIDES, NumberedPair, Side
 
 
 class Example(NamedTuple):
-    """One fault, for a person to look at."""
+    """A pair with a fault."""
 
     line: int
     side: Side | None
-    """None: of both together."""
-    said: str
-    """What is wrong, in a few words."""
+    """None: both sides."""
+    message: str
 
 
 @dataclass(frozen=True)
@@ -27,41 +26,47 @@ class Finding:
     """How often a fault occurs in a split."""
 
     check: str
-    """Its name, as ``thresholds`` has it."""
+    """Name of the fault, a field of `Thresholds`."""
     split: str
     count: int
-    """Pairs that have it."""
+    """Pairs with the fault."""
     total: int
-    """Pairs that were looked at."""
+    """Pairs examined."""
     examples: tuple[Example, ...]
     """The first of them."""
 
     @property
-    def share(self) -> float:
-        """Of the pairs, how many have it."""
+    def fraction(self) -> float:
+        """Fraction of the pairs that have the fault; 0 without pairs."""
         return self.count / self.total if self.total else 0.0
 
 
-@runtime_checkable
-class Check(Protocol):
-    """Looks for one kind of fault, or for several that are found in one way."""
+@dataclass
+class Check(ABC):
+    """Looks for one kind of fault, or for several that are found in the same way."""
 
+    split: str
+    """Name of the split that the pairs belong to."""
+    max_examples: int
     names: ClassVar[tuple[str, ...]]
-    """Of the faults that it finds."""
-    whole: ClassVar[bool]
-    """Whether a pair can be judged only when all pairs of the text were seen."""
+    """Names of the faults."""
+    needs_all_pairs: ClassVar[bool] = False
+    """Whether `faults` gives an answer only after `see` was called with every pair."""
 
+    @abstractmethod
     def see(self, pair: NumberedPair) -> None:
-        """Look at the next pair of the text."""
+        """Examine the next pair."""
 
+    @abstractmethod
     def findings(self) -> Iterable[Finding]:
-        """Say what was found; call it when all pairs were seen."""
+        """Return the result, after all pairs were seen."""
 
+    @abstractmethod
     def faults(self, pair: NumberedPair) -> Iterable[str]:
-        """Return the names of the faults of this pair; where ``whole``, all are seen first."""
+        """Return the names of the faults of one pair."""
 
     def keep(self, pair: NumberedPair) -> None:
-        """Know that this pair, whose faults were asked for, stays in a text that is cleaned."""
+        """Note that a pair stays in the cleaned text; called before the next call of `faults`."""
         return None
 
 
@@ -69,31 +74,21 @@ class Fault(NamedTuple):
     """What is wrong with one pair."""
 
     side: Side | None
-    said: str
+    message: str
 
 
-class PairCheck(Check, ABC):
-    """A check that needs to see nothing but the pair itself."""
+@dataclass
+class PairCheck(Check):
+    """A check that looks at each pair alone."""
 
     name: ClassVar[str]
-    names: ClassVar[tuple[str, ...]]
-    whole: ClassVar[bool] = False
+    _count: int = field(default=0, init=False)
+    _total: int = field(default=0, init=False)
+    _examples: list[Example] = field(default_factory=list, init=False)
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:
             cls.names = (cls.name,)
-
-    def __init__(self, split: str, most: int) -> None:
-        """Begin to count.
-
-        Args:
-            split: that the pairs are of.
-            most: examples to keep.
-        """
-        self._split = split
-        self._most = most
-        self._count = self._total = 0
-        self._examples: list[Example] = []
 
     @abstractmethod
     def fault(self, pair: NumberedPair) -> Fault | None:
@@ -105,12 +100,12 @@ class PairCheck(Check, ABC):
         fault = self.fault(pair)
         if fault is not None:
             self._count += 1
-            if len(self._examples) < self._most:
+            if len(self._examples) < self.max_examples:
                 self._examples.append(Example(pair.line, *fault))
 
     def findings(self) -> Iterable[Finding]:
-        """Return the one finding."""
-        yield Finding(self.name, self._split, self._count, self._total, tuple(self._examples))
+        """Return the only finding."""
+        yield Finding(self.name, self.split, self._count, self._total, tuple(self._examples))
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return the name of the fault if the pair has it."""
@@ -118,16 +113,16 @@ class PairCheck(Check, ABC):
 
 
 class SideCheck(PairCheck):
-    """A check of each text by itself."""
+    """A check that looks at each side alone."""
 
     @abstractmethod
-    def said(self, side: Side, text: str) -> str | None:
-        """Return what is wrong with one text, or None."""
+    def describe(self, side: Side, text: str) -> str | None:
+        """Return what is wrong with one side, or None."""
 
     def fault(self, pair: NumberedPair) -> Fault | None:
         """Return what is wrong with the source, or else with the target."""
-        for side, text in zip(SIDES, (pair.source, pair.target), strict=True):
-            said = self.said(side, text)
-            if said is not None:
-                return Fault(side, said)
+        for side, text in zip(SIDES, pair.texts, strict=True):
+            message = self.describe(side, text)
+            if message is not None:
+                return Fault(side, message)
         return None

@@ -1,51 +1,59 @@
-"""Makes the checks of each split of a corpus, as a config asks for them.
+"""Builds the checks of each split of a corpus.
 
-Knows what each check needs to know beforehand: what is usual in the training text, and what is held
-out of it. Does not know what comes of them.
+Some checks compare a pair with what is usual in the training text, or with held-out text; these
+are read here.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import islice
 
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.resolve import Split
 from transformer.data.quality.base import Check, PairCheck
 from transformer.data.quality.checks.corpus.duplicates import Repeats
-from transformer.data.quality.checks.corpus.test_leakage import HeldOutText, Leaks
-from transformer.data.quality.checks.one_side.alphabet import Alphabet, UnknownCharacters, known_to
+from transformer.data.quality.checks.corpus.test_leakage import Leaks
+from transformer.data.quality.checks.lexicon import Lexicon
+from transformer.data.quality.checks.one_side.alphabet import (
+    TokenizerAlphabet,
+    TrainingAlphabet,
+    UnknownCharacters,
+)
 from transformer.data.quality.checks.one_side.characters import (
     ControlCharacters,
     DecomposedCharacters,
     ReplacementCharacters,
 )
-from transformer.data.quality.checks.one_side.encoding_damage import Decoder, Mojibake
+from transformer.data.quality.checks.one_side.encoding_damage import Mojibake
 from transformer.data.quality.checks.one_side.markup import Markup, SharedMarkup
-from transformer.data.quality.checks.one_side.scripts import ForeignScript
-from transformer.data.quality.checks.pair.languages import LanguageDetector, WrongLanguage
-from transformer.data.quality.checks.pair.lengths import Disproportion, EmptySides, Overlong
+from transformer.data.quality.checks.one_side.scripts import ForeignScript, frequent_scripts
+from transformer.data.quality.checks.pair.languages import Language, WrongLanguage
+from transformer.data.quality.checks.pair.lengths import (
+    Disproportion,
+    EmptySides,
+    Overlong,
+    UsualLengths,
+)
 from transformer.data.quality.checks.pair.misalignment import Misalignment
 from transformer.data.quality.checks.pair.numbers import Numbers
 from transformer.data.quality.checks.pair.untranslated import Copies
 from transformer.data.quality.checks.pair.urls import Addresses
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import NumberedPair, numbered
-from transformer.data.quality.profile import SAMPLE, Profile
-from transformer.data.quality.token_counts import CountedTokens, EstimatedTokens, TokenCount
+from transformer.data.quality.pair import NumberedPair
+from transformer.data.quality.texts import numbered
+from transformer.data.quality.token_counts import count_tokens
+from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 _CHUNK = 1024
+# Pairs of the training text that tell what is usual.
+_SAMPLE = 50_000
+_PACKAGES = {Mojibake.name: "ftfy", WrongLanguage.name: "py3langid"}
 _SIMPLE: tuple[type[PairCheck], ...] = (
-    EmptySides,
-    Numbers,
-    Addresses,
-    ControlCharacters,
-    Markup,
-    SharedMarkup,
-    ReplacementCharacters,
-    DecomposedCharacters,
+    *(EmptySides, Numbers, Addresses, ControlCharacters, Markup, SharedMarkup),
+    *(ReplacementCharacters, DecomposedCharacters, Mojibake),
 )
-_EXTRA = how_to_install("doctor")
 
 
 class Checks:
@@ -57,102 +65,94 @@ class Checks:
         config: ExaminationConfig,
         tokenizer: Tokenizer | None = None,
     ) -> None:
-        """Set out what to look for; nothing is read yet.
+        """Choose the checks; nothing is read yet.
 
         Args:
-            splits: by name; "train" is among them.
-            config: what to look for.
-            tokenizer: cuts the text; None estimates.
+            splits: by name, with "train".
+            config: the enabled checks and their settings.
+            tokenizer: counts tokens and knows characters; None estimates.
         """
-        self._splits, self._config = splits, config
-        self.count: TokenCount = EstimatedTokens()
-        self._known = None
+        self.splits, self.config, self._tokenizer = splits, config, tokenizer
+        self.skipped = {
+            name: f"needs {package}: {how_to_install('doctor')}"
+            for name, package in _PACKAGES.items()
+            if name in config.checks and find_spec(package) is None
+        }
+        """Checks whose package is not installed, and how to install it."""
+        self._enabled = config.checks - self.skipped.keys()
+        self._alphabet: TokenizerAlphabet | TrainingAlphabet | None = None
         if tokenizer is not None:
-            self.count, self._known = CountedTokens(tokenizer), known_to(tokenizer)
-        self.skipped: dict[str, str] = {}
-        """What cannot be looked for, and what it needs; complete when checks were made."""
+            self._alphabet = TokenizerAlphabet(tokenizer)
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
-        """Yield the pairs of a split that count; raises InputError as `Split` does."""
-        stream = islice(numbered(self._splits[split]), self._config.most)
+        """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
+        stream = islice(numbered(self.splits[split]), self.config.max_pairs)
         while chunk := list(islice(stream, _CHUNK)):
-            sources = [pair[0] for _, pair in chunk]
-            targets = [pair[1] for _, pair in chunk]
-            counts = zip(*self.count(sources, targets), strict=True)
-            for (line, (source, target)), lengths in zip(chunk, counts, strict=True):
-                yield NumberedPair(line, source, target, *lengths)
+            sources, targets = zip(*(pair.texts for pair in chunk), strict=True)
+            counts = zip(*count_tokens(self._tokenizer, sources, targets), strict=True)
+            for pair, tokens in zip(chunk, counts, strict=True):
+                yield NumberedPair(*pair[:3], *tokens)
 
-    def of(self, split: str) -> list[Check]:
-        """Return new checks for the pairs of a split; of leaks `leaks` makes one.
+    def build(self, split: str) -> list[Check]:
+        """Return new checks for the pairs of a split.
 
         Raises:
-            InputError: the training text cannot be read.
+            InputError: the training text, or held-out text, cannot be read.
         """
-        config = self._config
-        wanted, new = config.checks, (split, config.examples)
-        checks: list[Check] = [kind(*new) for kind in _SIMPLE if kind.name in wanted]
-        if Overlong.name in wanted:
-            checks.append(Overlong(*new, config.max_length))
-        if Disproportion.name in wanted:
-            checks.append(Disproportion(*new, self._profile.lengths, config.ratio))
-        if Copies.name in wanted:
-            checks.append(Copies(*new, self._profile.lexicon))
-        if ForeignScript.name in wanted:
-            checks.append(ForeignScript(*new, self._profile.scripts))
-        if WrongLanguage.name in wanted and self._profile.languages is not None:
-            checks.append(WrongLanguage(*new, self._profile.languages, self._profile.lexicon))
-        if UnknownCharacters.name in wanted and self._known is not None:
-            checks.append(UnknownCharacters(*new, self._known))
-        if not wanted.isdisjoint(Repeats.names):
+        enabled, new = self._enabled, (split, self.config.examples)
+        checks: list[Check] = [kind(*new) for kind in _SIMPLE if kind.name in enabled]
+        if Overlong.name in enabled:
+            checks.append(Overlong(*new, self.config.max_length))
+        if Disproportion.name in enabled:
+            checks.append(Disproportion(*new, self._lengths, self.config.ratio))
+        if Copies.name in enabled:
+            checks.append(Copies(*new, self._lexicon))
+        if ForeignScript.name in enabled:
+            checks.append(ForeignScript(*new, self._scripts))
+        if WrongLanguage.name in enabled:
+            checks.append(WrongLanguage(*new, self._languages, self._lexicon))
+        if UnknownCharacters.name in enabled:
+            checks += self._character_checks(new)
+        if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
-        if not wanted.isdisjoint(Misalignment.names):
+        if not enabled.isdisjoint(Misalignment.names):
             checks.append(Misalignment(*new))
-        return checks + self._mojibake(new)
+        if split == "train" and not enabled.isdisjoint(Leaks.names):
+            held_out = {name: text for name, text in self.splits.items() if name != "train"}
+            checks.append(Leaks(held_out, self.config.examples))
+        return checks
 
-    def leaks(self) -> list[Check]:
-        """Return the check of the training text for held-out text, which is read here.
-
-        Raises:
-            InputError: it cannot be read.
-        """
-        if self._config.checks.isdisjoint(Leaks.names):
-            return []
-        held_out = HeldOutText()
-        for name, split in self._splits.items():
-            if name != "train":
-                for line, (source, target) in numbered(split):
-                    held_out.add(name, NumberedPair(line, source, target, 0, 0))
-        return [Leaks(held_out, self._config.examples)]
-
-    def alphabet(self) -> Alphabet | None:
-        """Return what is to take in the characters of the training text, if no tokenizer tells."""
-        wanted = UnknownCharacters.name in self._config.checks
-        return Alphabet() if wanted and self._known is None else None
-
-    def learn(self, alphabet: Alphabet) -> None:
-        """Take the characters of the training text for those that are known."""
-        self._known = alphabet.known()
-
-    def _mojibake(self, new: tuple[str, int]) -> list[Check]:
-        if Mojibake.name not in self._config.checks:
-            return []
-        try:
-            return [Mojibake(*new, Decoder())]
-        except ImportError:
-            self.skipped[Mojibake.name] = f"needs ftfy: {_EXTRA}"
-            return []
+    def _character_checks(self, new: tuple[str, int]) -> list[Check]:
+        """Without a tokenizer, the training text is read first and defines the alphabet."""
+        if self._tokenizer is None and new[0] == "train":
+            self._alphabet = TrainingAlphabet(*new)
+            return [self._alphabet]
+        return [UnknownCharacters(*new, self._alphabet)] if self._alphabet else []
 
     @cached_property
-    def _profile(self) -> Profile:
-        sample = [pair for _, pair in islice(numbered(self._splits["train"]), SAMPLE)]
-        return Profile.of(sample, self._config.languages, self._detector)
+    def _sample(self) -> list[Pair]:
+        """The first pairs of the training text without empty sides."""
+        pairs = (pair.texts for pair in islice(numbered(self.splits["train"]), _SAMPLE))
+        return [texts for texts in pairs if all(text and not text.isspace() for text in texts)]
 
     @cached_property
-    def _detector(self) -> LanguageDetector | None:
-        if WrongLanguage.name not in self._config.checks:
-            return None
-        try:
-            return LanguageDetector()
-        except ImportError:
-            self.skipped[WrongLanguage.name] = f"needs py3langid: {_EXTRA}"
-            return None
+    def _sides(self) -> tuple[list[str], list[str]]:
+        return [source for source, _ in self._sample], [target for _, target in self._sample]
+
+    @cached_property
+    def _lengths(self) -> UsualLengths:
+        return UsualLengths.fit(self._sample)
+
+    @cached_property
+    def _lexicon(self) -> Lexicon:
+        return Lexicon(self._sample)
+
+    @cached_property
+    def _scripts(self) -> tuple[frozenset[str], frozenset[str]]:
+        source, target = map(frequent_scripts, self._sides)
+        return source, target
+
+    @cached_property
+    def _languages(self) -> tuple[Language, Language]:
+        source, target = map(Language, self.config.languages, self._sides)
+        return source, target

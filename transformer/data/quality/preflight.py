@@ -1,14 +1,13 @@
-"""What training looks at before it begins: the faults that cost little to find.
+"""Cheap checks of the text before a training run.
 
-Each is a line of the log, a warning if it is more than a few; none stops the run. Of a large corpus
-the first million pairs are examined. The result lies in the cache beside the encoded text. Does not
-know models.
+Each finding is a line of the log, a warning if it is frequent; none stops the run. Only the first
+million pairs of a split are examined. The result is cached beside the encoded text.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
 
@@ -18,129 +17,103 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.data.corpora.resolve import Split, find_corpus_splits
 from transformer.data.quality.base import Finding
-from transformer.data.quality.checks.corpus.test_leakage import HeldOutText, Leaks
+from transformer.data.quality.checks.corpus.test_leakage import Leaks
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import NumberedPair, line_location, numbered
 from transformer.data.quality.scan import examine
+from transformer.data.quality.texts import line_location, numbered
 
 CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
-"""What is looked for."""
+"""The checks that run."""
 
-# Of the pairs of a split, that may have a fault without a warning.
-_FEW = 0.001
-# To be raised when the checks change.
-_VERSION = 4
-# Pairs of a split: what they cost, some ten seconds, a large corpus would multiply.
-_MOST = 1_000_000
-# With stretches that are misaligned there may be several.
+# A fault of a larger fraction of the pairs is a warning.
+_MAX_FRACTION = 0.001
+# Raise it when the checks change.
+_VERSION = 5
+# A million pairs cost some ten seconds.
+_MAX_PAIRS = 1_000_000
 _EXAMPLES = 2
-
-_Corpora = Mapping[str, Mapping[str, Split]]
 
 logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the text of a run, unless the cache knows it, and log a line a finding.
+    """Examine the text of a run, unless the cache has the result, and log a line a finding.
 
-    Of several corpora, held-out text is looked for in the training text of all.
+    With several corpora, the held-out text of each is looked for in the training text of all.
 
     Args:
         config: of the run.
 
     Returns:
-        The lines; none of a stream, which nobody has seen whole.
+        The lines; none for a stream, which cannot be read beforehand.
 
     Raises:
-        InputError: a text cannot be read, or the cache not be written to.
+        InputError: a text cannot be read, or the cache cannot be written to.
     """
     if config.streaming:
         return []
-    corpora = {name: find_corpus_splits(one) for name, one in _ones(config).items()}
+    configs = corpus_configs(config) or {"": config}
+    corpora = {name: find_corpus_splits(corpus) for name, corpus in configs.items()}
+    splits = {
+        _full_name(split, name): text
+        for name, texts in corpora.items()
+        for split, text in texts.items()
+    }
     cache = given_path(config.cache)
-    splits = {_named(split, name): corpora[name][split] for name, split in _indices(corpora)}
-    texts = [
-        f"{name} {split.fingerprint(cache)} {split.sentences}" for name, split in splits.items()
-    ]
+    texts = [f"{name} {text.fingerprint(cache)} {text.sentences}" for name, text in splits.items()]
     key = hashlib.sha256(f"{_VERSION} {texts}".encode()).hexdigest()[:24]
     path = cache / f"doctor-{key}.json"
     with locked(cache):
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            findings = json.loads(path.read_text(encoding="utf-8"))
         else:
-            # Without its files: equal text may lie elsewhere.
-            found = [asdict(finding) for finding in _found(corpora, config) if finding.count]
+            # Without file names: equal text may lie elsewhere.
+            findings = [asdict(found) for found in _find(configs, corpora, splits) if found.count]
             with written_whole(path) as part:
-                part.write_text(json.dumps(found), encoding="utf-8")
+                part.write_text(json.dumps(findings), encoding="utf-8")
     lines = []
-    for finding in found:
-        share = finding["count"] / finding["total"]
-        line = _said(finding, splits[finding["split"]])
-        logger.log(logging.WARNING if share > _FEW else logging.INFO, "%s", line)
-        lines.append(line)
+    for finding in findings:
+        fraction = finding["count"] / finding["total"]
+        examples = "; ".join(
+            f"{line_location(splits[finding['split']], side, line)}: {message}"
+            for line, side, message in finding["examples"]
+        )
+        lines.append(
+            f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
+            f"{finding['check']} ({examples}); transformer doctor shows more"
+        )
+        level = logging.WARNING if fraction > _MAX_FRACTION else logging.INFO
+        logger.log(level, "%s", lines[-1])
     return lines
 
 
-def _ones(config: DataConfig) -> Mapping[str, DataConfig]:
-    """Return the config of each corpus by its name; one alone has none."""
-    return corpus_configs(config) or {"": config}
-
-
-def _indices(corpora: _Corpora) -> Iterator[tuple[str, str]]:
-    return ((name, split) for name, splits in corpora.items() for split in splits)
-
-
-def _named(split: str, corpus: str) -> str:
-    """Return the name of a split as `find_splits` has it."""
+def _full_name(split: str, corpus: str) -> str:
+    """Return the name of a split in `find_splits`; a single corpus has no name."""
     return f"{split}_{corpus}" if corpus else split
 
 
-def _found(corpora: _Corpora, config: DataConfig) -> Iterator[Finding]:
-    """Yield what is found, which may be nothing."""
-    ones = _ones(config)
-    for name, splits in corpora.items():
-        examination = examine(
-            splits,
-            ExaminationConfig(
-                checks=CHECKS - {"leak"} if len(corpora) > 1 else CHECKS,
-                examples=_EXAMPLES,
-                ratio=2.0,
-                max_length=config.max_length,
-                languages=(ones[name].source, ones[name].target),
-                most=_MOST,
-            ),
+def _find(
+    configs: Mapping[str, DataConfig],
+    corpora: Mapping[str, Mapping[str, Split]],
+    splits: Mapping[str, Split],
+) -> Iterator[Finding]:
+    for name, texts in corpora.items():
+        settings = ExaminationConfig(
+            checks=CHECKS - {"leak"} if len(corpora) > 1 else CHECKS,
+            examples=_EXAMPLES,
+            ratio=2.0,
+            max_length=configs[name].max_length,
+            languages=(configs[name].source, configs[name].target),
+            max_pairs=_MAX_PAIRS,
         )
-        for finding in examination.findings:
-            yield replace(finding, split=_named(finding.split, name))
+        for finding in examine(texts, settings).findings:
+            yield replace(finding, split=_full_name(finding.split, name))
     if len(corpora) > 1:
-        yield from _leaks(corpora)
-
-
-def _leaks(corpora: _Corpora) -> Iterator[Finding]:
-    """Yield the held-out text of any corpus that stands in the training text of any."""
-    held_out = HeldOutText()
-    for name, split in _indices(corpora):
-        if split != "train":
-            for pair in _pairs(corpora[name][split]):
-                held_out.add(_named(split, name), pair)
-    for name, splits in corpora.items():
-        leaks = Leaks(held_out, _EXAMPLES, f"the training text of {name}")
-        for pair in islice(_pairs(splits["train"]), _MOST):
-            leaks.see(pair)
+        training = {_full_name("train", name): name for name in corpora}
+        held_out = {name: text for name, text in splits.items() if name not in training}
+        leaks = Leaks(held_out, _EXAMPLES)
+        for split, name in training.items():
+            leaks.training_text = f"the training text of {name}"
+            for pair in islice(numbered(splits[split]), _MAX_PAIRS):
+                leaks.see(pair)
         yield from (finding for finding in leaks.findings() if finding.check in CHECKS)
-
-
-def _pairs(split: Split) -> Iterator[NumberedPair]:
-    return (NumberedPair(line, source, target, 0, 0) for line, (source, target) in numbered(split))
-
-
-def _said(finding: Mapping[str, object], split: Split) -> str:
-    examples = finding["examples"]
-    assert isinstance(examples, Sequence)
-    where = "; ".join(
-        f"{line_location(split, side, line)}: {said}" for line, side, said in examples
-    )
-    return (
-        f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
-        f"{finding['check']} ({where}); transformer doctor tells more"
-    )

@@ -1,16 +1,16 @@
-"""Examines the splits of a corpus, line by line, and says what is wrong with each.
+"""Runs the checks over the splits of a corpus.
 
-Streams, so that a corpus may be larger than memory. Does not know how a fault is found, nor how
-much of it is too much.
+Streams, so that a corpus may be larger than memory.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from transformer.data.corpora.resolve import Split
-from transformer.data.quality.base import Check, Finding
-from transformer.data.quality.checks.one_side.alphabet import Alphabet
+from transformer.data.quality.base import Finding
 from transformer.data.quality.config import CHECKS, ExaminationConfig
 from transformer.data.quality.factory import Checks
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -18,84 +18,69 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Lengths:
-    """How many texts of a side have each number of tokens."""
+    """The number of texts of each length in tokens, for one side."""
 
     counts: Counter[int]
 
     def percentile(self, percent: int) -> int:
-        """Return the least length that so many of a hundred texts do not exceed; 0 of none."""
-        wanted, seen = percent / 100 * self.counts.total(), 0
-        for length in sorted(self.counts):
-            seen += self.counts[length]
-            if seen >= wanted:
-                return length
-        return 0
+        """Return the smallest length that this percentage of the texts does not exceed, or 0."""
+        lengths = sorted(self.counts)
+        texts = list(accumulate(self.counts[length] for length in lengths))
+        return lengths[bisect_left(texts, percent / 100 * texts[-1])] if texts else 0
 
     def mean(self) -> float:
-        """Return the mean length; 0 of no text."""
-        total = self.counts.total()
-        return sum(length * count for length, count in self.counts.items()) / max(1, total)
+        """Return the mean length; 0 without texts."""
+        total = sum(length * count for length, count in self.counts.items())
+        return total / max(1, self.counts.total())
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found."""
+    """The result for all splits."""
 
     pairs: Mapping[str, int]
-    """By split."""
+    """Number of pairs by split."""
     unit: str
-    """Of the lengths."""
+    """Unit of the lengths."""
     lengths: Mapping[str, tuple[Lengths, Lengths]]
-    """By split: of source and target."""
+    """By split: lengths of source and target."""
     findings: tuple[Finding, ...]
-    """Of all checks, also those that found nothing."""
+    """Of all checks, also of those that found nothing."""
     skipped: Mapping[str, str]
-    """What could not be looked for, and what it needs."""
+    """Checks that could not run, and what they need."""
 
 
 def examine(
     splits: Mapping[str, Split], config: ExaminationConfig, tokenizer: Tokenizer | None = None
 ) -> Examination:
-    """Read every split and say what is wrong.
+    """Run the checks over every split.
 
     Args:
-        splits: by name; "train" is among them.
-        config: what to look for.
-        tokenizer: counts tokens, and knows characters; None estimates.
+        splits: by name, with "train".
+        config: the enabled checks and their settings.
+        tokenizer: counts tokens and knows characters; None estimates.
 
     Raises:
         InputError: a text cannot be read.
     """
     checks = Checks(splits, config, tokenizer)
-    leaks, alphabet = checks.leaks(), checks.alphabet()
-    lengths, found = {}, []
-    # The training text comes first: it tells which characters there are.
+    lengths: dict[str, tuple[Lengths, Lengths]] = {}
+    findings: list[Finding] = []
+    # The training text is read first: it defines the known characters.
     for name in ("train", *(name for name in splits if name != "train")):
-        in_training = name == "train"
-        own = checks.of(name) + (leaks if in_training else [])
-        lengths[name] = _see(checks, name, own, alphabet if in_training else None)
-        if in_training and alphabet is not None:
-            checks.learn(alphabet)
-        found += [finding for check in own for finding in check.findings()]
+        split_checks = checks.build(name)
+        sources, targets = Counter[int](), Counter[int]()
+        see = [check.see for check in split_checks]
+        for pair in checks.pairs(name):
+            sources[pair.source_tokens] += 1
+            targets[pair.target_tokens] += 1
+            for see_pair in see:
+                see_pair(pair)
+        lengths[name] = Lengths(sources), Lengths(targets)
+        findings += (finding for check in split_checks for finding in check.findings())
+    findings = [finding for finding in findings if finding.check in config.checks]
+    order = list(lengths)
+    findings.sort(key=lambda found: (order.index(found.split), CHECKS.index(found.check)))
     pairs = {name: source.counts.total() for name, (source, _) in lengths.items()}
-    order = {check: position for position, check in enumerate(CHECKS)}
-    wanted = (finding for finding in found if finding.check in config.checks)
-    ranked = sorted(wanted, key=lambda one: (list(lengths).index(one.split), order[one.check]))
-    return Examination(pairs, checks.count.unit, lengths, tuple(ranked), checks.skipped)
-
-
-def _see(
-    checks: Checks, split: str, own: Sequence[Check], alphabet: Alphabet | None
-) -> tuple[Lengths, Lengths]:
-    """Let all checks see the pairs of a split; returns the lengths of its sides."""
-    sources: Counter[int] = Counter()
-    targets: Counter[int] = Counter()
-    seeing = [check.see for check in own]
-    if alphabet is not None:
-        seeing.append(alphabet.add)
-    for pair in checks.pairs(split):
-        sources[pair.source_tokens] += 1
-        targets[pair.target_tokens] += 1
-        for see in seeing:
-            see(pair)
-    return Lengths(sources), Lengths(targets)
+    unit = "tokens, estimated" if tokenizer is None else "tokens"
+    return Examination(pairs, unit, lengths, tuple(findings), checks.skipped)

@@ -1,20 +1,19 @@
-"""Mends what is wrong with the characters of a pair, and not with what it says.
+"""Repairs the characters of a pair, not its content.
 
-Double encodings are decoded, invisible characters removed, odd blanks made one space. Does not know
-files.
+Double encodings are decoded, entities of one side decoded, invisible characters removed, and odd
+blanks become one space.
 """
 
 import html
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import NamedTuple
 
-from transformer.data.quality.checks.one_side.characters import visible, with_plain_blanks
-from transformer.data.quality.checks.one_side.encoding_damage import Decoder
+from transformer.data.quality.checks.one_side.characters import normalize_blanks, remove_invisible
+from transformer.data.quality.checks.one_side.encoding_damage import undo_wrong_encoding
 from transformer.data.quality.checks.one_side.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.pair import NumberedPair
-
-_Texts = list[str]
 
 
 class Repaired(NamedTuple):
@@ -22,48 +21,47 @@ class Repaired(NamedTuple):
 
     pair: NumberedPair
     repairs: tuple[str, ...]
-    """What was done: "encoding", "entities", "invisible", "blanks"."""
+    """What was repaired: "encoding", "entities", "invisible", "blanks"."""
 
 
-class Repair:
-    """Repairs pairs; without ftfy, all but encodings."""
+def make_repair() -> Callable[[NumberedPair], Repaired]:
+    """Return a function that repairs pairs; without ftfy, it leaves encodings as they are."""
+    # In this order: a decoded entity may be invisible or a tab.
+    steps: dict[str, Callable[[list[str]], list[str]]] = {
+        "encoding": _each_side(undo_wrong_encoding),
+        "entities": _decode_entities,
+        "invisible": _each_side(remove_invisible),
+        "blanks": _each_side(normalize_blanks),
+    }
+    if find_spec("ftfy") is None:
+        del steps["encoding"]
 
-    def __init__(self) -> None:
-        try:
-            decoded: Callable[[str], str] = Decoder()
-        except ImportError:
-            decoded = str
-        # What one step leaves, the next may have to mend: an entity may be invisible or a tab.
-        self._steps: dict[str, Callable[[_Texts], _Texts]] = {
-            "encoding": lambda texts: [decoded(text) for text in texts],
-            "entities": _without_entities,
-            "invisible": lambda texts: [visible(text) for text in texts],
-            "blanks": lambda texts: [with_plain_blanks(text) for text in texts],
-        }
-
-    def __call__(self, pair: NumberedPair) -> Repaired:
-        """Return the pair as it should be."""
-        texts, repairs = [pair.source, pair.target], []
-        for name, step in self._steps.items():
-            mended = step(texts)
-            if mended != texts:
-                texts = mended
+    def repair(pair: NumberedPair) -> Repaired:
+        texts, repairs = [*pair.texts], []
+        for name, step in steps.items():
+            before, texts = texts, step(texts)
+            if texts != before:
                 repairs.append(name)
-        mended_pair = pair._replace(source=texts[0], target=texts[1]) if repairs else pair
-        return Repaired(mended_pair, tuple(repairs))
+        return Repaired(pair._replace(source=texts[0], target=texts[1]), tuple(repairs))
+
+    return repair
 
 
-def _without_entities(texts: _Texts) -> _Texts:
-    """Decode entities of one side alone: on both sides they may be what the text is about."""
+def _each_side(step: Callable[[str], str]) -> Callable[[list[str]], list[str]]:
+    return lambda texts: [step(text) for text in texts]
+
+
+def _decode_entities(texts: list[str]) -> list[str]:
+    """Decode entities of one side alone: on both sides the text may be about them."""
     found = [find_markup(text) for text in texts]
-    if sum(one is not None for one in found) != 1:
+    if found.count(None) != 1:
         return texts
     return [
-        ENTITY.sub(_decoded, text) if one is not None and ENTITY.fullmatch(one[0]) else text
-        for text, one in zip(texts, found, strict=True)
+        ENTITY.sub(_decoded, text) if match is not None and ENTITY.fullmatch(match[0]) else text
+        for text, match in zip(texts, found, strict=True)
     ]
 
 
 def _decoded(found: re.Match[str]) -> str:
-    """Return what an entity means; HTML would also decode the beginning of other names."""
+    """Return what an entity stands for; html.unescape alone also decodes prefixes of names."""
     return html.unescape(found[0]) if is_entity(found) else found[0]

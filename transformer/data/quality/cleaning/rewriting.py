@@ -1,64 +1,51 @@
-"""Lines of a cleaned text: of mended pairs, and what became of a pair and why.
-
-A mended text is put in place of the one that was read; all else of a line stays as it is spelt.
-"""
+"""Lines of a cleaned text, and records of what was rejected or repaired."""
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from transformer.data.quality.cleaning.repair import Repaired
 from transformer.data.quality.pair import NumberedPair
 from transformer.data.text.parallel import Corpus, file_format
 
-# Between the values of an object.
+# Between the values of a JSON object.
 _GAP = re.compile(r"[\s:,]*")
 
 
-def rewritten(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
-    """Return the lines of a pair with its texts in place of those that were read."""
-    texts = pair.source, pair.target
+def rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
+    """Return the lines of a pair with its repaired texts; all else stays as it is spelt."""
     if len(corpus.paths) == 2:
-        return (*texts, *lines[2:])
+        return (*pair.texts, *lines[2:])
     if file_format(corpus.paths[0]) == "tsv":
-        return ("\t".join(texts), *lines[1:])
-    new = dict(zip((corpus.source, corpus.target), texts, strict=True))
-    return (_with_values(lines[0], new), *lines[1:])
+        return ("\t".join(pair.texts), *lines[1:])
+    values = dict(zip((corpus.source, corpus.target), pair.texts, strict=True))
+    return (_replace_values(lines[0], values), *lines[1:])
 
 
-def _with_values(line: str, new: Mapping[str, str]) -> str:
-    """Return an object of JSON with other values of some keys.
+def _replace_values(line: str, values: Mapping[str, str]) -> str:
+    """Return a JSON object with other values of some keys.
 
-    Not as Python would write it: that changes numbers, and drops what a key occurs twice for.
+    Python's own output would change numbers, and drop values of a key that occurs twice.
     """
-    value_of, parts, done = json.JSONDecoder().raw_decode, [], 0
-    position = _after(line, line.index("{") + 1)
+    decode, parts, done = json.JSONDecoder().raw_decode, [], 0
+    position = _skip_gap(line, line.index("{") + 1)
     while line[position] != "}":
-        key, position = value_of(line, position)
-        begin = _after(line, position)
-        _, end = value_of(line, begin)
-        if key in new:
-            parts += [line[done:begin], json.dumps(new[key], ensure_ascii=line.isascii())]
+        key, position = decode(line, position)
+        start = _skip_gap(line, position)
+        _, end = decode(line, start)
+        if key in values:
+            parts += [line[done:start], json.dumps(values[key], ensure_ascii=line.isascii())]
             done = end
-        position = _after(line, end)
+        position = _skip_gap(line, end)
     return "".join([*parts, line[done:]])
 
 
-def _after(line: str, position: int) -> int:
+def _skip_gap(line: str, position: int) -> int:
     """Return where the next value begins."""
     gap = _GAP.match(line, position)
     return position if gap is None else gap.end()
 
 
-def repaired_record(given: NumberedPair, mended: Repaired) -> bytes:
-    """Return a line of JSON: a pair as it was and as it is, and what was done."""
-    after = {"source": mended.pair.source, "target": mended.pair.target}
-    return record(given, {"repairs": mended.repairs}, after=after)
-
-
-def record(
-    pair: NumberedPair, what: Mapping[str, Sequence[str]], **more: Mapping[str, object]
-) -> bytes:
-    """Return a line of JSON: a pair, and what is wrong with it or was done."""
-    row = {"line": pair.line, **what, "source": pair.source, "target": pair.target, **more}
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode()
+def record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
+    """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
+    values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode()

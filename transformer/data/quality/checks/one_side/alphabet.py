@@ -1,84 +1,88 @@
-"""Characters that the vocabulary cannot know, and that a model would have to spell in bytes.
+"""Characters that the vocabulary lacks, so that a model would have to spell them in bytes.
 
-With a tokenizer those that it has no piece for; without one, those of validation and test text that
-the training text never has. Does not know what is wrong with a character.
+With a tokenizer: those without a subword. Without one: those of validation and test text that the
+training text lacks.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
 
-from transformer.data.quality.base import SideCheck
+from transformer.data.quality.base import Check, Finding, SideCheck
 from transformer.data.quality.pair import SIDES, NumberedPair, Side, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
-
-Knows = Callable[[str], bool]
-"""Of one character."""
 
 _BYTE = "<0x"
 
 
-def known_to(tokenizer: Tokenizer) -> tuple[Knows, Knows]:
-    """Return what a tokenizer knows on the source side and on the target side."""
+class TokenizerAlphabet:
+    """The characters that a tokenizer knows."""
 
-    def source(character: str) -> bool:
-        (ids,) = tokenizer.encode_source([character])
-        return not any(subword.startswith(_BYTE) for subword in tokenizer.source_subwords(ids))
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.knows = cache(self._knows)
+        """Whether a side has a subword for a character."""
 
-    def target(character: str) -> bool:
-        (ids,) = tokenizer.encode_target([character])
-        return not any(subword.startswith(_BYTE) for subword in tokenizer.subwords(ids))
-
-    return source, target
-
-
-class Alphabet:
-    """The characters of both sides of a text, as the tokenizer would see them."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[set[str], set[str]] = (set(), set())
-
-    def add(self, pair: NumberedPair) -> None:
-        """Take in the characters of a pair."""
-        for seen, text in zip(self._seen, (pair.source, pair.target), strict=True):
-            if not seen.issuperset(text):
-                seen.update(text, normalize(text))
-
-    def known(self) -> tuple[Knows, Knows]:
-        """Return what is known of it on either side."""
-        source, target = self._seen
-        return source.__contains__, target.__contains__
+    def _knows(self, side: Side, character: str) -> bool:
+        tokenizer = self._tokenizer
+        if side == "source":
+            subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
+        else:
+            subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
+        return not any(subword.startswith(_BYTE) for subword in subwords)
 
 
+class TrainingAlphabet(Check):
+    """Collects the characters of the training text; finds no fault itself."""
+
+    names = ()
+    needs_all_pairs = True
+
+    def __init__(self, split: str, max_examples: int) -> None:
+        super().__init__(split, max_examples)
+        self._characters: dict[Side, set[str]] = {side: set() for side in SIDES}
+
+    def see(self, pair: NumberedPair) -> None:
+        """Add the characters of a pair."""
+        for side, text in zip(SIDES, pair.texts, strict=True):
+            if not self._characters[side].issuperset(text):
+                self._characters[side].update(text, normalize(text))
+
+    def knows(self, side: Side, character: str) -> bool:
+        """Whether the training text has a character on a side."""
+        return character in self._characters[side]
+
+    def findings(self) -> Iterable[Finding]:
+        """Return nothing."""
+        return ()
+
+    def faults(self, pair: NumberedPair) -> Iterable[str]:
+        """Return nothing."""
+        return ()
+
+
+@dataclass
 class UnknownCharacters(SideCheck):
-    """Texts with a character that is not known."""
+    """Texts with a character that the alphabet lacks."""
 
     name = "unknown_characters"
+    alphabet: TokenizerAlphabet | TrainingAlphabet
 
-    def __init__(self, split: str, most: int, known: tuple[Knows, Knows]) -> None:
-        """Begin to count; see `PairCheck`.
-
-        Args:
-            split: as there.
-            most: as there.
-            known: on the source side and on the target side.
-        """
-        super().__init__(split, most)
-        self._knows = dict(zip(SIDES, known, strict=True))
+    def __post_init__(self) -> None:
         self._known: dict[Side, set[str]] = {side: {" "} for side in SIDES}
-        self._unknown: dict[Side, set[str]] = {side: set() for side in SIDES}
 
-    def said(self, side: Side, text: str) -> str | None:
+    def describe(self, side: Side, text: str) -> str | None:
         """Name the first such characters."""
         known = self._known[side]
         if known.issuperset(text):
             return None
-        found = [one for one in dict.fromkeys(normalize(text)) if not self._is_known(side, one)]
-        if not found:
+        unknown = []
+        for character in dict.fromkeys(normalize(text)):
+            if character in known or self.alphabet.knows(side, character):
+                known.add(character)
+            else:
+                unknown.append(character)
+        if not unknown:
             return None
-        named = " ".join(f"{quoted(one)} U+{ord(one):04X}" for one in found[:3])
-        return f"{named} in {quoted(text, max(0, text.find(found[0])))}"
-
-    def _is_known(self, side: Side, character: str) -> bool:
-        if character not in self._known[side] and character not in self._unknown[side]:
-            known = self._knows[side](character)
-            (self._known if known else self._unknown)[side].add(character)
-        return character in self._known[side]
+        named = " ".join(f"{quoted(character)} U+{ord(character):04X}" for character in unknown[:3])
+        return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"

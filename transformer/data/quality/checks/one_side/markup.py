@@ -1,7 +1,6 @@
 """Markup in text: HTML and XML tags, comments and entities.
 
-A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>. Does not
-know what a tag means.
+A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, List<String>.
 """
 
 import re
@@ -12,18 +11,18 @@ from transformer.data.quality.pair import SIDES, NumberedPair, quoted
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)((?:\s[^<>]*)?)(/?)>")
 _ATTRIBUTE = re.compile(r"\s[\w:-]+=[\"'\w#]")
-# Tags of HTML that are no words, which a placeholder would be named with.
+# Tags of HTML that are no words, so that no placeholder has such a name.
 _HTML = re.compile(
     "b|big|blockquote|br|center|dd|del|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|iframe|kbd|li|nobr|ol|"
     "p|pre|span|strike|strong|su[bp]|tbody|t[dhrt]|thead|ul?"
 )
 ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-"""Looks like an entity; of names, only those that HTML has are."""
+"""Matches entities, and names that HTML does not have; see `is_entity`."""
 _COMMENT = re.compile(r"<!--|<!\[CDATA\[")
 
 
 def find_markup(text: str) -> re.Match[str] | None:
-    """Return the first piece of markup of a text."""
+    """Return the first tag, comment or entity of a text."""
     if "<" in text:
         tags = list(_TAG.finditer(text))
         closed = {tag[2] for tag in tags if tag[1]} & {tag[2] for tag in tags if not tag[1]}
@@ -33,14 +32,12 @@ def find_markup(text: str) -> re.Match[str] | None:
                 return tag
         if found := _COMMENT.search(text):
             return found
-    for found in ENTITY.finditer(text) if "&" in text else ():
-        if is_entity(found):
-            return found
-    return None
+    entities = ENTITY.finditer(text) if "&" in text else ()
+    return next(filter(is_entity, entities), None)
 
 
 def is_entity(found: re.Match[str]) -> bool:
-    """Whether what looks like an entity is one."""
+    """Whether a match of `ENTITY` is an entity of HTML."""
     return found[0][1] == "#" or found[0][1:] in html5
 
 
@@ -51,19 +48,18 @@ class Markup(PairCheck):
     _sides = 1
 
     def fault(self, pair: NumberedPair) -> Fault | None:
-        """Show the first piece of it."""
-        texts = pair.source, pair.target
-        found = [find_markup(text) for text in texts]
-        if sum(one is not None for one in found) != self._sides:
+        """Show the first tag, comment or entity."""
+        found = [find_markup(text) for text in pair.texts]
+        if len(found) - found.count(None) != self._sides:
             return None
-        for side, text, one in zip(SIDES, texts, found, strict=True):
-            if one is not None:
-                return Fault(side, f"{quoted(one[0])} in {quoted(text, one.start())}")
+        for side, text, match in zip(SIDES, pair.texts, found, strict=True):
+            if match is not None:
+                return Fault(side, f"{quoted(match[0])} in {quoted(text, match.start())}")
         return None
 
 
 class SharedMarkup(Markup):
-    """Pairs with markup on both sides: it may be wanted."""
+    """Pairs with markup on both sides, which may be intended."""
 
     name = "markup_both"
     _sides = 2

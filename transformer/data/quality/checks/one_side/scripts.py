@@ -1,23 +1,20 @@
-"""Scripts: Latin, Cyrillic, Hiragana and so on, by the Unicode names of letters.
-
-Does not know languages. Which scripts belong to a side, `profile.py` finds out.
-"""
+"""Scripts such as Latin, Cyrillic or Hiragana, by the Unicode names of letters."""
 
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache
 
 from transformer.data.quality.base import SideCheck
-from transformer.data.quality.pair import SIDES, Side, quoted
+from transformer.data.quality.pair import Side, quoted
 
-LATIN = "LATIN"
 # Fewer letters are a name, a unit or a formula.
-_LETTERS = 5
-# Of the letters of a text, that its own scripts write at least.
-_OWN_SHARE = 0.5
-# Of the letters of a side, that a script needs to belong to it.
-_BELONGS = 0.02
+_MIN_LETTERS = 5
+# Fraction of the letters of a text that its side's scripts must write.
+_OWN_FRACTION = 0.5
+# Fraction of the letters of a side that a script of that side writes.
+_MIN_FRACTION = 0.02
 
 
 @cache
@@ -30,43 +27,41 @@ def char_script(character: str) -> str | None:
     return unicodedata.name(plain, "UNNAMED").split()[0].split("-")[0]
 
 
-def scripts_among(texts: Iterable[str]) -> frozenset[str]:
-    """Return the scripts that a good part of the letters of some texts are of."""
-    letters = Counter(map(char_script, "".join(texts)))
-    del letters[None]
-    bound = _BELONGS * letters.total()
-    return frozenset(str(script) for script, count in letters.items() if count >= bound)
+def _count_scripts(texts: Iterable[str]) -> Counter[str]:
+    letters = Counter("".join(texts))
+    counts: Counter[str] = Counter()
+    for character, count in letters.items():
+        if script := char_script(character):
+            counts[script] += count
+    return counts
 
 
+def frequent_scripts(texts: Iterable[str]) -> frozenset[str]:
+    """Return the scripts of at least 2 % of the letters."""
+    counts = _count_scripts(texts)
+    min_count = _MIN_FRACTION * counts.total()
+    return frozenset(script for script, count in counts.items() if count >= min_count)
+
+
+@dataclass
 class ForeignScript(SideCheck):
-    """Texts that are written, for the most part, in a script which their side does not use."""
+    """Texts mostly in a script that their side does not use."""
 
     name = "script"
+    own: tuple[frozenset[str], frozenset[str]]
+    """Scripts of the source side and of the target side."""
 
-    def __init__(self, split: str, most: int, own: tuple[frozenset[str], frozenset[str]]) -> None:
-        """Begin to count; see `PairCheck`.
-
-        Args:
-            split: as there.
-            most: as there.
-            own: the scripts of the source side and of the target side.
-        """
-        super().__init__(split, most)
-        self._own = dict(zip(SIDES, own, strict=True))
-
-    def said(self, side: Side, text: str) -> str | None:
-        """Name the script that most letters are of."""
-        own = self._own[side]
-        if not own or (text.isascii() and LATIN in own):
+    def describe(self, side: Side, text: str) -> str | None:
+        """Name the script of most letters."""
+        own = self.own[side == "target"]
+        if not own or (text.isascii() and "LATIN" in own):
             return None
-        used = {char_script(character) for character in set(text)} - {None}
-        if used <= own:
+        if {char_script(character) for character in set(text)} - {None} <= own:
             return None
-        letters = Counter(map(char_script, text))
-        del letters[None]
-        if letters.total() < _LETTERS:
+        counts = _count_scripts([text])
+        if counts.total() < _MIN_LETTERS:
             return None
-        if sum(letters[script] for script in own) >= _OWN_SHARE * letters.total():
+        if sum(counts[script] for script in own) >= _OWN_FRACTION * counts.total():
             return None
-        (script, _), *_ = letters.most_common(1)
-        return f"{str(script).capitalize()} script: {quoted(text)}"
+        (script, _), *_ = counts.most_common(1)
+        return f"{script.capitalize()} script: {quoted(text)}"

@@ -1,14 +1,13 @@
 """Stretches in which line i of one side is no translation of line i of the other.
 
-A line too many or too few on one side shifts all that follows. Remembers lengths alone, 12 bytes of
-memory a pair; how they are compared, stretches.py knows.
+A missing or extra line on one side shifts all lines after it. Stores only lengths, 12 bytes of
+memory a pair; shift_model.py compares them.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,66 +19,56 @@ _LONGEST = 65_535
 
 
 class Misalignment(Check):
-    """Collects lengths, and then looks for stretches that are shifted or do not go together."""
+    """Collects lengths, then finds stretches that are shifted or do not correlate."""
 
-    names: ClassVar[tuple[str, ...]] = ("misaligned",)
-    whole: ClassVar[bool] = True
+    names = ("misaligned",)
+    needs_all_pairs = True
 
-    def __init__(self, split: str, most: int) -> None:
-        """Begin to collect.
-
-        Args:
-            split: that the pairs are of.
-            most: examples to keep.
-        """
-        self._split, self._most = split, most
+    def __init__(self, split: str, max_examples: int) -> None:
+        super().__init__(split, max_examples)
         self._lines = array("q")
-        self._source, self._target = array("H"), array("H")
+        self._lengths = array("H"), array("H")
 
     def see(self, pair: NumberedPair) -> None:
-        """Keep both lengths."""
+        """Store both lengths."""
         self._lines.append(pair.line)
-        self._source.append(min(len(pair.source), _LONGEST))
-        self._target.append(min(len(pair.target), _LONGEST))
+        for lengths, text in zip(self._lengths, pair.texts, strict=True):
+            lengths.append(min(len(text), _LONGEST))
 
     def findings(self) -> Iterable[Finding]:
-        """Return the pairs in all stretches, and an example for each stretch."""
-        count = sum(stretch.stop - stretch.start for stretch in self.stretches)
+        """Return the number of pairs in all stretches, and an example for each stretch."""
+        count = sum(stretch.stop - stretch.start for stretch in self._stretches)
         examples = tuple(
-            Example(self._lines[stretch.start], None, self._said(stretch))
-            for stretch in self.stretches[: self._most]
+            Example(self._lines[stretch.start], None, self._describe(stretch))
+            for stretch in self._stretches[: self.max_examples]
         )
-        yield Finding("misaligned", self._split, count, len(self._lines), examples)
+        yield Finding("misaligned", self.split, count, len(self._lines), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "misaligned" for the pairs in a stretch."""
-        index = bisect_left(self._ends, pair.line)
-        inside = index < len(self._ends) and pair.line >= self._lines[self.stretches[index].start]
+        ends = self._last_lines
+        index = bisect_left(ends, pair.line)
+        inside = index < len(ends) and pair.line >= self._lines[self._stretches[index].start]
         return self.names if inside else ()
 
     @cached_property
-    def stretches(self) -> list[Stretch]:
-        """All stretches; places count the pairs that were seen."""
-        lengths = (
-            np.frombuffer(lengths, dtype=np.uint16) for lengths in (self._source, self._target)
-        )
-        return find_stretches(*(one.astype(np.int64) for one in lengths))
+    def _stretches(self) -> list[Stretch]:
+        """All stretches, as indices of the pairs that were seen."""
+        source, target = (np.array(lengths, dtype=np.int64) for lengths in self._lengths)
+        return find_stretches(source, target)
 
     @cached_property
-    def _ends(self) -> list[int]:
-        """The last line of each stretch."""
-        return [self._lines[stretch.stop - 1] for stretch in self.stretches]
+    def _last_lines(self) -> list[int]:
+        return [self._lines[stretch.stop - 1] for stretch in self._stretches]
 
-    def _said(self, stretch: Stretch) -> str:
-        last = self._lines[stretch.stop - 1]
-        until = f"to line {last}: "
+    def _describe(self, stretch: Stretch) -> str:
+        to_line = f"to line {self._lines[stretch.stop - 1]}: "
+        aligned = f"{stretch.aligned:.2f}"
         if stretch.shift is None:
-            return (
-                f"{until}the lengths of both sides do not go together, under no shift "
-                f"(correlation {stretch.aligned:.2f})"
-            )
+            return f"{to_line}the lengths correlate under no shift (correlation {aligned})"
         lines = f"{abs(stretch.shift)} line" + "s" * (abs(stretch.shift) > 1)
+        direction = "below" if stretch.shift > 0 else "above"
         return (
-            f"{until}the source fits the target {lines} {'below' if stretch.shift > 0 else 'above'}"
-            f" (correlation of lengths {stretch.shifted:.2f}; as it stands {stretch.aligned:.2f})"
+            f"{to_line}the source fits the target {lines} {direction} "
+            f"(correlation of lengths {stretch.shifted:.2f}; without the shift {aligned})"
         )

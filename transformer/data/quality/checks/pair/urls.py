@@ -1,7 +1,7 @@
-"""Addresses that both sides have, and that differ: of web pages and of mail.
+"""Addresses of web pages and of mail that differ between the sides.
 
-An address of one side alone is no fault, nor is a localised one: /en/ against /de/, .com against
-.de. Does not look at what an address leads to.
+An address on one side alone is no fault, nor is a localised one: /en/ against /de/, .com against
+.de.
 """
 
 import re
@@ -11,18 +11,18 @@ from transformer.data.quality.pair import NumberedPair, quoted
 
 _ADDRESS = re.compile(
     r"(?:(?:https?|ftps?|sftp|git|svn|irc)://|\bwww\.|\bmailto:)[^\s<>\"“”„«»‘’'`|{}\\^]+"
-    # Mail; it begins where a word does, so that no word is read again from each of its letters.
+    # A mail address begins where a word does; otherwise each letter of a long word is tried.
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+",
     re.IGNORECASE,
 )
-# What does not tell addresses apart: schemes, domains and suffixes, languages and countries.
+# Parts that are not compared: schemes, domains and suffixes, languages and countries.
 _SAME_EVERYWHERE = re.compile(
     r"https?|ftps?|mailto|www\d?|index|com|org|net|info|html?|php|[a-z]{2}"
 )
-# Each language has its own titles.
+# Page titles differ between languages here.
 _OWN_TITLES = re.compile(r"\bwiki(?:pedia|books|source|voyage|news)\.org\b")
-# A text with more of them is a list: nothing is compared.
-_MOST = 50
+# A text with more addresses is a list, and is not compared.
+_MAX_ADDRESSES = 50
 _END = ".,;:!?)]}»("
 
 
@@ -38,18 +38,19 @@ class Addresses(PairCheck):
             return None
         target = _addresses(pair.target)
         for parts, address in source.items():
-            for others, other in target.items():
-                if parts not in target and others not in source and _differ(parts, others):
-                    return Fault(None, f"{quoted(address)} against {quoted(other)}")
+            for target_parts, target_address in target.items():
+                unmatched = parts not in target and target_parts not in source
+                if unmatched and _differ(parts, target_parts):
+                    return Fault(None, f"{quoted(address)} against {quoted(target_address)}")
         return None
 
 
 def _addresses(text: str) -> dict[tuple[str, ...], str]:
-    """Return the addresses of a text by what tells them apart."""
-    if "." not in text:
+    """Return the addresses of a text by the parts that are compared."""
+    found = _ADDRESS.findall(text) if "." in text else []
+    if len(found) > _MAX_ADDRESSES:
         return {}
-    found = _ADDRESS.findall(text)
-    stripped = (address.rstrip(_END) for address in found if len(found) <= _MOST)
+    stripped = (address.rstrip(_END) for address in found)
     return {_parts(address): address for address in stripped}
 
 
@@ -62,6 +63,6 @@ def _parts(address: str) -> tuple[str, ...]:
     return kind, *(part for part in parts if not _SAME_EVERYWHERE.fullmatch(part))
 
 
-def _differ(parts: tuple[str, ...], others: tuple[str, ...]) -> bool:
+def _differ(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
     """Whether both are of one kind, and each has a part that the other lacks."""
-    return parts[0] == others[0] and not (set(parts) <= set(others) or set(others) <= set(parts))
+    return first[0] == second[0] and not (set(first) <= set(second) or set(second) <= set(first))
