@@ -22,7 +22,7 @@ _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
 
 def _folder() -> Path:
     """Return the folder of the corpus: in the installed package, or else in the checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parents[2]
     inside = package / "pocket"
     return inside if inside.is_dir() else package.parent / "data" / "pocket"
 
