@@ -7,17 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config
 from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.quality.scan import Examination
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -29,7 +25,7 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.cli.data import corpus_options
     from transformer.common.schema import typed_value
     from transformer.data.quality.config import Thresholds
-    from transformer.data.quality.report import to_json, too_many
+    from transformer.data.quality.report import to_json
     from transformer.data.quality.scan import examine
     from transformer.data.quality.texts import given_texts
 
@@ -44,11 +40,11 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     start = time.perf_counter()
     examination = examine(splits, settings, tokenizer)
     speed = round(sum(examination.pairs.values()) / (time.perf_counter() - start))
-    _show(examination, splits, allowed, speed)
+    report = to_json(examination, splits, allowed)
+    _show(report, examination.unit, speed)
     if sys.stdout is not None and not sys.stdout.isatty():
-        report = to_json(examination, splits, allowed) | {"pairs_per_second": speed}
-        print(json.dumps(report, indent=1, ensure_ascii=False))
-    if exceeded := too_many(examination, allowed):
+        print(json.dumps({**report, "pairs_per_second": speed}, indent=1, ensure_ascii=False))
+    if exceeded := report["exceeded"]:
         raise InputError(
             f"too many faults ({'; '.join(exceeded)}): mend the text, leave them out with "
             "transformer clean filters.NAME=true, or allow more with thresholds.NAME=SHARE"
@@ -56,23 +52,19 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
     print("no fault is more frequent than it may be", file=sys.stderr)
 
 
-def _show(
-    examination: "Examination",
-    splits: "Mapping[str, Split]",
-    allowed: Mapping[str, float],
-    speed: int,
-) -> None:
+def _show(report: Mapping[str, Any], unit: str, speed: int) -> None:
     """Print tables and examples to stderr."""
-    from transformer.data.quality import report
+    from transformer.data.quality import report as rows
     from transformer.report.scores import build_table, table_console
 
-    console, title = table_console(), f"lengths ({examination.unit})"
-    rows = report.length_rows(examination)
-    console.print(build_table(title, report.LENGTHS, rows, right=(1, 3, 4, 5, 6, 7)))
-    if found := list(report.finding_rows(examination, allowed)):
-        console.print(build_table("findings", report.FINDINGS, found, right=(2, 3, 4)))
-    for line in report.example_lines(examination, splits):
+    console = table_console()
+    lengths = rows.length_rows(report)
+    console.print(build_table(f"lengths ({unit})", rows.LENGTHS, lengths, right=(1, 3, 4, 5, 6, 7)))
+    if found := list(rows.finding_rows(report)):
+        console.print(build_table("findings", rows.FINDINGS, found, right=(2, 3, 4)))
+    for line in rows.example_lines(report):
         print(line, file=sys.stderr)
-    for check, needs in examination.skipped.items():
+    for check, needs in report["skipped"].items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)
-    print(f"{sum(examination.pairs.values()):,} pairs, {speed:,} a second", file=sys.stderr)
+    pairs = sum(split["pairs"] for split in report["splits"].values())
+    print(f"{pairs:,} pairs, {speed:,} a second", file=sys.stderr)

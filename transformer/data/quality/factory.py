@@ -1,7 +1,6 @@
 """Builds the checks of each split of a corpus.
 
-Some checks compare a pair with what is usual in the training text, or with held-out text; these
-are read here.
+Some compare a pair with what is usual in the training text, or with held-out text, read here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +14,7 @@ from transformer.data.quality.base import Check, PairCheck
 from transformer.data.quality.checks.corpus.duplicates import Repeats
 from transformer.data.quality.checks.corpus.test_leakage import Leaks
 from transformer.data.quality.checks.lexicon import Lexicon
-from transformer.data.quality.checks.one_side.alphabet import (
-    TokenizerAlphabet,
-    TrainingAlphabet,
-    UnknownCharacters,
-)
+from transformer.data.quality.checks.one_side.alphabet import UnknownCharacters
 from transformer.data.quality.checks.one_side.characters import (
     ControlCharacters,
     DecomposedCharacters,
@@ -40,7 +35,7 @@ from transformer.data.quality.checks.pair.numbers import Numbers
 from transformer.data.quality.checks.pair.untranslated import Copies
 from transformer.data.quality.checks.pair.urls import Addresses
 from transformer.data.quality.config import ExaminationConfig
-from transformer.data.quality.pair import NumberedPair
+from transformer.data.quality.pair import SIDES, NumberedPair
 from transformer.data.quality.texts import numbered
 from transformer.data.quality.token_counts import count_tokens
 from transformer.data.text.parallel import Pair
@@ -80,9 +75,7 @@ class Checks:
         }
         """Checks whose package is not installed, and how to install it."""
         self._enabled = config.checks - self.skipped.keys()
-        self._alphabet: TokenizerAlphabet | TrainingAlphabet | None = None
-        if tokenizer is not None:
-            self._alphabet = TokenizerAlphabet(tokenizer)
+        self._known_characters = {side: {" "} for side in SIDES}
 
     def pairs(self, split: str) -> Iterator[NumberedPair]:
         """Yield the pairs to examine, with token counts; raises InputError as `Split` does."""
@@ -112,7 +105,7 @@ class Checks:
         if WrongLanguage.name in enabled:
             checks.append(WrongLanguage(*new, self._languages, self._lexicon))
         if UnknownCharacters.name in enabled:
-            checks += self._character_checks(new)
+            checks.append(UnknownCharacters(*new, self._tokenizer, self._known_characters))
         if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
         if not enabled.isdisjoint(Misalignment.names):
@@ -121,13 +114,6 @@ class Checks:
             held_out = {name: text for name, text in self.splits.items() if name != "train"}
             checks.append(Leaks(held_out, self.config.examples))
         return checks
-
-    def _character_checks(self, new: tuple[str, int]) -> list[Check]:
-        """Without a tokenizer, the training text is read first and defines the alphabet."""
-        if self._tokenizer is None and new[0] == "train":
-            self._alphabet = TrainingAlphabet(*new)
-            return [self._alphabet]
-        return [UnknownCharacters(*new, self._alphabet)] if self._alphabet else []
 
     @cached_property
     def _sample(self) -> list[Pair]:

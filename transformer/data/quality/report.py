@@ -1,4 +1,4 @@
-"""Shows an examination: table rows and lines for people, plain values for programs."""
+"""Shows an examination as plain values, and these as table rows and lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,20 +14,12 @@ LENGTHS = ("split", "pairs", "side", "mean", *(f"{p} %" for p in _PERCENTILES), 
 FINDINGS = ("split", "check", "pairs", "share", "allowed", "")
 """Columns of both tables."""
 
-
-def too_many(examination: Examination, allowed: Mapping[str, float]) -> list[str]:
-    """Return the faults that exceed the allowed fraction, such as "train: duplicate"."""
-    found = (finding for finding in examination.findings if _exceeds(finding, allowed))
-    return [f"{finding.split}: {finding.check}" for finding in found]
-
-
-def _exceeds(finding: Finding, allowed: Mapping[str, float]) -> bool:
-    return finding.fraction > allowed[finding.check]
+Report = Mapping[str, Any]
 
 
 def to_json(
     examination: Examination, splits: Mapping[str, Split], allowed: Mapping[str, float]
-) -> dict[str, Any]:
+) -> Report:
     """Return everything as plain values.
 
     Args:
@@ -35,6 +27,7 @@ def to_json(
         splits: the texts, which know their files.
         allowed: the allowed fraction of each fault.
     """
+    findings = [_finding(found, splits, allowed) for found in examination.findings]
     return {
         "splits": {
             name: {
@@ -47,9 +40,9 @@ def to_json(
             }
             for name, count in examination.pairs.items()
         },
-        "findings": [_finding(found, splits, allowed) for found in examination.findings],
+        "findings": findings,
         "skipped": dict(examination.skipped),
-        "exceeded": too_many(examination, allowed),
+        "exceeded": [f"{one['split']}: {one['check']}" for one in findings if one["exceeded"]],
     }
 
 
@@ -61,14 +54,14 @@ def _lengths(lengths: Lengths) -> dict[str, float]:
 def _finding(
     finding: Finding, splits: Mapping[str, Split], allowed: Mapping[str, float]
 ) -> dict[str, Any]:
-    split = splits[finding.split]
+    split, limit = splits[finding.split], allowed[finding.check]
     return {
         "check": finding.check,
         "split": finding.split,
         "count": finding.count,
         "share": finding.fraction,
-        "threshold": allowed[finding.check],
-        "exceeded": _exceeds(finding, allowed),
+        "threshold": limit,
+        "exceeded": finding.fraction > limit,
         "examples": [
             {"place": line_location(split, side, line), "line": line, "side": side, "said": message}
             for line, side, message in finding.examples
@@ -76,26 +69,26 @@ def _finding(
     }
 
 
-def length_rows(examination: Examination) -> Iterator[Sequence[str]]:
+def length_rows(report: Report) -> Iterator[Sequence[str]]:
     """Yield counts and lengths of each split, in the columns of LENGTHS."""
-    for split, count in examination.pairs.items():
-        for side, lengths in zip(SIDES, examination.lengths[split], strict=True):
-            percentiles = [f"{lengths.percentile(percent):,}" for percent in (*_PERCENTILES, 100)]
-            yield split, f"{count:,}", side, f"{lengths.mean():.1f}", *percentiles
+    for name, split in report["splits"].items():
+        for side in SIDES:
+            mean, *percentiles = split["lengths"][side].values()
+            shown = f"{mean:.1f}", *(f"{length:,}" for length in percentiles)
+            yield name, f"{split['pairs']:,}", side, *shown
 
 
-def finding_rows(examination: Examination, allowed: Mapping[str, float]) -> Iterator[Sequence[str]]:
+def finding_rows(report: Report) -> Iterator[Sequence[str]]:
     """Yield the faults that occur, in the columns of FINDINGS."""
-    for finding in examination.findings:
-        if finding.count:
-            mark = "too many" if _exceeds(finding, allowed) else ""
-            fractions = f"{finding.fraction:.3%}", f"{allowed[finding.check]:.3%}"
-            yield finding.split, finding.check, f"{finding.count:,}", *fractions, mark
+    for finding in report["findings"]:
+        if finding["count"]:
+            mark = "too many" if finding["exceeded"] else ""
+            count, limit = f"{finding['count']:,}", f"{finding['threshold']:.3%}"
+            yield finding["split"], finding["check"], count, f"{finding['share']:.3%}", limit, mark
 
 
-def example_lines(examination: Examination, splits: Mapping[str, Split]) -> Iterator[str]:
+def example_lines(report: Report) -> Iterator[str]:
     """Yield a line for each example: where, which fault, what exactly."""
-    for finding in examination.findings:
-        for line, side, message in finding.examples:
-            location = line_location(splits[finding.split], side, line)
-            yield f"{location}: {finding.check}: {message}"
+    for finding in report["findings"]:
+        for example in finding["examples"]:
+            yield f"{example['place']}: {finding['check']}: {example['said']}"

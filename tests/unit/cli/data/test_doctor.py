@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(verb: str, *arguments: str) -> int:
-    code: int = importlib.import_module(f"transformer.cli.{verb}").main(arguments)
+    code: int = importlib.import_module(f"transformer.cli.data.{verb}").main(arguments)
     return code
 
 
@@ -45,7 +45,7 @@ def test_a_vocabulary_that_the_text_cannot_fill(
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("doctor", ["thresholds.empty=2"], "thresholds.empty=2.0 is no share of the pairs"),
+        ("doctor", ["thresholds.empty=2"], "thresholds.empty=2.0 must be from 0 to 1"),
         ("doctor", ["thresholds.emty=0"], "thresholds.empty"),
         ("doctor", ["thresholds=0.01"], "thresholds=0.01 must be"),
         ("clean", ["output=out", "filters=false"], "filters=False must be"),
@@ -57,11 +57,11 @@ def test_a_vocabulary_that_the_text_cannot_fill(
         ("clean", ["output=in"], "output=in is there already"),
         ("clean", ["output=out", "filters.copy=3"], "filters.copy=3 must be true or false"),
         ("clean", ["output=out", "filters.unknown_characters=true"], "needs checkpoint=RUN"),
-        ("clean", ["output=out", "splits=[tset]"], "splits=tset is not there"),
+        ("clean", ["output=out", "splits=[tset]"], "splits=['tset'] must name some of train"),
         (
             "clean",
             ["output=out", "splits=[]"],
-            "splits=[] leaves nothing to clean; choose of train",
+            "splits=[] must name some of train",
         ),
     ],
 )

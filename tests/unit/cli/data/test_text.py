@@ -43,9 +43,9 @@ def test_every_format_becomes_plain_files(
 def test_what_is_not_written_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
     call = ["data=files", "data.train=[a.tsv]", "output=o"]
     assert text.main([*call, "data.streaming=true"]) == 2
-    assert "a stream is not written; set data.streaming=false" in capsys.readouterr().err
+    assert "data.streaming is for training; set data.streaming=false" in capsys.readouterr().err
     assert text.main(["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"]) == 2
-    assert "one corpus at a time is written; in place of" in capsys.readouterr().err
+    assert "data.corpora is for training; give one" in capsys.readouterr().err
 
 
 def test_text_that_is_read_is_not_written_over(
@@ -80,7 +80,7 @@ def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     ]
     for arguments, message in (
         (files, "error: "),
-        ([*files, "splits=[test]"], "error: splits: there is no test; the corpus has train"),
+        ([*files, "splits=[test]"], "error: splits=['test'] must name some of train"),
         ([*files, "output=/proc/o"], "error: output=/proc/o cannot be written"),
     ):
         assert text.main(arguments) == 2

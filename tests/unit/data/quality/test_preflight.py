@@ -37,8 +37,8 @@ def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert warned == {"empty", "misaligned", "leak"}
     (leak,) = [line for line in lines if "leak" in line]
     assert leak == (
-        f"test: 1 of 80 pairs: leak ({tmp_path}/test.en:5: stands in the training text, line 60); "
-        "transformer doctor tells more"
+        f"test: 1 of 80 pairs: leak ({tmp_path}/test.en:5: is in the training text, line 60); "
+        "transformer doctor shows more"
     )
 
 
@@ -49,7 +49,7 @@ def test_clean_text_is_quiet(tmp_path: Path) -> None:
 
 def test_held_out_pairs_are_examined_too(tmp_path: Path) -> None:
     texts = clean_texts()
-    # As good as every held-out pair then stands in the training text as well, but for case.
+    # As good as every held-out pair then is in the training text as well, but for case.
     once = texts["train"][:200]
     written({"train": [*once, *((en.upper(), de.upper()) for en, de in once)]}, tmp_path)
     held_out = {"validation": None, "test": None, "validation_size": 20, "test_size": 20}
@@ -84,9 +84,9 @@ def test_what_one_corpus_holds_out_is_looked_for_in_all(tmp_path: Path) -> None:
     both = data_config(tmp_path, source="en", target="de", corpora=entries, **alone)
     (line,) = log_faults(both)
     assert line == (
-        f"test_one: 10 of 100 pairs: leak ({tmp_path}/one/test.en:91: stands in the training text "
-        f"of two, line 1; {tmp_path}/one/test.en:92: stands in the training text of two, line 2); "
-        "transformer doctor tells more"
+        f"test_one: 10 of 100 pairs: leak ({tmp_path}/one/test.en:91: is in the training text "
+        f"of two, line 1; {tmp_path}/one/test.en:92: is in the training text of two, line 2); "
+        "transformer doctor shows more"
     )
 
 

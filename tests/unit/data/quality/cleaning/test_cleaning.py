@@ -16,10 +16,11 @@ from tests.unit.data.quality.texts import (
 )
 from transformer.common.errors import InputError
 from transformer.data.corpora.resolve import Split
-from transformer.data.quality.cleaning.cleaning import Cleaned, clean, given_texts
+from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
 from transformer.data.quality.config import CHECKS
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.scan import examine
+from transformer.data.quality.texts import given_texts
 from transformer.data.text.parallel import Corpus, read_lines
 
 WANTED = frozenset(CHECKS) - {"several_targets", "several_sources"}
@@ -32,9 +33,9 @@ def cleaned(
     names: str = "train",
     *,
     repair: bool = False,
-) -> dict[str, Cleaned]:
+) -> dict[str, CleanedSplit]:
     checks = Checks(texts, examination_config(tuple(wanted)))
-    return clean(texts, names.split(), checks, wanted, folder, repair=repair)
+    return clean(checks, names.split(), folder, repair=repair)
 
 
 def rejected(folder: Path, name: str = "train") -> dict[int, dict[str, object]]:
@@ -52,14 +53,14 @@ def put_together(kept: Pairs, refused: dict[int, dict[str, object]]) -> Pairs:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Cleaned]]:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, CleanedSplit]]:
     """A folder of planted faults, "in", cleaned of all that are wanted, to "out"."""
     folder = tmp_path_factory.mktemp("planted")
     splits = written(planted_texts()[0], folder / "in")
     return folder, cleaned(splits, folder / "out", names="train test")
 
 
-def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, Cleaned]]) -> None:
+def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, CleanedSplit]]) -> None:
     texts, where = planted_texts()
     folder, done_of = planted
     done = done_of["train"]
@@ -73,7 +74,7 @@ def test_kept_and_rejected_are_the_input(planted: tuple[Path, dict[str, Cleaned]
     assert "leak" in refused[60]["faults"]  # type: ignore[operator]
 
 
-def test_what_was_cleaned_is_quiet(planted: tuple[Path, dict[str, Cleaned]]) -> None:
+def test_what_was_cleaned_is_quiet(planted: tuple[Path, dict[str, CleanedSplit]]) -> None:
     parent, _ = planted
     again = {
         name: Split(Corpus((folder / f"{name}.en", folder / f"{name}.de"), "en", "de"))
@@ -270,12 +271,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in (tmp_path / "in").iterdir()} == before
 
 
-def test_an_unknown_split_is_named(tmp_path: Path) -> None:
-    splits = written(clean_texts(), tmp_path / "in")
-    with pytest.raises(InputError, match="splits=tset is not there; choose of train, validation"):
-        cleaned(splits, tmp_path / "out", names="tset")
-
-
 def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     for side in ("a", "b"):
         (tmp_path / side).mkdir()
@@ -292,7 +287,7 @@ def test_files_are_taken_whole_with_nothing_held_out(tmp_path: Path) -> None:
     assert list(splits) == ["train"]
     assert list(splits["train"]) == [("a", "b")]
     assert splits["train"].links == Path("links")
-    with pytest.raises(InputError, match=r"data=files needs a text; set data\.train="):
+    with pytest.raises(InputError, match=r"data=files needs the training text; set data\.train="):
         given_texts(data_config(tmp_path, train=None))
     for changes in ({"corpus": "pocket"}, {"root": "here"}):
         with pytest.raises(InputError, match="is not read with data"):

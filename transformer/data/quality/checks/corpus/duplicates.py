@@ -35,7 +35,7 @@ class Repeats(Check):
 
     def findings(self) -> Iterable[Finding]:
         """Return duplicates, then sources of several targets, then targets of several sources."""
-        pairs, sources, targets = map(np.asarray, self._hashes)
+        pairs, sources, targets = (np.frombuffer(a, dtype=np.int64) for a in self._hashes)
         first = _first_indices(pairs)
         is_first = first == np.arange(len(first))
         repeated, distinct = np.flatnonzero(~is_first), np.flatnonzero(is_first)
@@ -63,7 +63,7 @@ class Repeats(Check):
     @cached_property
     def _repeated(self) -> Int[np.ndarray, " repeat"]:
         """The sorted hashes of pairs that occur more than once."""
-        hashes = np.asarray(self._hashes[0])
+        hashes = np.frombuffer(self._hashes[0], dtype=np.int64)
         values, counts = np.unique(hashes, return_counts=True)
         return values[counts > 1]
 

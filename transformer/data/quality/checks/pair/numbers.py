@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from transformer.data.quality.base import Fault, PairCheck
 from transformer.data.quality.pair import NumberedPair, quoted
 
-# Three readings: blanks separate numbers, or group digits as in 1 000, or all marks are part of one.
+# Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
 _READINGS = (
     *(
         re.compile(rf"(?<!\d)\d{{1,3}}(?:([{marks}])\d{{3}})(?:\1\d{{3}})*(?!\d)|\d+")
