@@ -70,7 +70,7 @@ def test_every_recipe_has_a_config() -> None:
 
 def test_doctor_and_clean_know_all_checks() -> None:
     thresholds = typed(Thresholds, dict(compose_config("doctor", []).thresholds), "thresholds")
-    assert set(thresholds.shares()) == set(CHECKS)
+    assert set(thresholds.enabled()) == set(CHECKS)
     filters = compose_config("clean", ["output=x"]).filters
     # A text may well have several translations.
     assert set(filters) == set(CHECKS) - {"several_targets", "several_sources"}

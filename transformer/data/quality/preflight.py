@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from itertools import islice
+from typing import Any
 
 from transformer.common.cache import locked
 from transformer.common.files import given_path, written_whole
@@ -41,9 +42,6 @@ def log_faults(config: DataConfig) -> list[str]:
 
     With several corpora, the held-out text of each is looked for in the training text of all.
 
-    Args:
-        config: of the run.
-
     Returns:
         The lines; none for a stream, which cannot be read beforehand.
 
@@ -74,17 +72,21 @@ def log_faults(config: DataConfig) -> list[str]:
     lines = []
     for finding in findings:
         fraction = finding["count"] / finding["total"]
-        examples = "; ".join(
-            f"{line_location(splits[finding['split']], side, line)}: {message}"
-            for line, side, message in finding["examples"]
-        )
-        lines.append(
-            f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
-            f"{finding['check']} ({examples}); transformer doctor shows more"
-        )
+        lines.append(_describe(finding, splits[finding["split"]]))
         level = logging.WARNING if fraction > _MAX_FRACTION else logging.INFO
         logger.log(level, "%s", lines[-1])
     return lines
+
+
+def _describe(finding: Mapping[str, Any], split: Split) -> str:
+    examples = "; ".join(
+        f"{line_location(split, side, line)}: {message}"
+        for line, side, message in finding["examples"]
+    )
+    return (
+        f"{finding['split']}: {finding['count']:,} of {finding['total']:,} pairs: "
+        f"{finding['check']} ({examples}); transformer doctor shows more"
+    )
 
 
 def _full_name(split: str, corpus: str) -> str:

@@ -1,4 +1,4 @@
-"""What training looks at before it begins: a line a fault, found once, and never an error."""
+"""The checks before training: a line a fault, cached, and never an error."""
 
 import logging
 from pathlib import Path
@@ -42,11 +42,6 @@ def test_faults_are_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     )
 
 
-def test_clean_text_is_quiet(tmp_path: Path) -> None:
-    written(clean_texts(), tmp_path)
-    assert log_faults(config(tmp_path)) == []
-
-
 def test_held_out_pairs_are_examined_too(tmp_path: Path) -> None:
     texts = clean_texts()
     # As good as every held-out pair then is in the training text as well, but for case.
@@ -57,8 +52,10 @@ def test_held_out_pairs_are_examined_too(tmp_path: Path) -> None:
     assert {line.split(":")[0] for line in lines} == {"validation", "test"}
 
 
-def test_blank_lines_are_faults_where_they_part_no_documents(tmp_path: Path) -> None:
+def test_blank_lines_are_faults_unless_they_part_documents(tmp_path: Path) -> None:
     texts = clean_texts()
+    written(texts, tmp_path)
+    assert log_faults(config(tmp_path)) == []
     texts["train"][9] = ("", "")
     written(texts, tmp_path)
     assert log_faults(config(tmp_path, documents=3)) == []
@@ -66,7 +63,7 @@ def test_blank_lines_are_faults_where_they_part_no_documents(tmp_path: Path) -> 
     assert line.startswith("train: 1 of 1,000 pairs: empty")
 
 
-def test_what_one_corpus_holds_out_is_looked_for_in_all(tmp_path: Path) -> None:
+def test_leaks_are_looked_for_in_all_corpora(tmp_path: Path) -> None:
     train = clean_texts()["train"]
     written({"train": train[:400], "test": train[400:500]}, tmp_path / "one")
     # Of the test text of the first, some are trained on in the other direction.
@@ -90,7 +87,7 @@ def test_what_one_corpus_holds_out_is_looked_for_in_all(tmp_path: Path) -> None:
     )
 
 
-def test_a_second_start_reads_what_the_first_found(
+def test_a_second_start_reads_the_cached_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts, _ = planted_texts()
