@@ -54,6 +54,8 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         InputError: The value has another type.
     """
     origin = get_origin(hint)
+    if hint is Any:
+        return value
     if origin in (types.UnionType, typing.Union):
         for option in get_args(hint):
             try:

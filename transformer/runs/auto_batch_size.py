@@ -18,7 +18,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.modules.base import BatchModule
 from transformer.model.layers.dropout import all_layers
-from transformer.training.callbacks.memory_preflight import adam_means
+from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_place
 from transformer.training.step.update_module import UpdateModule
@@ -138,7 +138,7 @@ class Attempt:
 
     def _step(self, batch: Any) -> None:
         module = self.module.to(self.device).train()
-        means = adam_means(module)
+        means = adam_moments(module)
         average = [torch.empty_like(p) for p in module.parameters() if self.averaged]
         for _ in range(self.times):
             with (

@@ -177,8 +177,8 @@ def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
 def test_where_no_epoch_is_known_there_is_none(tmp_path: Path) -> None:
     logger = ContinuedCSVLogger(tmp_path)
     logger.epochs = lambda done: None if done < 3 else 0.5
-    assert logger.counted({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
-    assert logger.counted({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
+    assert logger.with_epoch({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
+    assert logger.with_epoch({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
 
 
 def test_damaged_rows_tell_nothing(tmp_path: Path) -> None:
