@@ -21,7 +21,7 @@ from transformer.common.files import open_unlinked
 from transformer.common.processes import end_with_parent
 from transformer.runs.config_file import CONFIG, said, write
 from transformer.runs.resume import check_no_other_run
-from transformer.training.checkpointing.run_directory import LOCK, taken
+from transformer.training.checkpointing.run_directory import LOCK, locked
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
 from transformer.training.distributed.rendezvous import Place, external_place, reporting_once
 
@@ -136,7 +136,7 @@ def _begun_in(folder: Path) -> Iterator[None]:
             "with hydra.run.dir=FOLDER"
         ) from error
     files = {LOG, CONFIG, LOCK}
-    with taken(folder):
+    with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:
             yield

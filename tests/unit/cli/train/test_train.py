@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
-from transformer.training.checkpointing.run_directory import taken
+from transformer.training.checkpointing.run_directory import locked
 from transformer.training.distributed.rendezvous import Place
 
 
@@ -139,5 +139,5 @@ HELD: list[Any] = []
 
 
 def _take(folder: Path) -> None:
-    HELD.append(taken(folder))
+    HELD.append(locked(folder))
     HELD[0].__enter__()

@@ -24,7 +24,7 @@ from transformer.training.callbacks.graceful_shutdown import (
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
 
-from .fakes import fake_trainer
+from tests.helpers.training_fakes import fake_trainer
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from transformer.training.callbacks.loggers import (
 )
 from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
 
-from .fakes import fake_module, fake_trainer
+from tests.helpers.training_fakes import fake_module, fake_trainer
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:

@@ -17,7 +17,7 @@ from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 
-from .fakes import fake_trainer
+from tests.helpers.training_fakes import fake_trainer
 
 
 class Listening(TranslationModule):

@@ -23,7 +23,7 @@ from transformer.tasks.bleu_validation import TranslateValidation
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.metrics import Measure
 
-from .fakes import fake_module, fake_trainer, logged
+from tests.helpers.training_fakes import fake_module, fake_trainer, logged
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]

@@ -17,7 +17,7 @@ from transformer.training.checkpointing.callbacks import (
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
 
-from .fakes import fake_trainer
+from tests.helpers.training_fakes import fake_trainer
 
 
 class Disk(AtomicCheckpointIO):
