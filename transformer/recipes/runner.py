@@ -21,7 +21,7 @@ from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
-from transformer.training.callbacks.graceful_shutdown import hand_back, listen
+from transformer.training.callbacks.graceful_shutdown import restore_handlers, listen
 from transformer.training.checkpointing.run_directory import locked
 
 _RESUMABLE = ("train", "translate")
@@ -184,7 +184,7 @@ def call(stage: Stage) -> tuple[int, int | None]:
             process.send_signal(heard[-1])
         return process.wait(), heard[-1] if heard else None
     finally:
-        hand_back(previous)
+        restore_handlers(previous)
 
 
 def end_with_parent() -> Callable[[], None] | None:

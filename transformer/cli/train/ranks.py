@@ -19,7 +19,7 @@ from transformer.cli.train.vocabulary import with_largest
 from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
 from transformer.common.processes import end_with_parent
-from transformer.runs.config_file import CONFIG, said, write
+from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.resume import check_no_other_run
 from transformer.training.checkpointing.run_directory import LOCK, locked
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
@@ -101,7 +101,7 @@ def train_as_rank(
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
                 check_no_other_run(folder)
-            first.enter_context(said(config, folder))
+            first.enter_context(saved_config(config, folder))
             if index is not None:
                 index.agreed(_told(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)

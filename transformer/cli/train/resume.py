@@ -156,7 +156,7 @@ def _looked_at(folder: Path) -> RunFolder:
         config=values,
         has_checkpoint=goes_on,
         finished=is_finished(folder),
-        taken=is_locked(folder),
+        locked=is_locked(folder),
         changed=last.stat().st_mtime if last.is_file() else 0.0,
     )
 
