@@ -21,7 +21,7 @@ from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
-from transformer.training.callbacks.graceful_shutdown import restore_handlers, listen
+from transformer.training.callbacks.graceful_shutdown import listen, restore_handlers
 from transformer.training.checkpointing.run_directory import locked
 
 _RESUMABLE = ("train", "translate")

@@ -19,7 +19,7 @@ from transformer.data.modules.base import BatchModule
 from transformer.model.layers.dropout import all_layers
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
-from transformer.training.distributed.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def resolve_device(config: RunConfig) -> torch.device:
     if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
         devices = _device_numbers(trainer["devices"])
     measurable = trainer["strategy"] != "fsdp" and not config.data.streaming
-    if not measurable or len(devices) * trainer["num_nodes"] != 1 or external_place():
+    if not measurable or len(devices) * trainer["num_nodes"] != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
             f"trainer.accelerator={trainer['accelerator']}, several ranks, trainer=fsdp or "

@@ -135,7 +135,9 @@ def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
     if error.exists():
         raise InputError(error.read_text())
     if process.exitcode:
-        raise InputError(f"resume_check: one of its runs has ended with exit code {process.exitcode}")
+        raise InputError(
+            f"resume_check: one of its runs has ended with exit code {process.exitcode}"
+        )
 
 
 def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: str) -> None:

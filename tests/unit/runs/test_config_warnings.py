@@ -8,11 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.runs import composed
-from transformer.runs.config_warnings import (
-    warn_about_bfloat16,
-    warn_about_factor,
-    warn_about_warmup,
-)
+from transformer.runs.config_warnings import warn_about_config
 
 LACKING = "float32 is probably faster here: try"
 
@@ -48,7 +44,7 @@ def test_a_processor_without_bfloat16_is_told_of(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: there, raising=False)
     with caplog.at_level(logging.WARNING):
-        warn_about_bfloat16(composed(overrides, tmp_path))
+        warn_about_config(composed(overrides, tmp_path))
     assert [record.message.partition(LACKING)[2] for record in caplog.records] == (
         [] if advice is None else [f" {advice}"]
     )
@@ -59,7 +55,7 @@ def test_where_torch_cannot_tell_nothing_is_said(
 ) -> None:
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     with caplog.at_level(logging.WARNING):
-        warn_about_bfloat16(composed(["precision=bf16-mixed"], tmp_path))
+        warn_about_config(composed(["precision=bf16-mixed"], tmp_path))
     assert not caplog.text
 
 
@@ -68,9 +64,9 @@ def test_a_warm_up_beyond_the_last_update_is_told_of(
 ) -> None:
     config = composed(["schedule.warmup=50"], tmp_path)
     with caplog.at_level(logging.WARNING):
-        warn_about_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 51}))
+        warn_about_config(replace(config, trainer=dict(config.trainer) | {"max_steps": 51}))
         assert not caplog.text
-        warn_about_warmup(replace(config, trainer=dict(config.trainer) | {"max_steps": 50}))
+        warn_about_config(replace(config, trainer=dict(config.trainer) | {"max_steps": 50}))
     assert "schedule.warmup=50: the learning rate still rises when training ends" in caplog.text
 
 
@@ -82,7 +78,7 @@ def test_a_cosine_that_ends_in_the_warm_up_is_told_of(
 ) -> None:
     overrides = ["schedule=cosine", "schedule.warmup=50", f"schedule.total={total}"]
     with caplog.at_level(logging.WARNING):
-        warn_about_warmup(composed([*overrides, "trainer.max_steps=100"], tmp_path))
+        warn_about_config(composed([*overrides, "trainer.max_steps=100"], tmp_path))
     assert says in caplog.text and bool(says) is bool(caplog.text)
 
 
@@ -99,5 +95,5 @@ def test_a_rate_that_is_taken_for_a_factor_is_told_of(
     overrides: list[str], says: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        warn_about_factor(composed(["schedule=noam", *overrides], tmp_path))
+        warn_about_config(composed(["schedule=noam", *overrides], tmp_path))
     assert says in caplog.text and bool(says) is bool(caplog.text)

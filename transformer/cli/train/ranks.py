@@ -23,7 +23,7 @@ from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.resume import check_no_other_run
 from transformer.training.checkpointing.run_directory import LOCK, locked
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
-from transformer.training.distributed.rendezvous import Place, external_place, reporting_once
+from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
 
 if TYPE_CHECKING:
     from transformer.training.config import RunConfig
@@ -37,13 +37,13 @@ def train_run(
     The arguments are those of `train_as_rank`.
     """
     count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
-    if count == 1 or external_place() is not None:
+    if count == 1 or external_rank() is not None:
         train_as_rank(0, config, folder, objective, exact=exact)
         return
     run_ranks(count, _told(config, folder, objective, exact))
 
 
-def train_as_told(index: Place) -> None:
+def train_as_told(index: Rank) -> None:
     """Train as a rank that does not know the call, or need not find out again what it means."""
     if RUN in os.environ:
         end_with_parent()
@@ -89,7 +89,7 @@ def train_as_rank(
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
-    index = external_place()
+    index = external_rank()
     with ExitStack() as first:
         first.enter_context(reporting_once(index))
         if rank == 0:

@@ -50,7 +50,9 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for path in paths[1:]:
         payload = read_payload(path)
         weights = payload["state_dict"]
-        same_shapes = {n: t.shape for n, t in weights.items()} == {n: t.shape for n, t in sums.items()}
+        same_shapes = {n: t.shape for n, t in weights.items()} == {
+            n: t.shape for n, t in sums.items()
+        }
         if payload[PORTABLE]["model"] != first[PORTABLE]["model"] or not same_shapes:
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():

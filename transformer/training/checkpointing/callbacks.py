@@ -207,17 +207,6 @@ class RecentCheckpoints(Checkpoint):
                 file.unlink()
 
 
-def checkpoint_callbacks(
-    folder: Path, criterion: Criterion, *, keep_last: int, interval: int | None
-) -> list[Checkpoint]:
-    """``best.ckpt`` by the criterion, the newest few to average, and ``last.ckpt``."""
-    return [
-        BestCheckpoint(folder, criterion),
-        RecentCheckpoints(folder, keep_last),
-        LastCheckpoint(folder, interval),
-    ]
-
-
 def _raise(error: InputError, trainer: Trainer) -> NoReturn:
     """Raise an error on rank 0, which reports it; end the other ranks without a report."""
     raise error if trainer.is_global_zero else AnotherRankFailed(str(error))

@@ -30,6 +30,8 @@ class Means:
         self._counted = {}
         means = {}
         for name in dict.fromkeys(name for counted in ranks for name in counted):
-            sums, counts = zip(*(counted[name] for counted in ranks if name in counted), strict=True)
+            sums, counts = zip(
+                *(counted[name] for counted in ranks if name in counted), strict=True
+            )
             means[name] = math.fsum(sums) / sum(counts)
         return means

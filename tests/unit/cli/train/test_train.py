@@ -12,7 +12,7 @@ from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
 from transformer.training.checkpointing.run_directory import locked
-from transformer.training.distributed.rendezvous import Place
+from transformer.training.distributed.rendezvous import Rank
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
         return told[0]
 
     monkeypatch.setattr(ranks, "with_largest", lambda config, learn: shrinks.append(learn()))
-    monkeypatch.setattr(Place, "agreed", lambda index, value: agreed(value))
-    monkeypatch.setattr(ranks, "external_place", lambda: Place(0, 2, "first", 29500))
+    monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
+    monkeypatch.setattr(ranks, "external_rank", lambda: Rank(0, 2, "first", 29500))
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
-        monkeypatch.setattr(module, "external_place", lambda: Place(1, 2, "first", 29500))
+        monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
     assert train.main([]) == 0
     assert len(trained) == 2
     assert len(shrinks) == (0 if exact else 2)

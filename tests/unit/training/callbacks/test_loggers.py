@@ -12,6 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from tests.helpers.training_fakes import fake_module, fake_trainer
 from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (
     ContinuedLogs,
@@ -19,8 +20,6 @@ from transformer.training.callbacks.loggers import (
     build_loggers,
 )
 from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
-
-from tests.helpers.training_fakes import fake_module, fake_trainer
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:

@@ -10,14 +10,13 @@ import torch
 
 from tests.helpers.corpora import data_module, first_epoch, write_corpus
 from tests.helpers.models import tiny_transformer
+from tests.helpers.training_fakes import fake_trainer
 from tests.helpers.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
-
-from tests.helpers.training_fakes import fake_trainer
 
 
 class Listening(TranslationModule):

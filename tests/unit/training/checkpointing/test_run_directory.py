@@ -18,9 +18,9 @@ from transformer.training.checkpointing.run_directory import (
     has_checkpoint,
     is_finished,
     is_locked,
+    locked,
     mark_finished,
     mark_unfinished,
-    locked,
 )
 
 CONFIG: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
         folder("finished", changed=3.0, finished=True),
         folder("other", changed=3.0, config=STARTED | {"seed": 2}),
         folder("empty", changed=3.0, has_checkpoint=False),
-        folder("taken", changed=3.0, taken=True),
+        folder("taken", changed=3.0, locked=True),
         folder("foreign", changed=3.0, config=None),
     ]
     assert chosen(None, *runs) == "new"
