@@ -27,7 +27,7 @@ class TranslateValidation(Callback):
     """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
 
     With several corpora it also logs ``val/bleu_NAME`` of each. Each rank translates a part of the
-    sentences. It runs at the start of a validation, after a moving average has replaced the weights.
+    sentences. It runs at the start of a validation, when a moving average has replaced the weights.
     """
 
     def __init__(

@@ -87,7 +87,7 @@ def build_callbacks(
         criterion: Compares two scores.
         folder: For the checkpoints.
     """
-    # First: a signal then aborts a validation, most of which is callbacks of the task, at its start.
+    # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop(folder.parent)]
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.

@@ -44,7 +44,7 @@ class LastCheckpoint(Checkpoint):
     It holds the state after a whole update with all its metrics, and whether a validation follows.
     A new run starts by writing it, so that there is a state to return to.
 
-    Lightning runs checkpoint callbacks after all others, so that it sees whether one stops training.
+    Lightning runs checkpoint callbacks after all others, so it sees whether one stops training.
 
     Args:
         folder: Folder of the file.
