@@ -1,7 +1,8 @@
 """Computes each layer again in the backward pass instead of keeping its activations.
 
 Both passes draw the same random numbers, and the gradient is the same, bit for bit; with relative
-positions within a sparse pattern it is the same up to rounding. The layers do not know of it. Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
+positions within a sparse pattern it is the same up to rounding. The layers do not know of it.
+Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
 from collections.abc import Callable

@@ -127,12 +127,3 @@ def test_training_with_it_lowers_the_plain_loss(kind: dict[str, Any]) -> None:
         validated.append(trained.means.over_all_ranks()["val/loss"])
     before, after = validated
     assert after < 1 < 2.5 < before
-
-
-def test_r_drop_without_dropout_is_refused(tmp_path: Path) -> None:
-    none = ["loss=r_drop", "model.dropout=0.0", "model.layer_drop=0.1"]
-    with pytest.raises(InputError, match=r"makes differ, and model\.dropout=0\.0; set model\.drop"):
-        Translation(composed(none, tmp_path))
-    for one in ("dropout", "attention_dropout", "activation_dropout", "source_token_dropout"):
-        Translation(composed([*none, f"model.{one}=0.1"], tmp_path))
-    Translation(composed(["loss=simcut", "model.dropout=0.0"], tmp_path))
