@@ -26,16 +26,16 @@ def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) ->
     again, which may have been moved. Scores under other metrics cannot be compared with the best
     score so far. With another number of held-out pairs, some of them would have been trained on.
     """
-    if before.get("task", now["task"]) != now["task"]:
+    if before.get("task", now.get("task")) != now.get("task"):
         return "task"
     if not _same_file(before.get("finetune_from"), now.get("finetune_from")):
         return "finetune_from"
     for group in ("tokenizer", "metrics"):
         old = _group(before, group)
-        for key, value in now[group].items():
+        for key, value in _group(now, group).items():
             if f"{group}.{key}" != "tokenizer.sampling" and old.get(key, value) != value:
                 return f"{group}.{key}"
-    for key in other_weights(_group(before, "model"), now["model"]):
+    for key in other_weights(_group(before, "model"), _group(now, "model")):
         return f"model.{key}"
     return _held_out_key_that_differs(_group(before, "data"), _group(now, "data"))
 

@@ -74,6 +74,8 @@ def test_only_learned_positions_end(tmp_path: Path) -> None:
 def test_what_two_sides_have_is_refused_where_a_run_begins(tmp_path: Path, override: str) -> None:
     alone = ["task=language_modelling", "model.decoder_layers=0"]
     config = composed([*alone, override], tmp_path)
-    with pytest.raises(InputError, match="task=language_modelling has one stack and one text and does not use"):
+    with pytest.raises(
+        InputError, match="task=language_modelling has one stack and one text and does not use"
+    ):
         LanguageModelling(config)
     LanguageModelling(config, tiny_tokenizer())

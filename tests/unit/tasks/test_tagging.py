@@ -69,7 +69,10 @@ def test_words_that_training_leaves_out_are_unknown(
     [
         ("tokenizer.sampling=0.1", "does not go with task=tagging"),
         ("model.decoder_layers=1", r"does not use model\.decoder_layers=1; leave that out"),
-        ("model.target_token_dropout=0.1", r"not use model\.target_token_dropout=0\.1; .* begin with"),
+        (
+            "model.target_token_dropout=0.1",
+            r"not use model\.target_token_dropout=0\.1; .* begin with",
+        ),
         ("loss=r_drop", r"task=tagging .* does not use loss\.consistency=r_drop; leave that out"),
         ("model.tie_embeddings=all", r"does not use model\.tie_embeddings=all"),
     ],

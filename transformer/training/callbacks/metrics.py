@@ -100,7 +100,7 @@ class Measure(Callback):
         """Restore the sums."""
         if before := checkpoint.get("measured"):
             self.loss, self.alignment = before["loss"], before["alignment"]
-            self.consistency = before["consistency"]
+            self.consistency = before.get("consistency")
             self.learnt = before["learnt"]
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]

@@ -57,15 +57,13 @@ class ContinuedCSVLogger(EpochLogger):
     log_dir = save_dir
 
     @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[dict[Any, Any]]:
         """Rows of the file, without a line that a killed process left unfinished."""
         if not self.file.exists():
             return []
         with open_unlinked(self.file, "r", encoding="utf-8", errors="replace") as file:
             text = file.read()
-        rows = list(csv.DictReader(io.StringIO(text.rpartition("\n")[0])))
-        # A damaged row may have more cells than there are columns.
-        return [{name: cell for name, cell in row.items() if name is not None} for row in rows]
+        return list(csv.DictReader(io.StringIO(text.rpartition("\n")[0])))
 
     @property
     def rows(self) -> int:
@@ -96,8 +94,9 @@ class ContinuedCSVLogger(EpochLogger):
         if not self._unsaved:
             return
         text = io.StringIO()
-        columns = sorted({name for row in self._rows for name in row})
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        # A damaged row may have more cells than there are columns, under the key None.
+        columns = sorted({name for row in self._rows for name in row if name is not None})
+        writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(self._rows)
         try:

@@ -22,8 +22,13 @@ def restore_after_update(
     """Change what Lightning restores, so that training continues after the last whole update.
 
     Raises:
-        InputError: The weights do not fit the model of the config.
+        InputError: The file is of an older version, or its weights do not fit the model.
     """
+    if checkpoint.get("recovery") is None:
+        raise InputError(
+            "the checkpoint is of an older version, from which training cannot go on; begin a run "
+            "with its weights, finetune_from=CHECKPOINT"
+        )
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
         # With callbacks.ema_decay=0 from now on, training continues from the weights themselves.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])

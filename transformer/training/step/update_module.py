@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
-from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -119,15 +117,17 @@ class UpdateModule(LightningModule, ABC):
         # Read all values from the device here, before the optimiser starts work there.
         sums: dict[str, Any] = {name: value.tolist() for name, value in totals.sums.items()}
         good = self.detector.is_good(sums["loss"] / totals.tokens, float(norm), number)
-        lr = self._stepping().param_groups[0]["lr"]
+        optimizer: Any = self.optimizers()
+        lr = optimizer.param_groups[0]["lr"]
         if good:
-            self._stepping().step()
+            optimizer.step()
             self.log("train/grad_norm", norm)
         else:
             self._count_as_done()
             self.detector.raise_if_diverged(update, number)
         self.log("train/skipped", float(self.detector.skipped))
-        self._schedule().step()
+        schedule: Any = self.lr_schedulers()
+        schedule.step()
         self.zero_grad()
         return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
 
@@ -179,10 +179,12 @@ class UpdateModule(LightningModule, ABC):
     def on_train_start(self) -> None:
         """Replace the settings that a checkpoint has restored by those of the config."""
         lr = self.optimizer.lr * self.detector.lr_scale
-        schedule = self._schedule()
+        schedule: Any = self.lr_schedulers()
+        optimizer: Any = self.optimizers()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
-        groups = self._stepping().param_groups
-        for group, decay in zip(groups, (self.optimizer.weight_decay, 0.0), strict=True):
+        for group, decay in zip(
+            optimizer.param_groups, (self.optimizer.weight_decay, 0.0), strict=True
+        ):
             group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
             group |= {"weight_decay": decay, "initial_lr": lr}
             group["decoupled_weight_decay"] = self.optimizer.name == "adamw"
@@ -246,13 +248,3 @@ class UpdateModule(LightningModule, ABC):
         done = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         done.increment_ready()
         done.increment_completed()
-
-    def _stepping(self) -> LightningOptimizer:
-        optimizer = self.optimizers()
-        assert isinstance(optimizer, LightningOptimizer)
-        return optimizer
-
-    def _schedule(self) -> LambdaLR:
-        schedule = self.lr_schedulers()
-        assert isinstance(schedule, LambdaLR)
-        return schedule

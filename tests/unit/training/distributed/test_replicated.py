@@ -83,9 +83,8 @@ def test_a_process_alone_knows_it(alone: pytest.MonkeyPatch) -> None:
     ("environment", "changes", "says"),
     [
         (TORCHRUN, {"devices": 1}, r"torchrun has started 2 processes .*set trainer\.devices=2"),
-        (TORCHRUN, {"num_nodes": 2}, "torchrun runs on 3 machines, and trainer.num_nodes=2"),
+        (TORCHRUN, {"num_nodes": 2}, "on each of 3 machines; .*leave trainer.num_nodes out"),
         ({}, {"num_nodes": 2}, "start one call on every machine with torchrun or srun"),
-        ({}, {"accelerator": "cpu"}, r"on a CPU say how many .* trainer\.devices=2"),
     ],
 )
 def test_what_contradicts_is_refused(
@@ -96,18 +95,12 @@ def test_what_contradicts_is_refused(
         resolve_devices(GIVEN | changes)
 
 
-@pytest.mark.parametrize(
-    ("override", "says"),
-    [
-        ("callbacks.ema_decay=0.9", "callbacks.ema_decay does not go with trainer=fsdp"),
-        ("model.layer_drop=0.1", "all ranks put a layer together at the same time"),
-    ],
-)
-def test_what_does_not_go_with_shards_or_at_all(tmp_path: Path, override: str, says: str) -> None:
+@pytest.mark.parametrize("override", ["callbacks.ema_decay=0.9", "model.layer_drop=0.1"])
+def test_settings_that_contradict_sharding_raise(tmp_path: Path, override: str) -> None:
     config = composed(
         ["trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=2", override], tmp_path
     )
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=r"set callbacks\.ema_decay=0 model\.layer_drop=0"):
         build_trainer(config, tmp_path, [], BLEU)
 
 
