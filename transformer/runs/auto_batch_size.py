@@ -44,8 +44,8 @@ def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
         low, high = high, 2 * high
     if low == 0:
         raise InputError(
-            f"data.batch_tokens=auto: the device has no memory for batches of {minimum} tokens; take "
-            "a smaller model, data.max_length lower, or gradient_checkpointing=true"
+            f"data.batch_tokens=auto: the device has no memory for batches of {minimum} tokens; "
+            "take a smaller model, data.max_length lower, or gradient_checkpointing=true"
         )
     high = min(high, _MAX_TOKENS // BUDGET_STEP + 1)
     while high - low > max(1, low // 16):

@@ -34,7 +34,8 @@ def _warmup(config: RunConfig) -> Iterator[str]:
     if 0 < updates <= warmup:
         yield (
             f"schedule.warmup={warmup}: the learning rate still rises when training ends, after "
-            f"{updates} updates; in a run that is to learn, set it lower or trainer.max_steps higher"
+            f"{updates} updates; in a run that is to learn, set it lower or trainer.max_steps "
+            "higher"
         )
 
 

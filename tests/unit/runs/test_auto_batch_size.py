@@ -102,7 +102,7 @@ def test_what_auto_does_not_go_with_is_said_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str]
 ) -> None:
     on_machine_with(1, monkeypatch)
-    with pytest.raises(InputError, match="one GPU with the whole text; .* trainer=fsdp"):
+    with pytest.raises(InputError, match=r"one GPU with the whole text; .* trainer=fsdp"):
         fit(auto(tmp_path / "cache", *overrides), tmp_path)
     assert not list(tmp_path.iterdir())
 

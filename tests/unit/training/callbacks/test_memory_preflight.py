@@ -104,7 +104,7 @@ def test_ranks_that_plan_other_batches_do_not_begin(
         everything[:] = [mine, "another"]
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
-    with pytest.raises(InputError, match="the processes plan different batches"):
+    with pytest.raises(InputError, match="the ranks plan different batches"):
         MemoryPreflight(data).on_train_start(trainer(world_size=2), Listening())
 
 

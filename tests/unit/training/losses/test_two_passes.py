@@ -1,6 +1,5 @@
 """The training step that passes over each batch twice."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +8,9 @@ from torch import Tensor
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
-from tests.helpers.runs import composed
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
-from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
-from transformer.tasks.translation import Translation
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.token_cutoff import cutting, drawn_cut
