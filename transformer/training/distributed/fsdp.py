@@ -37,10 +37,10 @@ class ShardedStrategy(ReplicatedStrategy):
 
     def configure_ddp(self) -> None:
         """Shard the model, unless it is: after a divergence the same model is fitted again."""
-        model = self._model()
+        model = self._trained_model()
         if isinstance(model, FSDPModule):
             # Lightning has moved it off the device at the end of the last fit.
-            model.to(self.root_device)
+            self._trained_model().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
@@ -63,13 +63,13 @@ class ShardedStrategy(ReplicatedStrategy):
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
 
-    def _model(self) -> Any:
+    def _trained_model(self) -> Any:
         """The model inside the training module."""
         assert self.lightning_module is not None
         return self.lightning_module.model
 
     def _units(self) -> Iterator[FSDPModule]:
-        yield from (m for m in self._model().modules() if isinstance(m, FSDPModule))
+        yield from (m for m in self._trained_model().modules() if isinstance(m, FSDPModule))
 
     def on_validation_start(self) -> None:
         """Gather all weights, as the ranks translate different sentences, each at its own speed."""
@@ -82,7 +82,7 @@ class ShardedStrategy(ReplicatedStrategy):
         """Keep only the part of each rank again."""
         with torch.inference_mode(False), torch.no_grad():
             for unit in self._units():
-                unit.set_reshard_after_forward(unit is not self._model(), recurse=False)
+                unit.set_reshard_after_forward(unit is not self._trained_model(), recurse=False)
                 unit.reshard()
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
