@@ -45,7 +45,7 @@ class Trial:
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The trial with the highest rounded score; of equal ones the narrowest search, then the first."""
+    """The trial with the highest rounded score; at a tie the narrowest search, then the first."""
     return min(trials, key=lambda one: (-round(one.score.value, DECIMALS), one.search.width))
 
 

@@ -48,7 +48,8 @@ def terms(config: LossConfig) -> Terms:
     without R-Drop: (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. Alpha is still that of the paper, as
     Adam is invariant to the scale of the loss.
 
-    SimCut computes the cross-entropy of the first pass alone, without cut tokens, and adds alpha times KL(p || q). The gradient runs through both p and q, as in its authors' code.
+    SimCut computes the cross-entropy of the first pass alone, without cut tokens, and adds alpha
+    times KL(p || q). The gradient runs through both p and q, as in its authors' code.
     """
     alpha = config.consistency_weight
     if config.consistency == "simcut":

@@ -72,7 +72,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     # Lightning calls the modules' after all callbacks', which must not be too late.
     module.on_fit_start()
     if sharded:
-        with pytest.raises(InputError, match="ranks that share out the weights cannot halve"):
+        with pytest.raises(InputError, match="ranks with sharded weights cannot halve"):
             MemoryPreflight(data).on_train_start(trainer(), module)
     else:
         MemoryPreflight(data).on_train_start(trainer(), module)
