@@ -140,7 +140,9 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
     for derived in ("automatic_budget", "resolved"):
         del hints[derived]
     hints |= dict.fromkeys(("checkpoint", "finetune_from"), str | None)
-    hints["trainer"] = TrainerConfig
+    # First, as the length of the schedule is an interpolation of trainer.max_steps.
+    del hints["trainer"]
+    hints = {"trainer": TrainerConfig, **hints}
     raise_objections(f"{name} is missing" for name in hints if name not in resolved)
     data = resolved["data"]
     automatic = isinstance(data, Mapping) and data.get("batch_tokens") == "auto"

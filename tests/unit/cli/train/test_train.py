@@ -44,13 +44,13 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("optimizer.lr=nan", "optimizer.lr=nan must be positive"),
-        ("optimizer.lr=inf", "optimizer.lr=inf must be positive"),
+        ("optimizer.lr=nan", "optimizer.lr=nan must be above 0"),
+        ("optimizer.lr=inf", "optimizer.lr=inf must be above 0"),
         ("trainer.gradient_clip_val=nan", "trainer.gradient_clip_val=nan must be above 0"),
         ("trainer.max_steps=1e3", "trainer.max_steps=1000.0 must be a whole number"),
         ("trainer.max_steps=0", "trainer.max_steps=0 must be at least 1"),
         ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
-        ("precision=16-mixed", "float16 would need a scaled loss"),
+        ("precision=16-mixed", "precision=16-mixed must be 32-true or bf16-mixed"),
         ("data.batch_tokens=0", "data.batch_tokens=0 must be at least 1"),
         ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0, or null"),
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
