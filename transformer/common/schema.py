@@ -70,7 +70,7 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    elif isinstance(hint, type) and type(value) is hint:
+    elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     raise _refusal(value, hint, where)
 

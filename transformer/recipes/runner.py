@@ -21,8 +21,8 @@ from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
-from transformer.training.callbacks.graceful_shutdown import hand_back, listen
-from transformer.training.checkpointing.run_directory import taken
+from transformer.training.callbacks.graceful_shutdown import listen, restore_handlers
+from transformer.training.checkpointing.run_directory import locked
 
 _RESUMABLE = ("train", "translate")
 """Verbs that resume; the others are quick, and start anew."""
@@ -44,7 +44,7 @@ def run_stages(stages: Sequence[Stage], cache: Path, tell: Callable[[str], None]
             there.
         Interrupted: A signal has stopped it, or a stage has ended with an error.
     """
-    with taken(stages[0].folder.parent, "works"):
+    with locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
             made_of = _origin(stage, cache)
@@ -184,7 +184,7 @@ def call(stage: Stage) -> tuple[int, int | None]:
             process.send_signal(heard[-1])
         return process.wait(), heard[-1] if heard else None
     finally:
-        hand_back(previous)
+        restore_handlers(previous)
 
 
 def end_with_parent() -> Callable[[], None] | None:

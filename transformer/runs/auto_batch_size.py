@@ -1,13 +1,12 @@
 """``data.batch_tokens=auto``: the largest budget of a batch that the memory of the device allows.
 
-It tries the batch that would be the largest of a plan, forward and backward, with the state that
-the optimiser will hold. It does not know how the search for memory is done on other devices: on a
-CPU there is nothing to try, for a process that asks for too much is killed.
+It runs the largest batch of a plan forward and backward, beside the state of the optimiser. A CPU
+cannot be measured: a process that needs too much memory is killed.
 """
 
 import gc
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,80 +17,68 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.modules.base import BatchModule
 from transformer.model.layers.dropout import all_layers
-from transformer.training.callbacks.memory_preflight import adam_means
+from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
-from transformer.training.distributed.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_rank
 from transformer.training.step.update_module import UpdateModule
 
 logger = logging.getLogger(__name__)
 
-_MOST = 2**20
+_MAX_TOKENS = 2**20
 _HEADROOM = 0.9
-"""Share of what fits that is taken: fragments, and other shapes, need the rest."""
+"""Used fraction of the budget that fits; fragments and other shapes need the rest."""
 
 
-def largest_fitting(fits: Callable[[int], bool], least: int) -> int:
-    """The largest budget that fits, less a reserve; doubled until one does not, then halved in on.
+def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
+    """The largest budget that fits, less a reserve, found by doubling and bisection.
 
     Args:
         fits: Whether training with a budget (a multiple of ``BUDGET_STEP``) has enough memory.
-        least: The smallest of interest, a multiple of ``BUDGET_STEP``.
+        minimum: The smallest budget, a multiple of ``BUDGET_STEP``.
 
     Raises:
-        InputError: Not even the smallest does.
+        InputError: Even the smallest does not fit.
     """
-    low, high = 0, least // BUDGET_STEP
-    while high * BUDGET_STEP <= _MOST and fits(high * BUDGET_STEP):
+    low, high = 0, minimum // BUDGET_STEP
+    while high * BUDGET_STEP <= _MAX_TOKENS and fits(high * BUDGET_STEP):
         low, high = high, 2 * high
     if low == 0:
         raise InputError(
-            f"data.batch_tokens=auto: the device has no memory for batches of {least} tokens; take "
-            "a smaller model, data.max_length lower, or gradient_checkpointing=true"
+            f"data.batch_tokens=auto: the device has no memory for batches of {minimum} tokens; "
+            "take a smaller model, data.max_length lower, or gradient_checkpointing=true"
         )
-    high = min(high, _MOST // BUDGET_STEP + 1)
+    high = min(high, _MAX_TOKENS // BUDGET_STEP + 1)
     while high - low > max(1, low // 16):
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle * BUDGET_STEP) else (low, middle)
-    return max(least // BUDGET_STEP, int(low * _HEADROOM)) * BUDGET_STEP
+    return max(minimum // BUDGET_STEP, int(low * _HEADROOM)) * BUDGET_STEP
 
 
 def resolve_device(config: RunConfig) -> torch.device:
-    """The one device of a run, whose memory tells the budget.
+    """The one GPU of a run, whose memory determines the budget.
 
     Raises:
-        InputError: It has no memory of its own to measure, there are several, or a batch that
-            is tried would not be the largest that is trained on.
+        InputError: The run does not use exactly one GPU, or one batch does not show its memory.
     """
     trainer = config.trainer
-    if config.data.streaming:
+    devices: Sequence[int] = []
+    if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
+        devices = _device_numbers(trainer["devices"])
+    measurable = trainer["strategy"] != "fsdp" and not config.data.streaming
+    if not measurable or len(devices) * trainer["num_nodes"] != 1 or external_rank():
         raise InputError(
-            "data.batch_tokens=auto looks at the whole text, which a stream does not; give a "
-            "number, such as 4096"
-        )
-    if trainer["strategy"] == "fsdp":
-        raise InputError(
-            "data.batch_tokens=auto does not go with trainer=fsdp: one rank tries a batch; set "
-            "data.batch_tokens=NUMBER"
-        )
-    if trainer["accelerator"] not in ("gpu", "cuda", "auto") or not torch.cuda.is_available():
-        raise InputError(
-            "data.batch_tokens=auto measures the memory of a GPU; with "
-            f"trainer.accelerator={trainer['accelerator']} give a number, such as 4096"
-        )
-    devices = _devices(trainer["devices"])
-    if len(devices) * trainer["num_nodes"] != 1 or external_place():
-        raise InputError(
-            "data.batch_tokens=auto measures one GPU; let it say the number once with trainer=gpu, "
-            "and give that to the run of several"
+            "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
+            f"trainer.accelerator={trainer['accelerator']}, several ranks, trainer=fsdp or "
+            "data.streaming=true set a number, such as data.batch_tokens=4096"
         )
     return torch.device("cuda", devices[0])
 
 
-def _devices(given: Any) -> list[int]:
-    """The numbers of the GPUs that Lightning would take for ``trainer.devices``.
+def _device_numbers(given: Any) -> Sequence[int]:
+    """The GPUs that Lightning uses for ``trainer.devices``.
 
     Raises:
-        InputError: It would refuse them.
+        InputError: Lightning does not accept the value.
     """
     try:
         count = CUDAAccelerator.auto_device_count() if given == "auto" else given
@@ -104,10 +91,10 @@ class Attempt:
     """Whether a task can be trained with a budget on a device.
 
     Args:
-        module: What is trained.
-        data_of: The prepared data of a budget.
-        device: Where.
-        config: Of the run.
+        module: The model and its training step.
+        resolve_data: Returns the prepared data of a budget.
+        device: The device.
+        config: The config of the run.
     """
 
     def __init__(
@@ -120,11 +107,11 @@ class Attempt:
         self.module, self.resolve_data, self.device = module, resolve_data, device
         self.dtype = torch.bfloat16 if "bf16" in str(config.trainer["precision"]) else None
         self.averaged = config.callbacks.ema_decay > 0
-        # Beside the gradient of one micro-batch the next must fit.
+        # The second micro-batch must fit beside the gradient of the first.
         self.times = 2 if config.trainer["accumulate_grad_batches"] > 1 else 1
 
     def __call__(self, budget: int) -> bool:
-        """Try."""
+        """Run the largest batch of a budget."""
         batch: Any = self.resolve_data(budget).largest_batch()
         fitted = True
         try:
@@ -138,7 +125,7 @@ class Attempt:
 
     def _step(self, batch: Any) -> None:
         module = self.module.to(self.device).train()
-        means = adam_means(module)
+        moments = adam_moments(module)
         average = [torch.empty_like(p) for p in module.parameters() if self.averaged]
         for _ in range(self.times):
             with (
@@ -147,10 +134,10 @@ class Attempt:
             ):
                 loss, _, _ = module.micro_loss(batch)
             loss.backward()
-        del means, average
+        del moments, average
 
     def forget(self) -> None:
-        """Leave the device as it was, but for the weights."""
+        """Free all memory of the device but that of the weights."""
         self.module.zero_grad()
         gc.collect()
         if self.device.type == "cuda":
@@ -158,7 +145,7 @@ class Attempt:
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:
-    """The run with that number in place of ``auto``, also in what its checkpoints will say."""
+    """The config with a number in place of ``auto``, also in the values for its checkpoints."""
     resolved = dict(config.resolved)
     resolved["data"] = {**resolved["data"], "batch_tokens": budget}
     data = replace(config.data, batch_tokens=budget)

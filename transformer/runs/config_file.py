@@ -1,7 +1,4 @@
-"""``config.yaml`` of a run directory: whole at every moment, and that of the run, not of a call.
-
-It does not know what the config says.
-"""
+"""``config.yaml`` of a run directory, never half written; its content is not known here."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,17 +14,17 @@ CONFIG = "config.yaml"
 
 
 @contextmanager
-def said(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Let the file say what trains now; what said it before comes back if nothing is trained.
+def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
+    """Write the config of the run; restore the former file if nothing is trained.
 
-    So a call that is refused, or finds all done, changes nothing for the next ``checkpoint=auto``.
+    So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
 
     Args:
         config: The run, resolved.
         folder: Its directory; no other process trains in it.
 
     Raises:
-        InputError: It cannot be written; what was there is whole.
+        InputError: It cannot be written; the former file is still there.
     """
     file = folder / CONFIG
     try:
@@ -39,7 +36,7 @@ def said(config: DictConfig, folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        # A damaged one may have been set aside already.
+        # None: a damaged checkpoint has been renamed.
         if before is not None and _newest(folder) in (checkpoint, None):
             with suppress(InputError):
                 write(before, file)
@@ -51,7 +48,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     try:
         values = OmegaConf.to_container(OmegaConf.load(file)) if file.is_file() else None
     except Exception:
-        # Bytes that are no config make the reader fail in every way there is.
+        # The reader has no common class of errors for damaged files.
         return None
     if not values or not isinstance(values, dict) or "${" in str(values):
         return None
@@ -59,7 +56,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def _newest(folder: Path) -> tuple[int, int] | None:
-    """Which checkpoint training would go on from; another one is another file."""
+    """Identity of the last checkpoint: inode and time."""
     try:
         status = (folder / "checkpoints" / "last.ckpt").stat()
     except OSError:

@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 def initial_payload(config: RunConfig) -> dict[str, Any] | None:
-    """All that the checkpoint holds that a new run begins with; None where it begins with nothing.
+    """The checkpoint that a new run begins with; None without one.
 
     Raises:
-        InputError: It cannot be read, or is of another task, vocabulary or model than the run.
+        InputError: It cannot be read, or is of another vocabulary or model than the run.
     """
     if config.finetune_from is None or config.checkpoint is not None:
         return None
@@ -42,25 +42,20 @@ def initial_payload(config: RunConfig) -> dict[str, Any] | None:
         payload = read_payload(find_checkpoint(config.finetune_from))
     except InputError as error:
         raise InputError(f"finetune_from: {error}") from error
-    if checkpoint_task(payload) != config.task:
-        raise InputError(
-            f"finetune_from={config.finetune_from} was trained for "
-            f"task={checkpoint_task(payload)}; it "
-            f"cannot begin a run of task={config.task}"
-        )
-    if differing := _differing(config, payload):
+    vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
+    before = {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
+    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
+    if checkpoint_task(payload) == config.task and (other := other_model(before, now)):
         raise InputError(
             f"finetune_from={config.finetune_from} has another vocabulary or model than this run; "
-            f"set {' '.join(differing)}"
+            f"set {' '.join(_setting(key, value) for key, value in other.items())}"
         )
-    _say_other_metrics(config, payload)
+    _log_other_metrics(config, payload)
     return payload
 
 
 def begin_with(model: nn.Module, payload: dict[str, Any], path: Path) -> None:
-    """Fill a model that is to be trained with the weights of a checkpoint.
-
-    Of a run that kept a moving average it is the average.
+    """Load the weights of a checkpoint, or their moving average if there is one, to train them.
 
     Raises:
         InputError: They do not fit.
@@ -70,8 +65,8 @@ def begin_with(model: nn.Module, payload: dict[str, Any], path: Path) -> None:
     logger.info("beginning with the weights of %s", path)
 
 
-def _say_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
-    """The new text may be raw where the old was tokenised: whether it is only the user knows."""
+def _log_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
+    """Log metrics that differ: only the user knows whether both texts are tokenised alike."""
     with errors_name(Path(str(config.finetune_from))):
         trained = typed(MetricsConfig, payload[PORTABLE]["config"]["metrics"], "metrics")
     before, now = asdict(trained), asdict(config.metrics)
@@ -84,20 +79,12 @@ def _say_other_metrics(config: RunConfig, payload: dict[str, Any]) -> None:
         )
 
 
-def _differing(config: RunConfig, payload: dict[str, Any]) -> list[str]:
-    """What to set so that the run has the vocabulary and the model of the checkpoint."""
-    vocabulary = Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).config
-    before = {"tokenizer": asdict(vocabulary), "model": payload[PORTABLE]["model"]}
-    now = {"tokenizer": asdict(config.tokenizer), "model": config.model}
-    return [_setting(key, value) for key, value in other_model(before, now).items()]
-
-
 def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of ``tokenizer`` and ``model`` that would need other weights, and what they were.
+    """Keys of ``tokenizer`` and ``model`` that need other weights, with their former values.
 
     Args:
-        before: The two groups that the weights were trained with.
-        now: Those of the run that is to begin with them.
+        before: The two groups of the trained weights.
+        now: The two groups of the run that begins with them.
     """
     models = {
         f"model.{key}": before["model"][key] for key in other_weights(before["model"], now["model"])
@@ -111,5 +98,5 @@ def other_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, 
 
 
 def _setting(key: str, value: Any) -> str:
-    """As the user writes it."""
+    """A setting as the user writes it."""
     return OmegaConf.to_yaml({key: value}).strip().replace(": ", "=")

@@ -1,7 +1,7 @@
-"""Proves on a run's own config that it goes on as if it had never stopped.
+"""Checks on the config of a run that a resumed run equals one that was never stopped.
 
 It trains 2N updates at once, and N updates, a restart in a new process and N more, and compares
-all that comes of it. It knows of checkpoints only that they are nested values.
+batches, metrics and checkpoints. It knows checkpoints only as nested values.
 """
 
 import copy
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 from torch import Tensor
+from torch.utils._pytree import keystr, tree_leaves_with_path
 
 from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
@@ -37,7 +38,7 @@ _COMPARED = (
     "recovery",
     "measured",
 )
-"""Keys of a checkpoint that hold what training goes on from."""
+"""Keys of a checkpoint that hold the state of training."""
 
 _SENTENCES = 8
 _TOLERANCE = 1e-3
@@ -52,23 +53,20 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
         updates: N.
 
     Returns:
-        What has been found equal, for the user.
+        A message that says what is equal.
 
     Raises:
         InputError: Something differs, or the config cannot be trained or checked.
     """
-    if updates < 1:
-        raise InputError(f"resume_check={updates} must be at least 1")
-    if values["checkpoint"] is not None:
-        raise InputError("resume_check trains two runs of its own: drop checkpoint=")
-    if values["trainer"]["devices"] not in (1, "1"):
-        raise InputError("resume_check compares runs of one process: set trainer.devices=1")
+    devices = values["trainer"]["devices"]
+    if updates < 1 or values["checkpoint"] is not None or devices not in (1, "1"):
+        raise InputError(
+            f"resume_check={updates} must be at least 1; it trains two new runs of one process: "
+            "leave checkpoint out and set trainer.devices=1"
+        )
     once, broken = folder / "at_once", folder / "broken"
-    for one in (once, broken):
-        if one.exists():
-            raise InputError(
-                f"{one} is of an earlier check; remove it, or choose another hydra.run.dir"
-            )
+    if once.exists() or broken.exists():
+        raise InputError(f"{folder} holds an earlier check; choose another hydra.run.dir")
     _run(_part(values, updates, None), once)
     _run(_part(values, updates, None), broken, until=updates)
     _run(_part(values, updates, broken), broken)
@@ -86,7 +84,7 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
 
 
 def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
-    """Where what two runs have left differs, and how much."""
+    """The values in which the results of two runs differ, and by how much."""
     (_, one), (_, other) = find_last(once), find_last(broken)
     return [
         difference
@@ -100,7 +98,7 @@ def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
 
 
 def _tolerance(values: Mapping[str, Any]) -> float:
-    """How much may differ: other devices than a CPU may add in any order."""
+    """Maximum difference: devices other than a CPU may add in any order."""
     return 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
 
 
@@ -108,7 +106,7 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
     """The config of one of the runs: the user's, with little validation."""
     part: dict[str, Any] = copy.deepcopy(dict(values))
     part["checkpoint"] = None if checkpoint is None else str(checkpoint)
-    # No validation where the run is broken off: that it is not repeated nor left out is to be seen.
+    # No validation at the restart: the check shows that none is repeated or skipped.
     interval = max(1, 2 * updates // 3)
     part["trainer"] |= {"max_steps": 2 * updates, "max_epochs": -1, "max_time": None}
     part["trainer"] |= {"val_check_interval": interval, "log_every_n_steps": interval}
@@ -123,41 +121,40 @@ def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
     Args:
         part: The config.
         folder: The run directory.
-        until: Updates after which it is stopped; None: it comes to its end.
+        until: Updates after which it is stopped; None: it trains to its end.
 
     Raises:
-        InputError: It says that something is wrong, or has failed.
+        InputError: The run has failed.
     """
     usual = multiprocessing.get_start_method()
     new = multiprocessing.get_context("spawn")
     process = new.Process(target=_train, args=(part, folder, until, usual))
     process.start()
     process.join()
-    said = folder / "error"
-    if said.exists():
-        raise InputError(said.read_text())
+    error = folder / "error"
+    if error.exists():
+        raise InputError(error.read_text())
     if process.exitcode:
-        raise InputError(f"resume_check: a run of it has ended with exit code {process.exitcode}")
+        raise InputError(
+            f"resume_check: one of its runs has ended with exit code {process.exitcode}"
+        )
 
 
 def _train(part: dict[str, Any], folder: Path, until: int | None, start_method: str) -> None:
-    # As data is loaded where the user trains.
+    # Data is loaded as in a run of the user.
     multiprocessing.set_start_method(start_method, force=True)
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        fit(run_config(part), folder, [_Witness(folder / "batches", until)])
+        fit(run_config(part), folder, [_Recorder(folder / "batches", until)])
     except InputError as error:
         (folder / "error").write_text(str(error))
         sys.exit(2)
 
 
-class _Witness(Callback):
-    """Notes what every batch is, and lets validation translate but a few sentences.
-
-    It stops the run as a signal would.
-    """
+class _Recorder(Callback):
+    """Records a digest of every batch, shortens validation, and stops the run as a signal does."""
 
     def __init__(self, file: Path, until: int | None) -> None:
         self.file, self.until = file, until
@@ -200,34 +197,29 @@ def _rows(folder: Path) -> list[dict[str, str]]:
 
 
 def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]:
-    """Where two nested values differ, and how much: infinitely if they are no numbers."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
-        for key in one:
-            yield from differences(one[key], other[key], f"{where}/{key}")
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        if len(one) != len(other):
-            yield where, float("inf")
-        for index, (a, b) in enumerate(zip(one, other, strict=False)):
-            yield from differences(a, b, f"{where}/{index}")
-    elif isinstance(one, Tensor) and isinstance(other, Tensor):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            yield where, float("inf")
-        elif not torch.equal(one, other) and (far := _farthest(one, other)):
-            yield where, far
-    elif one != other and (far := _distance(one, other)):
-        yield where, far
-
-
-def _farthest(one: Tensor, other: Tensor) -> float:
-    """The largest distance of two elements; NaN lies at NaN and far from all else."""
-    same = (one == other) | (one.isnan() & other.isnan())
-    distances = (one.double() - other.double()).abs().masked_fill(same, 0.0)
-    return distances.nan_to_num(nan=math.inf, posinf=math.inf).max().item()
+    """The leaves in which two nested values differ, and by how much: infinity if not comparable."""
+    left, right = dict(tree_leaves_with_path(one)), dict(tree_leaves_with_path(other))
+    for path in left | right:
+        both = path in left and path in right
+        if size := _distance(left[path], right[path]) if both else math.inf:
+            yield where + keystr(path), size
 
 
 def _distance(one: Any, other: Any) -> float:
-    try:
-        a, b = (torch.tensor(float(value), dtype=torch.float64) for value in (one, other))
-    except (TypeError, ValueError):
-        return float("inf")
-    return _farthest(a, b)
+    """The largest distance of two elements; NaN equals NaN and nothing else."""
+    if not isinstance(one, Tensor) and not isinstance(other, Tensor):
+        if one == other:
+            return 0.0
+        try:
+            one, other = (torch.tensor(float(value), dtype=torch.float64) for value in (one, other))
+        except (TypeError, ValueError):
+            return math.inf
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return math.inf
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return math.inf
+    if torch.equal(one, other):
+        return 0.0
+    same = (one == other) | (one.isnan() & other.isnan())
+    distances = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    return distances.nan_to_num(nan=math.inf, posinf=math.inf).max().item()

@@ -1,7 +1,4 @@
-"""One training run: from a typed config to a tested checkpoint.
-
-It wires; what each part does is the part's own business.
-"""
+"""One training run: from a typed config to a tested checkpoint."""
 
 import logging
 from collections.abc import Sequence
@@ -17,11 +14,7 @@ from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
-from transformer.runs.config_warnings import (
-    warn_about_bfloat16,
-    warn_about_factor,
-    warn_about_warmup,
-)
+from transformer.runs.config_warnings import warn_about_config
 from transformer.runs.finetuning import begin_with, initial_payload
 from transformer.runs.resume import changes
 from transformer.tasks.base import Task
@@ -42,14 +35,14 @@ logger = logging.getLogger(__name__)
 
 
 class ResumeState(NamedTuple):
-    """Where a run stands that begins, or goes on."""
+    """State of a new or resumed run."""
 
     file: Path | None
-    """To go on from."""
+    """The checkpoint to resume from."""
     done: int
-    """Updates."""
+    """Updates so far."""
     loader: dict[str, Any] | None
-    """What its loader said."""
+    """Saved state of the data loader."""
 
 
 def train(
@@ -60,7 +53,7 @@ def train(
     Args:
         config: The run.
         folder: The run directory; checkpoints, logs and test results go there.
-        objective: What to watch in a trial of a sweep, which tests nothing.
+        objective: Objective of a trial of a sweep, which tests nothing.
 
     Returns:
         The last value of every logged metric, and the scores of the test.
@@ -97,13 +90,13 @@ def fit(
         watching: More callbacks.
 
     Returns:
-        What has trained, what it was, and how many updates it has made.
+        The trainer, the task, and the number of new updates.
     """
     keep_products()
     if config.keep_memory:
         keep_freed_memory()
     seed_everything(config.seed, workers=True, verbose=False)
-    config, task, resume_state = _begun(config)
+    config, task, resume_state = _prepare(config)
     trainer = _fit(config, folder, task, resume_state, watching)
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
@@ -114,43 +107,48 @@ def fit(
     return trainer, task, trained
 
 
-def _begun(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
-    """The run with a budget that fits, its task with the first weights, and where it stands.
+def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
+    """Measure the budget if it is automatic, load text and initial weights, and log the start.
 
-    The checkpoint is let go of: the trainer reads the file itself, and twice may be more than
-    memory holds.
+    The checkpoint is not kept: the trainer reads the file itself, and two copies may exceed memory.
     """
     resume = payload = None
     if config.checkpoint is not None:
         resume, payload = find_resumable(config.checkpoint)
-        # How much is left out was judged when the run began.
+        # The fraction of pairs that were left out was checked when the run began.
         config = replace(config, data=replace(config.data, max_left_out=1.0))
-    beginning = payload or initial_payload(config)
-    if config.automatic_budget and payload is not None:
-        began = payload[PORTABLE]["config"]["data"]["batch_tokens"]
-        said = "data.batch_tokens=%d, as the run began with; give a number to change it"
-        logger.info(said, began)
-        config = with_budget(config, began)
-    elif config.automatic_budget:
-        # What it draws at random, weights among it, leaves those of the run as they would be.
-        with isolate_rng():
-            config = _with_measured_budget(config, beginning)
-    task = _prepared_task(config, beginning)
-    if payload is None and beginning is not None and config.finetune_from is not None:
-        begin_with(task.module.model, beginning, config.finetune_from)
-    _describe(task)
-    warn_about_warmup(config)
-    warn_about_factor(config)
-    warn_about_bfloat16(config)
+    initial = payload or initial_payload(config)
+    config = _with_number_for_auto(config, payload, initial)
+    task = _prepared_task(config, initial)
+    if payload is None and initial is not None and config.finetune_from is not None:
+        begin_with(task.module.model, initial, config.finetune_from)
+    _log_size(task)
+    warn_about_config(config)
     if payload is None:
         return config, task, ResumeState(resume, 0, None)
-    done = payload["global_step"]
-    state = loader_state(payload)
+    done, state = payload["global_step"], loader_state(payload)
     task.data.resume_from(state)
     logger.info("going on from %s, after %s", resume, shown_update(done, task.data.epochs(done)))
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, ResumeState(resume, done, state)
+
+
+def _with_number_for_auto(
+    config: RunConfig, payload: dict[str, Any] | None, initial: dict[str, Any] | None
+) -> RunConfig:
+    """The config with the budget of the resumed run, or a measured one, instead of ``auto``."""
+    if not config.automatic_budget:
+        return config
+    if payload is not None:
+        budget = payload[PORTABLE]["config"]["data"]["batch_tokens"]
+        logger.info(
+            "data.batch_tokens=%d, as the run began with; give a number to change it", budget
+        )
+        return with_budget(config, budget)
+    # The random numbers of the measurement, such as its weights, do not change those of the run.
+    with isolate_rng():
+        return _with_measured_budget(config, initial)
 
 
 def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
@@ -163,20 +161,19 @@ def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
 
 
 def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
-    """The run with the largest budget of a batch that its device has the memory for."""
+    """The config with the largest budget that fits the memory of its device."""
     device = resolve_device(config)
     task = make_task(config, payload)
     task.data.prepare_data()
-    module = task.module
 
     def resolve_data(budget: int) -> BatchModule:
         data = make_task(with_budget(config, budget), payload).data
         data.setup("fit")
         return data
 
-    attempt = Attempt(module, resolve_data, device, config)
+    attempt = Attempt(task.module, resolve_data, device, config)
     budget = largest_fitting(attempt, config.data.batch_tokens)
-    module.cpu()
+    task.module.cpu()
     attempt.forget()
     logger.info("data.batch_tokens=%d fits %s", budget, device)
     return with_budget(config, budget)
@@ -189,10 +186,10 @@ def _fit(
     resume_state: ResumeState,
     watching: Sequence[Callback],
 ) -> Trainer:
-    """Train; where it diverges, go back to the last good checkpoint with a lower learning rate.
+    """Train; at a divergence return to the last good checkpoint with a lower learning rate.
 
     Raises:
-        InputError: It has gone back as often as it may.
+        InputError: It has returned ``recovery.returns`` times.
         Interrupted: A signal has stopped it; a checkpoint has been written.
     """
     resume, epochs = resume_state.file, config.trainer["max_epochs"]
@@ -210,9 +207,8 @@ def _fit(
             if detector.returned >= config.recovery.returns:
                 raise InputError(
                     f"training diverges: {divergence}, after {detector.returned} returns to the "
-                    "last "
-                    f"good checkpoint; look at the batch in {text}, lower optimizer.lr, "
-                    "or lengthen schedule.warmup"
+                    f"last good checkpoint; look at the batch in {text}, lower optimizer.lr, or "
+                    "lengthen schedule.warmup"
                 ) from divergence
             detector.returned += 1
             resume = folder / "checkpoints" / "last.ckpt"
@@ -222,7 +218,7 @@ def _fit(
             )
 
 
-def _describe(task: Task) -> None:
+def _log_size(task: Task) -> None:
     parameters = sum(parameter.numel() for parameter in task.module.parameters())
     config = task.module.model.config
     logger.info(

@@ -1,10 +1,10 @@
-"""What a run must know of a task: its data, its training step, and how it is scored.
+"""Interface of a task: its data, its training step, and its scores.
 
-All else is the same for every task (run.py). It does not know which tasks there are.
+All else is the same for every task (runs/train.py). It does not know which tasks there are.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,6 +12,7 @@ import torch
 from pytorch_lightning import Callback
 from rich.table import Table
 
+from transformer.common.errors import InputError
 from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
@@ -23,20 +24,20 @@ from transformer.training.step.update_module import UpdateModule
 
 
 class Evaluation(NamedTuple):
-    """What came of a split."""
+    """Result of scoring a split."""
 
     scores: Sequence[Score]
     hypotheses: Sequence[str] | None
-    """One for each sentence, where the task makes any."""
+    """One per sentence; None if the task produces no text."""
     tables: Sequence[Table] = ()
-    """What people want to see besides the scores."""
+    """More results to show."""
 
 
 class Task(ABC):
     """One task over one config.
 
     Attributes:
-        criterion: What validation chooses the best checkpoint by.
+        criterion: Chooses the best checkpoint at validation.
         data: Batches and tokenizer.
     """
 
@@ -45,30 +46,30 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        """Set out; nothing is read yet.
+        """Check the config; no text is read yet.
 
         Args:
             config: The run.
-            tokenizer: That of the checkpoint from which the run goes on, if it does.
+            tokenizer: Tokenizer of the checkpoint that the run begins with, if any.
 
         Raises:
-            InputError: The config says what the task cannot do.
+            InputError: The task does not support the config.
         """
 
     @property
     @abstractmethod
     def module(self) -> UpdateModule:
-        """The model and its training step; made at the first call, when the data is prepared."""
+        """The model and its training step, built at the first call, after the data."""
 
     @abstractmethod
     def callbacks(self) -> Sequence[Callback]:
-        """What else to do at a validation."""
+        """Callbacks of the task at validation."""
 
     @abstractmethod
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Load a model onto a device; return what scores it on a split by name.
+        """Load a model onto a device; return a function that scores a split by name.
 
         Raises:
             InputError: There is no checkpoint, or it cannot be read.
@@ -92,62 +93,48 @@ M = TypeVar("M", bound=UpdateModule)
 
 
 def prepared(module: M, config: RunConfig) -> M:
-    """The module, set to save memory if the run wants that."""
+    """The module, with activation checkpointing if the config says so."""
     if config.gradient_checkpointing:
         module.recompute_layers()
     return module
 
 
+_DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
+_TRANSLATION_DATA = ("corpora", "target_tag", "documents")
+
+
 def sentence_positions(config: RunConfig) -> int | None:
-    """The positions that a stack has for a sentence; None: as many as need be."""
+    """Maximum length of a sentence with learned positions; None without."""
     return config.model["max_length"] if config.model["positions"] == "learned" else None
 
 
-def decoder_objections(config: RunConfig, experiment: str) -> Iterator[str]:
-    """What is asked for that only a decoder that attends to a source has, in a task of one stack.
+def check_single_stack(
+    config: RunConfig, experiment: str, *, resumed: bool, unused: Mapping[str, Any]
+) -> None:
+    """Check that a task with one stack and one text is given nothing of a translator.
 
     Args:
         config: The run.
-        experiment: One that trains such a stack, for the user to begin with.
+        experiment: One that trains such a stack, for the message.
+        resumed: Whether the run goes on; settings that the data ignores are then accepted.
+        unused: More keys that the task does not use, with their values; false values are unset.
+
+    Raises:
+        InputError: Settings are given that the task does not use.
     """
-    without = {
-        "model.decoder_layers": (config.model["decoder_layers"], 0),
-        "model.decoder_pattern": (config.model["decoder_pattern"], None),
-        "model.target_token_dropout": (config.model["target_token_dropout"], 0.0),
-        "loss.alignment_weight": (config.loss.alignment_weight, 0.0),
+    keys = {
+        **{f"model.{key}": config.model[key] for key in _DECODER_KEYS},
+        "loss.alignment_weight": config.loss.alignment_weight,
+        "loss.consistency": config.loss.consistency if config.loss.consistency != "none" else None,
+        **{f"data.{key}": getattr(config.data, key) for key in _TRANSLATION_DATA},
+        **unused,
     }
-    for key, (value, none) in without.items():
-        if value != none:
-            yield (
-                f"{key}={value} is of a decoder that attends to a source, but task={config.task} "
-                f"has one stack, of model.encoder_layers; set {key}={'null' if none is None else 0}"
-                f", or begin with experiment={experiment}"
-            )
-
-
-def translation_objections(config: RunConfig) -> Iterator[str]:
-    """What is asked for that only translation has, in a task that reads one text."""
-    given = {
-        "data.corpora": config.data.corpora,
-        "data.target_tag": config.data.target_tag,
-        "data.documents": config.data.documents,
-        "loss.consistency": config.loss.consistency != "none",
-    }
-    for key, value in given.items():
-        if value:
-            yield f"{key} is for task=translation, not task={config.task}; leave it out"
-
-
-def second_side_objections(config: RunConfig) -> Iterator[str]:
-    """What is asked for, where a run begins, that only two sides of text have.
-
-    A run that goes on may have been let begin with it: it does no harm.
-    """
-    given = {
-        f"data.alignment={config.data.alignment}": (config.data.alignment, "data.alignment=null"),
-        "tokenizer.joint=false": (not config.tokenizer.joint, "tokenizer.joint=true"),
-    }
-    for key, (asked, remedy) in given.items():
-        if asked:
-            task = f"task={config.task} reads one text"
-            yield f"{key} is for source and target, but {task}; set {remedy}"
+    if not resumed:
+        keys["data.alignment"] = config.data.alignment
+        keys["tokenizer.joint"] = None if config.tokenizer.joint else "false"
+    given = " ".join(f"{key}={value}" for key, value in keys.items() if value)
+    if given:
+        raise InputError(
+            f"task={config.task} has one stack and one text and does not use {given}; leave that "
+            f"out, or begin with experiment={experiment}"
+        )

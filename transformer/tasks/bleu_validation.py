@@ -1,4 +1,4 @@
-"""Translating the validation text while a translator trains.
+"""Translates and scores the validation text during training.
 
 It changes no weights, and does not know the corpora: it is given their text.
 """
@@ -26,9 +26,8 @@ logger = logging.getLogger(__name__)
 class TranslateValidation(Callback):
     """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
 
-    Of several corpora also ``val/bleu_NAME`` of each. The sentences are shared among the ranks. It
-    runs at the start of a validation, when the moving average, if there is one, has just taken the
-    place of the weights.
+    With several corpora it also logs ``val/bleu_NAME`` of each. Each rank translates a part of the
+    sentences. It runs at the start of a validation, when a moving average has replaced the weights.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class TranslateValidation(Callback):
         self.metrics = metrics
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Translate, score, log, show some."""
+        """Translate, score, log, show samples."""
         self.translator.device = pl_module.device
         hypotheses = self._translate(trainer)
         bleu, chrf = score(hypotheses, self.references, ("bleu", "chrf"), config=self.metrics)
@@ -78,15 +77,14 @@ class TranslateValidation(Callback):
         units = group_units(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
         texts = [one.text for unit in found for one in unit]
-        shares = [(texts, self.translator.length_limit.taken())]
+        parts = [(texts, self.translator.length_limit.taken())] * world_size
         if world_size > 1:
-            shares *= world_size
-            torch.distributed.all_gather_object(shares, shares[rank])
+            torch.distributed.all_gather_object(parts, parts[rank])
         if trainer.is_global_zero:
-            warn_about_length_limit(counts for _, counts in shares)
+            warn_about_length_limit(counts for _, counts in parts)
         hypotheses = [""] * len(self.sources)
-        for other, (texts, _) in enumerate(shares):
-            indices = (position for unit in units[other::world_size] for position in unit)
-            for position, text in zip(indices, texts, strict=True):
-                hypotheses[position] = text
+        for other_rank, (texts, _) in enumerate(parts):
+            indices = (index for unit in units[other_rank::world_size] for index in unit)
+            for index, text in zip(indices, texts, strict=True):
+                hypotheses[index] = text
         return hypotheses

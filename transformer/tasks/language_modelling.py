@@ -1,7 +1,7 @@
 """Language modelling as a task: a causal stack on the target side, perplexity, n-gram baselines.
 
-All models predict the same events: each subword of a sentence and its end, given what stands
-before in that sentence. It does not know how the stack is built. Sources: Radford et al. 2018,
+All models predict the same events: each subword of a sentence and its end, given the subwords
+before it. It does not know how the stack is built. Sources: Radford et al. 2018,
 "Improving Language Understanding by Generative Pre-Training", section 3.1; Liu et al. 2018,
 "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3 (a decoder alone).
 """
@@ -14,7 +14,6 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.common.errors import raise_objections
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.language_modelling import MonolingualData
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, Tokenizer
@@ -25,11 +24,9 @@ from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.tasks.base import (
     Evaluation,
     Task,
-    decoder_objections,
+    check_single_stack,
     prepared,
-    second_side_objections,
     sentence_positions,
-    translation_objections,
     update_settings,
 )
 from transformer.training.checkpointing.checkpoint_io import Criterion
@@ -40,7 +37,7 @@ BASELINES = {"unigram": 1, "5gram": 5}
 """Orders of the n-gram models that perplexity is compared with."""
 
 BASELINE_SENTENCES = 200_000
-"""Of training, that they count at most: they hold every n-gram in memory."""
+"""Maximum training sentences of a baseline, which holds every n-gram in memory."""
 
 
 class LanguageModule(UpdateModule):
@@ -66,13 +63,7 @@ class LanguageModelling(Task):
     data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        raise_objections(
-            (
-                *decoder_objections(config, "pocket_lm"),
-                *translation_objections(config),
-                *(second_side_objections(config) if tokenizer is None else ()),
-            )
-        )
+        check_single_stack(config, "pocket_lm", resumed=tokenizer is not None, unused={})
         self.config = config
         self.data = MonolingualData(
             config.data,
@@ -92,19 +83,19 @@ class LanguageModelling(Task):
         return prepared(module, self.config)
 
     def callbacks(self) -> Sequence[Callback]:
-        """None: the batches of a validation say it all."""
+        """None: validation batches are enough."""
         return []
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Compute perplexities, also those of the baselines, on the same tokens."""
+        """Compute perplexities of the model and of the baselines, on the same tokens."""
         model = LanguageModel.load(
             checkpoint, device=device, batch_tokens=self.config.data.batch_tokens
         )
         tokenizer = self.data.tokenizer
         known = self.data.training_targets(BASELINE_SENTENCES)
-        outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # which are never predicted
+        outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # PAD and BOS are never predicted
         baselines = {
             name: KneserNey(known, order=order, vocab_size=outcomes, bos=BOS, eos=EOS)
             for name, order in BASELINES.items()
@@ -112,34 +103,35 @@ class LanguageModelling(Task):
 
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)[1]
-            rows = tokenizer.encode_target(texts)
+            sentences = tokenizer.encode_target(texts)
             words = sum(len(text.split()) for text in texts)
-            nll = -sum(row.double().sum().item() for row in model.log_probabilities(rows))
-            scores = perplexities("", nll, rows, words, "")
+            nll = -sum(each.double().sum().item() for each in model.log_probabilities(sentences))
+            scores = perplexities("", nll, sentences, words, "")
             for name, baseline in baselines.items():
-                how = f"|kneser-ney:interpolated|sentences:{len(known)}"
-                scores += perplexities(f"{name}_", baseline.nll(rows), rows, words, how)
+                signature = f"|kneser-ney:interpolated|sentences:{len(known)}"
+                nll = baseline.nll(sentences)
+                scores += perplexities(f"{name}_", nll, sentences, words, signature)
             return Evaluation(scores, hypotheses=None)
 
         return evaluate
 
 
 def perplexities(
-    prefix: str, nll: float, rows: Sequence[Sequence[int]], words: int, signature: str
+    prefix: str, nll: float, sentences: Sequence[Sequence[int]], words: int, signature: str
 ) -> list[Score]:
-    """Perplexity a token, and a word: the same likelihood, shared among other units.
+    """Perplexity per token and per word, of one likelihood.
 
-    Only the one a word compares models of different subwords. The end of a sentence counts as a
+    Only that per word compares models of different subwords. The end of a sentence counts as a
     token, and as a word.
     """
-    tokens = sum(map(len, rows)) + len(rows)
+    tokens = sum(map(len, sentences)) + len(sentences)
     scores = []
     for name, unit, count in (
         ("perplexity", "subwords", tokens),
-        ("word_perplexity", "words", words + len(rows)),
+        ("word_perplexity", "words", words + len(sentences)),
     ):
         value = perplexity(nll / count)
-        said = f"per:{unit}+ends|count:{count}{signature}"
-        fields = {"name": prefix + name, "score": round(value, 4), "signature": said}
-        scores.append(Score(prefix + name, value, said, fields, decimals=3))
+        full = f"per:{unit}+ends|count:{count}{signature}"
+        fields = {"name": prefix + name, "score": round(value, 4), "signature": full}
+        scores.append(Score(prefix + name, value, full, fields, decimals=3))
     return scores

@@ -1,7 +1,4 @@
-"""What ``task=NAME`` makes, and how it is scored when it is trained.
-
-It does not know how it is trained.
-"""
+"""The tasks by name, and the scores of a trained one; training is not known here."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,28 +25,28 @@ TASKS: dict[str, type[Task]] = {
     "tagging": Tagging,
     "language_modelling": LanguageModelling,
 }
-"""What ``task=NAME`` makes."""
+"""The classes behind ``task=NAME``."""
 
 
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
-    """The task of a run, or of the checkpoint that it goes on from.
+    """The task of a run, with the tokenizer of the checkpoint that it begins with.
 
     Raises:
         InputError: The checkpoint is of another task.
     """
     if payload is None:
         return TASKS[config.task](config, None)
-    if checkpoint_task(payload) != config.task:
+    if (trained := checkpoint_task(payload)) != config.task:
+        key = "checkpoint" if config.checkpoint is not None else "finetune_from"
         raise InputError(
-            f"checkpoint={config.checkpoint} was trained for "
-            f"task={checkpoint_task(payload)}; it cannot "
-            f"go on with task={config.task}"
+            f"{key}={getattr(config, key)} was trained for task={trained}; it cannot go on with "
+            f"task={config.task}"
         )
     return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
 def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
-    """Score the test splits with the best checkpoint on a device; write what came of it."""
+    """Score the test splits with the best checkpoint on a device; write the results."""
     evaluate = task.evaluator(folder, device)
     metrics: dict[str, float] = {}
     for split in _tests(task):
@@ -59,7 +56,7 @@ def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
 
 
 def untested(folder: Path, task: Task) -> bool:
-    """Whether a run has test splits that were not scored, as one with ``test=false``."""
+    """Whether test splits of a run were not scored, as with ``test=false``."""
     return not all((folder / f"{split}.json").exists() for split in _tests(task))
 
 
@@ -92,9 +89,9 @@ def evaluate_again(
     Args:
         checkpoint: A file, or a run directory.
         split: Such as test.
-        output: Where to save what came of it; None saves nothing.
+        output: Folder for the results; None saves nothing.
         device: Where to compute.
-        batch_tokens: Budget of a batch; None takes that of the run.
+        batch_tokens: Budget of a batch; None takes the value of the run.
         trusted: Whether text may be read that the checkpoint names outside of the working folder.
 
     Raises:

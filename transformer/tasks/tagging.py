@@ -4,17 +4,16 @@ The other subwords of a word are read but not classified (Devlin et al. 2019, "B
 It does not know how the stack is built, nor where the tags come from.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.common.errors import raise_objections
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
-from transformer.data.config import DataConfig
 from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -25,11 +24,9 @@ from transformer.report.tagging import confusion_table
 from transformer.tasks.base import (
     Evaluation,
     Task,
-    decoder_objections,
+    check_single_stack,
     prepared,
-    second_side_objections,
     sentence_positions,
-    translation_objections,
     update_settings,
 )
 from transformer.training.checkpointing.checkpoint_io import Criterion
@@ -61,15 +58,14 @@ class Tagging(Task):
     data: TaggingData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        raise_objections(
-            (
-                *decoder_objections(config, "pocket_tagging"),
-                *translation_objections(config),
-                *_tying_objections(config),
-                *(second_side_objections(config) if tokenizer is None else ()),
-                *(_held_out_objections(config.data) if tokenizer is None else ()),
-            )
-        )
+        # Its outputs are tags, which share no embeddings, and no sentences are held out.
+        tied = config.model["tie_embeddings"]
+        unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
+        if tokenizer is None:
+            sizes = ("validation_size", "test_size")
+            unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}
+        resumed = tokenizer is not None
+        check_single_stack(config, "pocket_tagging", resumed=resumed, unused=unused)
         self.config = config
         self.data = TaggingData(
             config.data,
@@ -88,13 +84,13 @@ class Tagging(Task):
         return prepared(module, self.config)
 
     def callbacks(self) -> Sequence[Callback]:
-        """None: the batches of a validation say it all."""
+        """None: validation batches are enough."""
         return []
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
-        """Tag and compare."""
+        """Tag, and compare with the right tags."""
         tagger = Tagger.load(checkpoint, device=device, batch_tokens=self.config.data.batch_tokens)
         training = MostFrequentTags(self.data.training_sentences())
 
@@ -108,20 +104,3 @@ class Tagging(Task):
             )
 
         return evaluate
-
-
-def _tying_objections(config: RunConfig) -> Iterator[str]:
-    if config.model["tie_embeddings"] != "none":
-        yield (
-            f"model.tie_embeddings={config.model['tie_embeddings']} needs words at both ends, "
-            "but a tagger's outputs are tags; set model.tie_embeddings=none"
-        )
-
-
-def _held_out_objections(data: DataConfig) -> Iterator[str]:
-    for key in ("validation_size", "test_size"):
-        if getattr(data, key):
-            yield (
-                f"data.{key}={getattr(data, key)} has no meaning with task=tagging, which holds no "
-                f"sentences out; set data.{key}=0, and give data.validation=FILE data.test=FILE"
-            )

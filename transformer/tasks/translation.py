@@ -1,7 +1,4 @@
-"""Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations.
-
-It wires; what each part does is the part's own business.
-"""
+"""Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -36,7 +33,6 @@ class Translation(Task):
     data: DataModule
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        _check_passes_differ(config)
         self.config = config
         kind = StreamData if config.data.streaming else DataModule
         self.data = kind(
@@ -65,11 +61,14 @@ class Translation(Task):
             coverage_head=guided_head(asdict(config.loss), self.module.model.config),
         )
         sources, references, ranges = self.data.texts("validation")
-        translate = in_documents(translator)
-        samples = config.callbacks.samples
         return [
             TranslateValidation(
-                translate, sources, references, samples, ranges, metrics=config.metrics
+                in_documents(translator),
+                sources,
+                references,
+                config.callbacks.samples,
+                ranges,
+                metrics=config.metrics,
             )
         ]
 
@@ -108,20 +107,3 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
             "set tokenizer.joint=true or model.tie_embeddings=decoder"
         )
     return sized_model(config.model, tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-
-
-def _check_passes_differ(config: RunConfig) -> None:
-    """Refuse to compare two passes between which nothing differs.
-
-    Raises:
-        InputError: The model drops nothing.
-    """
-    # Layers are left out of both passes alike.
-    kinds = ("", "attention_", "activation_", "source_token_", "target_token_")
-    if config.loss.consistency == "r_drop" and not any(
-        config.model[f"{kind}dropout"] for kind in kinds
-    ):
-        raise InputError(
-            "loss.consistency=r_drop compares two passes that dropout makes differ, and "
-            "model.dropout=0.0; set model.dropout=0.3, or loss.consistency=none"
-        )

@@ -1,7 +1,7 @@
-"""The training step of a translator: teacher forcing; if wished guided alignment, or two passes.
+"""The training step of a translator: teacher forcing, with guided alignment or two passes.
 
-It knows neither text nor search; translated_validation.py translates during validation. What other
-tasks do alike is in update.py.
+It knows neither text nor search; bleu_validation.py translates during validation. The step that
+all tasks share is in update_module.py.
 """
 
 from dataclasses import asdict
@@ -13,7 +13,6 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.decoding.alignment import guided_head
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig
@@ -33,8 +32,7 @@ class TranslationModule(UpdateModule):
         settings: The other arguments of ``UpdateModule``.
 
     Raises:
-        InputError: The head that shall learn the word alignment is not there, or not always the
-            same.
+        InputError: The head of guided alignment does not exist, or is not always the same.
     """
 
     model: Transformer
@@ -42,8 +40,13 @@ class TranslationModule(UpdateModule):
     def __init__(self, model: Transformer, *, loss: LossConfig, **settings: Any) -> None:
         super().__init__(model, loss=loss, **settings)
         self.guided = guided_head(asdict(loss), model.config)
-        if self.guided is not None:
-            _check_fixed_layer(model.config)
+        shared = model.config.share_layers in ("all", "attention")
+        if self.guided is not None and model.config.layer_drop and shared:
+            raise InputError(
+                f"loss.alignment_weight guides one layer, which model.layer_drop="
+                f"{model.config.layer_drop} moves among layers that share their attention; set "
+                "model.layer_drop=0 or model.share_layers=none"
+            )
 
     def predictions(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Hidden states and right tokens of the real target positions, side by side."""
@@ -52,7 +55,7 @@ class TranslationModule(UpdateModule):
         return hidden[real], batch.target_output[real]
 
     def recompute_layers(self) -> None:
-        """Likewise, but for the layers whose attention guided alignment looks at."""
+        """Recompute all layers except the one of guided alignment."""
         if self.guided is None:
             recompute_layers(self.model)
         else:
@@ -60,9 +63,9 @@ class TranslationModule(UpdateModule):
             recompute_layers(self.model, layer.cross_attention)
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """As in any task; with guided alignment its loss comes on top.
+        """The loss of every task, plus that of guided alignment.
 
-        ``loss`` is then still that of the translation alone; ``alignment`` is the sum of guided
+        To log, ``loss`` is that of the translation alone; ``alignment`` is the sum of guided
         alignment and the number of target tokens that it counts.
         """
         if self.loss.consistency != "none":
@@ -96,17 +99,3 @@ class TranslationModule(UpdateModule):
         weight = self.model.projection.weight
         loss, cross_entropy, divergence = consistency_loss(self.loss, hidden, weight, right)
         return loss, len(right), {"loss": cross_entropy, "consistency": divergence}
-
-
-def _check_fixed_layer(config: ModelConfig) -> None:
-    """Refuse to guide a layer that shares its attention while others are left out at random.
-
-    Raises:
-        InputError: Which call of the shared attention is the guided layer's cannot be said.
-    """
-    if config.layer_drop and config.share_layers in ("all", "attention"):
-        raise InputError(
-            f"loss.alignment_weight guides one layer, which model.layer_drop={config.layer_drop} "
-            f"does not leave in its place among layers that share their attention; set "
-            "model.layer_drop=0 or model.share_layers=none"
-        )

@@ -1,4 +1,4 @@
-"""Lightning's trainer for a run: the user's arguments, our callbacks, and no surprises.
+"""Lightning's trainer for a run, with the user's arguments and our callbacks.
 
 It does not know what is trained.
 """
@@ -25,15 +25,19 @@ from transformer.training.callbacks.graceful_shutdown import GracefulStop
 from transformer.training.callbacks.loggers import ContinuedLogs, build_loggers
 from transformer.training.callbacks.metrics import LastValidation, Measure
 from transformer.training.callbacks.progress import ProgressBar
-from transformer.training.checkpointing.callbacks import checkpoint_callbacks
+from transformer.training.checkpointing.callbacks import (
+    BestCheckpoint,
+    LastCheckpoint,
+    RecentCheckpoints,
+)
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
 from transformer.training.distributed.fsdp import ShardedStrategy
-from transformer.training.distributed.replicated import build_strategy, placed
+from transformer.training.distributed.replicated import build_strategy, resolve_devices
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
-"""Keys of the group ``trainer`` that Lightning is not to act on: what it calls a batch is a whole
-update (update.py), and what it calls an epoch has no end (loader.py)."""
+"""Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
+(update_module.py), and its epoch has no end (loader.py)."""
 
 
 def build_trainer(
@@ -45,7 +49,7 @@ def build_trainer(
         InputError: Lightning refuses an argument.
     """
     _quieten_lightning()
-    arguments = {k: v for k, v in placed(config.trainer).items() if k not in _OURS}
+    arguments = {k: v for k, v in resolve_devices(config.trainer).items() if k not in _OURS}
     arguments["strategy"] = _strategy(config, arguments)
     callbacks = build_callbacks(config.callbacks, validation, criterion, folder / "checkpoints")
     try:
@@ -67,7 +71,7 @@ def build_trainer(
         if "No supported gpu backend" in reason:
             reason = f"accelerator={arguments['accelerator']} is not there; set trainer=cpu"
         raise InputError(f"trainer: {reason}") from error
-    # Lightning's handlers would speak to other ranks in the middle of whatever they do.
+    # Lightning's signal handlers would communicate with other ranks at any time.
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
     return trainer
 
@@ -78,12 +82,12 @@ def build_callbacks(
     """All callbacks, in the order in which they run; checkpoints run last.
 
     Args:
-        config: Which ones.
-        validation: Those of the task.
-        criterion: What is better.
+        config: Config of the callbacks.
+        validation: Callbacks of the task.
+        criterion: Compares two scores.
         folder: For the checkpoints.
     """
-    # First: a validation, most of which the task's callbacks are, can be broken off from its start.
+    # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop(folder.parent)]
     if config.ema_decay:
         # Before the task's, which must see the averaged weights.
@@ -91,34 +95,24 @@ def build_callbacks(
     callbacks += [*validation, Measure(), ContinuedLogs(), ProgressBar(), LastValidation()]
     if config.patience is not None:
         callbacks.append(Patience(criterion, config.patience))
-    keep, interval = config.keep_last, config.save_interval
     return [
         *callbacks,
-        *checkpoint_callbacks(folder, criterion, keep_last=keep, interval=interval),
+        BestCheckpoint(folder, criterion),
+        RecentCheckpoints(folder, config.keep_last),
+        LastCheckpoint(folder, config.save_interval),
     ]
 
 
 def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
     if arguments["strategy"] == "fsdp":
-        _check_shardable(config)
+        if config.callbacks.ema_decay or config.model["layer_drop"]:
+            raise InputError(
+                "trainer=fsdp shards all weights and needs every layer on every rank; set "
+                "callbacks.ema_decay=0 model.layer_drop=0"
+            )
         return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
     return build_strategy(arguments["strategy"], several=several)
-
-
-def _check_shardable(config: RunConfig) -> None:
-    """Refuse what cannot go with sharded weights.
-
-    Raises:
-        InputError: It is asked for.
-    """
-    layer_drop = config.model["layer_drop"]
-    for asked, key, reason in (
-        (config.callbacks.ema_decay, "callbacks.ema_decay", "it averages whole weights"),
-        (layer_drop, "model.layer_drop", "all ranks put a layer together at the same time"),
-    ):
-        if asked:
-            raise InputError(f"{key} does not go with trainer=fsdp: {reason}; set {key}=0")
 
 
 def bound_by_epochs(
@@ -128,37 +122,34 @@ def bound_by_epochs(
     done: int = 0,
     before: dict[str, Any] | None = None,
 ) -> None:
-    """Turn the bound in epochs into one in updates: the row of batches has no end.
+    """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
 
     Args:
-        trainer: To be bound.
-        epochs: Passes through the corpus, those of the runs it resumes included; None: no bound.
-        data: Whose row it is.
-        done: Updates that the run has made before.
-        before: What its loader said then, if it goes on.
+        trainer: Gets the limit.
+        epochs: Passes through the corpus since the start of the run; None: no limit.
+        data: The batches.
+        done: Updates of the run so far.
+        before: Saved state of the data loader, if the run is resumed.
 
     Raises:
         InputError: The length of an epoch is not known.
     """
     if epochs is None or epochs < 0:
         return
-    row, shares = data.row, RankAssignment(trainer.world_size, data.accumulation)
-    if row.epoch_length is None:
+    batches, assignment = data.row, RankAssignment(trainer.world_size, data.accumulation)
+    if batches.epoch_length is None:
         raise InputError(
             f"trainer.max_epochs={epochs}: a stream does not know how long an epoch is; set "
             "trainer.max_steps or trainer.max_time"
         )
-    left = epochs * row.epoch_length - next_batch(before, done, row, shares)
-    updates = done + max(0, math.ceil(left / shares.batches))
+    left = epochs * batches.epoch_length - next_batch(before, done, batches, assignment)
+    updates = done + max(0, math.ceil(left / assignment.batches))
     if not 0 <= trainer.max_steps <= updates:
         trainer.fit_loop.epoch_loop.max_steps = updates
 
 
 def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
-    """The key that has ended the training, and what it has come to.
-
-    Where nothing tells it, the key is all that may have.
-    """
+    """The key that has ended training, or all candidates, and a message."""
     done, last = trainer.global_step, trainer.max_steps
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     if 0 <= last <= done:
@@ -179,21 +170,21 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
 
 
 def _quieten_lightning() -> None:
-    """Keep its advertisements, and its warnings about what is meant so, out of the log."""
+    """Hide hints of Lightning, and warnings about what is intended."""
     for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
         ".*does not have many workers.*",
         ".*smaller than the logging interval.*",
         ".*LeafSpec.*",
-        # A bound in time, or the patience, that the run it goes on with had and this one has not.
+        # The resumed run had max_time or patience, and this one has not.
         ".*when using `ckpt_path`, callbacks.*",
         "Experiment logs directory.*",
         "Checkpoint directory.*exists and is not empty.*",
         ".*in eval mode at the start of training.*",
-        # What is logged is alike on all ranks.
+        # Logged values are equal on all ranks.
         ".*sync_dist=True.*",
-        # Nothing of ours changes it in place.
+        # Our code does not change it in place.
         ".*FSDP2-wrapped module.*view.*",
     ):
         warnings.filterwarnings("ignore", message=message)

@@ -7,7 +7,7 @@ import pytest
 from transformer.cli.train.run_log import log_to
 from transformer.common.files import open_unlinked, written_whole
 from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
-from transformer.training.checkpointing.run_directory import mark_finished, taken
+from transformer.training.checkpointing.run_directory import locked, mark_finished
 
 
 def linked(folder: Path, name: str) -> Path:
@@ -38,7 +38,7 @@ def test_no_file_of_a_run_is_written_through_a_link(tmp_path: Path) -> None:
                 case "finished":
                     mark_finished(folder)
                 case ".lock":
-                    with taken(folder):
+                    with locked(folder):
                         pass
                 case _:
                     _ = ContinuedCSVLogger(folder).rows

@@ -8,35 +8,35 @@ from omegaconf import OmegaConf
 
 from transformer.cli.train.resume import _looked_at, _readable
 from transformer.common.errors import InputError
-from transformer.runs.config_file import read_config, said
+from transformer.runs.config_file import read_config, saved_config
 
 BEFORE, NOW = OmegaConf.create({"seed": 1}), OmegaConf.create({"seed": 2})
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    with said(BEFORE, tmp_path):
+    with saved_config(BEFORE, tmp_path):
         (tmp_path / "checkpoints").mkdir()
         (tmp_path / "checkpoints" / "last.ckpt").write_text("1")
     return tmp_path
 
 
 def test_a_refused_call_changes_nothing(run: Path) -> None:
-    with pytest.raises(InputError, match="refused"), said(NOW, run):
+    with pytest.raises(InputError, match="refused"), saved_config(NOW, run):
         assert read_config(run) == {"seed": 2}
         raise InputError("refused")
     assert read_config(run) == {"seed": 1}
 
 
 def test_a_call_refused_when_a_damaged_checkpoint_is_set_aside_changes_nothing(run: Path) -> None:
-    with pytest.raises(InputError, match="refused"), said(NOW, run):
+    with pytest.raises(InputError, match="refused"), saved_config(NOW, run):
         (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "unused-last.ckpt")
         raise InputError("refused")
     assert read_config(run) == {"seed": 1}
 
 
 def test_what_has_trained_says_with_what(run: Path) -> None:
-    with pytest.raises(InputError, match="diverges"), said(NOW, run):
+    with pytest.raises(InputError, match="diverges"), saved_config(NOW, run):
         file = run / "checkpoints" / "last.ckpt"
         file.with_name("new").write_text("2")
         os.replace(file.with_name("new"), file)
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_file_whole(run: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", full)
     with (
         pytest.raises(InputError, match=r"config\.yaml: cannot be written \(No space left on dev"),
-        said(NOW, run),
+        saved_config(NOW, run),
     ):
         pass
     assert read_config(run) == {"seed": 1}

@@ -57,17 +57,21 @@ def test_what_an_earlier_check_has_left_is_not_mixed_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(tmp_path, monkeypatch)
-    with pytest.raises(InputError, match="at_once is of an earlier check; remove it, or choose"):
+    with pytest.raises(InputError, match="holds an earlier check; choose another"):
         check(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
     ("what", "value", "where"),
     [
-        ("state_dict", {"w": torch.tensor([0.0, 1.0, 2.0, 3.0000002])}, "state_dict/w by 2.38e-07"),
-        ("optimizer_states", [{"lr": 0.2}], "optimizer_states/0/lr by 0.1"),
+        (
+            "state_dict",
+            {"w": torch.tensor([0.0, 1.0, 2.0, 3.0000002])},
+            "state_dict['w'] by 2.38e-07",
+        ),
+        ("optimizer_states", [{"lr": 0.2}], "optimizer_states[0]['lr'] by 0.1"),
         ("batches", "1 a\n2 c\n", "batches by inf"),
-        ("metrics.csv", "step,val\n1,3\n", "metrics/0/val by 1"),
+        ("metrics.csv", "step,val\n1,3\n", "metrics[0]['val'] by 1"),
         ("global_step", 3, "global_step by 1"),
     ],
 )
@@ -88,14 +92,14 @@ def test_another_device_may_add_in_another_order(
     for name in ("at_once", "broken"):
         shutil.rmtree(tmp_path / name)
     far = {"w": torch.tensor([0.0, 1.0, 2.0, 3.01])}
-    with pytest.raises(InputError, match=r"first state_dict/w by 0\.01"):
+    with pytest.raises(InputError, match=r"first state_dict\['w'\] by 0\.01"):
         check(tmp_path, monkeypatch, "trainer.accelerator=gpu", state_dict=far)
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("checkpoint=run", "drop checkpoint="),
+        ("checkpoint=run", "leave checkpoint out"),
         ("trainer.devices=2", r"set trainer\.devices=1"),
     ],
 )
@@ -111,10 +115,13 @@ def test_refusals(
 def test_differences_are_found_wherever_they_are() -> None:
     one = {"a": [1, {"b": torch.zeros(2)}], "c": "x"}
     assert list(differences(one, one, "")) == []
-    assert [where for where, _ in differences(one, {"a": one["a"]}, "root")] == ["root"]
+    assert [where for where, _ in differences(one, {"a": one["a"]}, "root")] == ["root['c']"]
     other = {"a": [1, {"b": torch.zeros(3)}], "c": "y"}
-    assert [where for where, _ in differences(one, other, "root")] == ["root/a/1/b", "root/c"]
-    assert list(differences([1], [1, 2], "root")) == [("root", float("inf"))]
+    assert [where for where, _ in differences(one, other, "root")] == [
+        "root['a'][1]['b']",
+        "root['c']",
+    ]
+    assert list(differences([1], [1, 2], "root")) == [("root[1]", float("inf"))]
 
 
 NAN = float("nan")

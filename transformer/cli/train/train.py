@@ -31,7 +31,7 @@ from transformer.common.errors import InputError, raise_objections
 from transformer.model.checkpoint.locate import run_folder
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
-from transformer.training.distributed.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_rank
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(arguments: list[str]) -> None:
-    index = external_place()
+    index = external_rank()
     if index is not None and (index.rank > 0 or RUN in os.environ):
         train_as_told(index)
         return

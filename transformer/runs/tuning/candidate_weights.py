@@ -1,7 +1,6 @@
-"""The weights that a run offers: of its best checkpoint, of the newest averaged, of the average
-that training kept.
+"""The weights of a run: of its best checkpoint, averaged over the newest, and the moving average.
 
-It does not know how they are searched with, nor what they are worth.
+It does not know their scores.
 """
 
 from collections.abc import Iterable
@@ -21,14 +20,14 @@ WeightsName = Literal["single", "average", "ema"]
 def offered_weights(
     folder: Path, names: Iterable[WeightsName], last: int
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The payloads of checkpoints that only translate, by name, and why others are not there.
+    """The payloads of checkpoints by name, and the reasons why some are missing.
 
-    The first is what the run translates with as it is, whether it is named or not.
+    The first is the one that the run translates with, whether it is named or not.
 
     Args:
         folder: The run directory.
-        names: Which to look for.
-        last: The most checkpoints that are averaged.
+        names: The weights to look for.
+        last: Maximum number of checkpoints to average.
 
     Raises:
         InputError: The run has no checkpoint, or does not translate.
@@ -57,12 +56,12 @@ def offered_weights(
 
 
 def translating(payload: dict[str, Any]) -> dict[str, Any]:
-    """A checkpoint without what only training needs."""
+    """A checkpoint without the state of training."""
     return {key: payload[key] for key in ("state_dict", PORTABLE)}
 
 
 def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]:
-    """A checkpoint whose default decoding is this search; the rest is as it was."""
+    """A checkpoint with this search as its default decoding."""
     portable = payload[PORTABLE]
     config = portable["config"] | {"decoding": asdict(search)}
     return payload | {PORTABLE: portable | {"config": config}}

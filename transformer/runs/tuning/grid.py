@@ -1,8 +1,7 @@
-"""In two stages: all weights with the run's own search, then the best with every other search.
+"""Searches in two stages: all weights with the run's own search, then the best with every search.
 
-It does not know how results are shown or kept. One search for each pair of a beam size and a length
-penalty: the penalty decides when a beam stops, so that what one finds says nothing of another. All
-weights with every search would cost as many times more as there are weights.
+Each pair of beam size and length penalty is a search of its own, as the penalty decides when a beam
+stops. It does not know how results are shown or saved.
 """
 
 import time
@@ -30,18 +29,18 @@ from transformer.model.config import ModelConfig
 from transformer.runs.tuning.trial import Trial, best_trial, grid
 
 METRICS = ("bleu", "chrf")
-"""More is better of both."""
+"""A higher value of each is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
-    """What is tried, and on what.
+    """The searches to try, and the text.
 
     Attributes:
         beam_sizes: 1 is greedy search.
-        length_penalties: Of each beam of two and more.
-        metric: Of ``METRICS``, computed as the run's validation does.
-        sentences: The first so many of the validation set; None takes all.
+        length_penalties: For each beam size from 2 on.
+        metric: One of ``METRICS``, computed as in the validation of the run.
+        sentences: Number of sentences from the start of the validation set; None takes all.
         batch_tokens: See ``Translator``.
         device: See ``Translator``.
 
@@ -69,13 +68,13 @@ def sweep(
     """Translate the validation set of the run in each way; the first is the run's own.
 
     Args:
-        offers: Checkpoints by the name of their weights, all of one run; the first is the one that
-            it translates with as it is.
-        config: What is tried, and on what.
+        offers: Checkpoints of one run by the name of their weights; the run translates with the
+            first.
+        config: The searches to try, and the text.
         show: Called with each trial as it ends.
 
     Raises:
-        InputError: The validation set or a search cannot be had.
+        InputError: The validation set is missing, or a search is not valid.
     """
     portable = next(iter(offers.values()))[PORTABLE]
     run = portable["config"]
@@ -118,8 +117,8 @@ def _trial(
     sources, references = zip(*pairs, strict=True)
     # The first call of a process takes longer.
     in_documents(translator).translate(sources[:1])
-    began = time.perf_counter()
+    start = time.perf_counter()
     found = in_documents(translator).translate(sources)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     (value,) = compare([one.text for one in found], references)
     return Trial(weights, translator.search, value, seconds, len(pairs))

@@ -1,7 +1,4 @@
-"""One way of translating a text, and what it was worth; which ways there are, and which is best.
-
-It knows neither weights nor files.
-"""
+"""Trials of weights and search on a text: their grid and the best one; files are not known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +10,14 @@ from transformer.evaluation.metrics import DECIMALS, Score
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of it.
+    """Result of one trial.
 
     Attributes:
-        weights: Their name.
-        search: How was searched.
-        score: On the validation set.
-        seconds: That the translation of all sentences took.
-        sentences: How many there were.
+        weights: Name of the weights.
+        search: The search.
+        score: Score on the validation set.
+        seconds: Time for all sentences.
+        sentences: Number of sentences.
     """
 
     weights: str
@@ -48,20 +45,17 @@ class Trial:
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial:
-    """The one of the highest score as people read it.
-
-    Of those that look equal it is the one that follows the fewest hypotheses, then the first.
-    """
+    """The trial with the highest rounded score; at a tie the narrowest search, then the first."""
     return min(trials, key=lambda one: (-round(one.score.value, DECIMALS), one.search.width))
 
 
 def grid(
     own: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
 ) -> list[SearchConfig]:
-    """Every beam size with every length penalty; but ``greedy``, which no penalty changes, once.
+    """Every beam size with every length penalty; ``greedy``, without penalty, once.
 
-    What else the run's own search has stays, but what only another algorithm reads, and the length
-    of the n-best list, which is one.
+    Other settings of the run's own search stay, except those of another algorithm; the n-best list
+    has one entry.
 
     Raises:
         InputError: A value is out of its range.

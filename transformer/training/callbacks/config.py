@@ -9,11 +9,11 @@ from transformer.common.schema import Range, out_of_range
 
 @dataclass(frozen=True)
 class CallbacksConfig:
-    """What to do around the steps.
+    """Validation, averaging, stopping and checkpoints.
 
     Attributes:
         ema_decay: Decay of the moving average of the weights, which then validates, tests and
-            translates in place of the weights themselves; 0 keeps none.
+            translates instead of the weights; 0 keeps none.
         patience: Validations, each after an interval, without a better score (``Criterion``)
             after which training stops; null never stops.
         keep_last: Validations whose weights are kept for ``average``, the newest; below 0 all.
@@ -34,7 +34,7 @@ class CallbacksConfig:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """Where metrics go.
+    """Where metrics are written.
 
     Attributes:
         csv: Write ``metrics.csv``.

@@ -1,4 +1,4 @@
-"""Early stopping: training ends when validation has not become better for a while.
+"""Early stopping: training ends after several validations without a better score.
 
 It does not know what the score measures.
 """
@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 class Patience(Callback):
     """Stops training after some validations in a row without a better score.
 
-    That at the end of a run, off the interval, is not counted: with a later end there is none.
+    A validation at the end of a run, off the interval, does not count: a longer run has none there.
 
     Args:
-        criterion: What is better.
-        patience: How many.
+        criterion: Compares two scores.
+        patience: Number of validations.
     """
 
     def __init__(self, criterion: Criterion, patience: int) -> None:
@@ -29,19 +29,19 @@ class Patience(Callback):
         self.waited = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The score to be beaten, and for how long it has stood; not for how long it may."""
+        """The best score, and the validations since; not the patience, which may change."""
         return {"score": self.score, "waited": self.waited}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on waiting."""
+        """Restore score and count."""
         self.score, self.waited = state_dict["score"], state_dict["waited"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stop at once if a run that has stopped so goes on with no more patience."""
+        """Stop at once if a stopped run is resumed with no more patience."""
         self._stop(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Wait on, or stop."""
+        """Count the validation; stop if patience is over."""
         if trainer.state.fn != "fit":
             return
         score = float(trainer.callback_metrics[self.criterion.metric])

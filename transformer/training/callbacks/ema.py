@@ -9,25 +9,24 @@ from pytorch_lightning.callbacks import EMAWeightAveraging
 class MovingAverage(EMAWeightAveraging):
     """An exponential moving average of the weights, which validates in their place.
 
-    Tables that are computed, such as that of the positions, are no weights: averaged, they would
-    drift by rounding, and a run that goes on computes them anew. An update that was left out does
-    not count.
+    Buffers, such as the table of positions, are not averaged: they would drift by rounding, and a
+    resumed run computes them again. Skipped updates do not count.
     """
 
     def __init__(self, decay: float) -> None:
         super().__init__(decay=decay, use_buffers=False)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Keep the average where the weights are to be, which are not there yet."""
+        """Keep the average on the device on which the weights will be."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Move the average."""
+        """Update the average."""
         if outputs["good"]:
             super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Leave both as they are: the last checkpoint has yet to be written, and has both."""
+        """Do not swap them: the last checkpoint, still to be written, holds both."""

@@ -1,6 +1,6 @@
-"""Stopping at a signal: after the update, with a checkpoint, on every rank alike.
+"""Stops at a signal: after the update, with a checkpoint, on all ranks alike.
 
-It does not write checkpoints: saving.py does, where training ends.
+It does not write checkpoints: checkpointing/callbacks.py does, where training ends.
 """
 
 import logging
@@ -26,53 +26,53 @@ from transformer.training.optimization.divergence import DivergenceDetector
 logger = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Ctrl-C; what a scheduler says before it takes the machine away; what SLURM says so with.
+"""Ctrl-C; the warning of a scheduler before it takes the machine away; that of SLURM.
 
-Where ranks hear different ones the last of these counts: the job is to come back."""
+If ranks receive different signals, the last of this list counts, as the job is to come back."""
 
 
 class GracefulStop(Callback):
-    """Lets a signal finish the update, so that the checkpoint is of a whole update.
+    """Finishes the update at a signal, so that the checkpoint is of a whole update.
 
     All ranks stop after the same update. A validation, before which a checkpoint has been written,
-    is broken off, and comes first when the run goes on. A second Ctrl-C stops at once.
+    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once.
 
     Args:
-        folder: The run directory, to say how to go on.
+        folder: The run directory, for the message.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.heard: int | None = None
+        self.received: int | None = None
         self._alone, self._at_once = True, False
         self._previous: dict[int, Any] = {}
 
     def raise_if_stopped(self) -> None:
-        """Tell who started the training.
+        """Report the signal to the caller of the training.
 
         Raises:
-            Interrupted: A signal has ended it.
+            Interrupted: A signal has ended training.
         """
-        if self.heard is not None:
-            raise interrupted(self.heard, self.folder)
+        if self.received is not None:
+            raise interrupted(self.received, self.folder)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listen."""
+        """Install the handler."""
         self._alone = trainer.world_size == 1
-        self._previous = listen(self._hear)
+        self._previous = listen(self._handle)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Ask for the stop before this update, if any rank has been told to (update.py obeys)."""
+        """Stop before this update if any rank has received a signal (update_module.py skips it)."""
         if self._any_rank(trainer):
             trainer.should_stop = True
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """From now on stop at once, if a checkpoint of this update has just been written."""
+        """Stop at once from now on, if a checkpoint of this update has just been written."""
         detector = pl_module.detector
         self._at_once = isinstance(detector, DivergenceDetector) and not detector.in_a_row
-        self._break_off(trainer)
+        self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(
         self,
@@ -82,58 +82,55 @@ class GracefulStop(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Break off, if any rank has been told to."""
+        """Abort if any rank has received a signal."""
         if trainer.world_size > 1:
-            self._break_off(trainer)
+            self._abort_if_stopped(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """From now on finish the update."""
+        """Finish the update from now on."""
         self._at_once = False
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Hand the signals back, now that the last checkpoint is written."""
-        hand_back(self._previous)
+        """Restore the handlers, after the last checkpoint."""
+        restore_handlers(self._previous)
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
     ) -> None:
-        """Hand the signals back."""
-        hand_back(self._previous)
+        """Restore the handlers."""
+        restore_handlers(self._previous)
 
-    def _break_off(self, trainer: Trainer) -> None:
+    def _abort_if_stopped(self, trainer: Trainer) -> None:
         if self._at_once and self._any_rank(trainer):
             self.raise_if_stopped()
 
     def _any_rank(self, trainer: Trainer) -> bool:
-        """Agree with the other ranks, who may have been told something else or nothing.
-
-        What comes after the ranks have agreed waits for the next time, or they would part.
-        """
+        """Agree with the other ranks on a signal; a later one waits for the next call."""
         if self._alone:
-            return self.heard is not None
-        weight = 0 if self.heard is None else 1 + SIGNALS.index(self.heard)
-        told = torch.tensor(weight, device=trainer.strategy.root_device)
-        agreed = int(trainer.strategy.reduce(told, reduce_op="max"))
+            return self.received is not None
+        weight = 0 if self.received is None else 1 + SIGNALS.index(self.received)
+        received = torch.tensor(weight, device=trainer.strategy.root_device)
+        agreed = int(trainer.strategy.reduce(received, reduce_op="max"))
         if agreed:
-            self.heard = SIGNALS[agreed - 1]
+            self.received = SIGNALS[agreed - 1]
         return agreed > 0
 
-    def _hear(self, signum: int, frame: FrameType | None) -> None:
-        again = self.heard is not None
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        again = self.received is not None
         if again and signum != signal.SIGINT:
-            return  # Schedulers say it several times.
-        self.heard = self.heard or signum
+            return  # Schedulers send it several times.
+        self.received = self.received or signum
         if again or (self._at_once and self._alone):
             raise interrupted(signum, self.folder)
-        says = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
-        logger.warning("%s: stopping after this update%s", signal.Signals(signum).name, says)
+        advice = "; press Ctrl-C again to stop at once" if signum == signal.SIGINT else ""
+        logger.warning("%s: stopping after this update%s", signal.Signals(signum).name, advice)
 
 
 def raise_if_stopped(trainer: Trainer) -> None:
-    """Tell what has ended the training, if it was a signal.
+    """Report a signal that has ended training.
 
     Raises:
-        Interrupted: It was.
+        Interrupted: There was one.
     """
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, GracefulStop):
@@ -142,13 +139,13 @@ def raise_if_stopped(trainer: Trainer) -> None:
 
 @contextmanager
 def stoppable(folder: Path) -> Iterator[None]:
-    """Turn signals into an exception at once, where there is nothing to finish first.
+    """Turn signals into an exception at once, outside of training.
 
-    On a SLURM cluster the job is put back into the queue when it was SIGUSR1
+    On a SLURM cluster SIGUSR1 puts the job back into the queue
     (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
 
     Args:
-        folder: The run directory, to say how to go on.
+        folder: The run directory, for the message.
 
     Raises:
         Interrupted: There was a signal.
@@ -165,47 +162,47 @@ def stoppable(folder: Path) -> Iterator[None]:
             _requeue()
         raise
     finally:
-        hand_back(previous)
+        restore_handlers(previous)
 
 
 def interrupted(signum: int, folder: Path) -> Interrupted:
-    """What to tell the user, and the exit code that a shell knows the signal by."""
-    how = (
+    """The error of a signal, with the command that resumes the run and the exit code of a shell."""
+    advice = (
         f"go on with: transformer train checkpoint={folder}"
         if has_checkpoint(folder)
         else "there is no checkpoint yet: give the same command again"
     )
-    return Interrupted(f"stopped by {signal.Signals(signum).name}; {how}", 128 + signum)
+    return Interrupted(f"stopped by {signal.Signals(signum).name}; {advice}", 128 + signum)
 
 
-def listen(heard: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Let the signals call a function; returns who heard them before.
+def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Install a handler of all signals; returns the previous handlers.
 
-    Only this process is meant: one that it forks, to load data, leaves at SIGTERM and lets its
-    parent decide about the others.
+    It runs in this process alone: a forked process, which loads data, ends at SIGTERM and ignores
+    the other signals, as its parent decides about them.
     """
     process = os.getpid()
 
-    def hear(signum: int, frame: FrameType | None) -> None:
+    def handle(signum: int, frame: FrameType | None) -> None:
         if os.getpid() == process:
-            heard(signum, frame)
+            handler(signum, frame)
         elif signum == signal.SIGTERM:
             os._exit(128 + signum)
 
     if threading.current_thread() is not threading.main_thread():
         return {}
-    return {number: signal.signal(number, hear) for number in SIGNALS}
+    return {number: signal.signal(number, handle) for number in SIGNALS}
 
 
-def hand_back(previous: dict[int, Any]) -> None:
-    """Let the signals be heard by those who heard them before."""
+def restore_handlers(previous: dict[int, Any]) -> None:
+    """Install the previous handlers again."""
     for number, handler in previous.items():
         signal.signal(number, handler)
     previous.clear()
 
 
 def _requeue() -> None:
-    """Put the job of this process back into the queue, where there is one."""
+    """Put the SLURM job of this process back into the queue, if there is one."""
     if not SLURMEnvironment.detect() or os.environ.get("SLURM_PROCID", "0") != "0":
         return
     job = os.environ.get("SLURM_JOB_ID", "")
@@ -215,7 +212,6 @@ def _requeue() -> None:
         return
     try:
         subprocess.run(["scontrol", "requeue", job], check=True)
+        logger.info("job %s is in the queue again; with checkpoint=auto it goes on by itself", job)
     except (OSError, subprocess.CalledProcessError) as error:
         logger.warning("scontrol requeue %s failed: %s", job, error)
-    else:
-        logger.info("job %s is in the queue again; with checkpoint=auto it goes on by itself", job)

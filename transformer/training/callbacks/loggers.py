@@ -1,4 +1,4 @@
-"""Where metrics go: a CSV file and TensorBoard, both inside the run directory.
+"""Loggers of metrics: a CSV file and TensorBoard, both in the run directory.
 
 It does not know which metrics there are.
 """
@@ -20,10 +20,10 @@ log = logging.getLogger(__name__)
 
 
 class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
-    """Goes on in the events of a run; where the disk is full it leaves some out.
+    """Continues the events of a run; skips points while the disk is full.
 
     Attributes:
-        steps: So many are complete: the number of the last one logged, and one.
+        steps: Complete steps: the number of the last logged one, plus one.
     """
 
     steps = 0
@@ -32,48 +32,48 @@ class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a point to each curve."""
         self.steps = max(self.steps, (step or 0) + 1)
-        with self._leaving_out():
-            super().log_metrics(self.counted(metrics, step), step)
+        with self._skip_on_full_disk():
+            super().log_metrics(self.with_epoch(metrics, step), step)
 
     @rank_zero_only
     def save(self) -> None:
         """Flush."""
-        with self._leaving_out():
+        with self._skip_on_full_disk():
             super().save()
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Flush and close."""
-        with self._leaving_out():
+        with self._skip_on_full_disk():
             super().finalize(status)
 
     @rank_zero_only
     def cut(self, step: int) -> None:
-        """Let TensorBoard forget the points from a step on."""
+        """Delete the points from a step on."""
         self.steps = step
-        with self._leaving_out():
+        with self._skip_on_full_disk():
             writer = self.experiment
             writer.close()
             writer.purge_step = step
             writer._get_file_writer()
 
     @contextmanager
-    def _leaving_out(self) -> Iterator[None]:
-        """Go on without what cannot be written."""
+    def _skip_on_full_disk(self) -> Iterator[None]:
+        """Log a warning instead of an error if a point cannot be written."""
         try:
             yield
         except (OSError, ValueError) as error:
-            # Lightning makes a ValueError of whatever a point raises.
+            # Lightning turns every error of a point into a ValueError.
             cause = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(cause, OSError):
                 raise
             log.warning("tensorboard: %s; some points are missing", cause.strerror)
-            # A writer that has failed once fails for ever: the next point opens another file.
+            # A writer that has failed once keeps failing: the next point opens another file.
             self._experiment = None
 
 
 class ContinuedLogs(Callback):
-    """Lets a run that goes on have exactly the rows that one without a break has."""
+    """Gives a resumed run exactly the rows of a run without a break."""
 
     def __init__(self) -> None:
         self.rows: int | None = None
@@ -82,7 +82,7 @@ class ContinuedLogs(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Put what is logged so far on the disk, and say how much it is."""
+        """Write the metrics to the disk, and save how many there are."""
         for logger in trainer.loggers:
             logger.save()
             if isinstance(logger, ContinuedCSVLogger) and trainer.is_global_zero:
@@ -93,13 +93,12 @@ class ContinuedLogs(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember how much it was."""
+        """Restore how many there were."""
         self.rows = checkpoint.get("metrics_rows")
-        # One of an earlier version does not say whether a validation after it is among them.
-        self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])
+        self.steps = checkpoint.get("metrics_steps")
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget what was logged after the checkpoint."""
+        """Delete what was logged after the checkpoint."""
         for logger in trainer.loggers:
             if isinstance(logger, EpochLogger):
                 logger.epochs = trainer.datamodule.epochs  # type: ignore[attr-defined]
@@ -111,9 +110,7 @@ class ContinuedLogs(Callback):
 
 def build_loggers(config: LoggerConfig, folder: Path) -> list[Logger]:
     """The loggers that the config names."""
-    loggers: list[Logger] = []
-    if config.csv:
-        loggers.append(ContinuedCSVLogger(folder))
+    loggers: list[Logger] = [ContinuedCSVLogger(folder)] if config.csv else []
     if config.tensorboard:
         loggers.append(ContinuedTensorBoard(folder, name="tensorboard", version=""))
     return loggers

@@ -1,7 +1,7 @@
-"""Tries the largest batch before the first update: what will not fit is known now, not at night.
+"""Runs the largest batch once before training, so that an out-of-memory error shows at the start.
 
-It also sees that all ranks are about to train on the same row of batches. It does not know what
-is done where memory does not suffice (gradients.py).
+It also checks that all ranks train on the same sequence of batches. It does not know what happens
+when memory runs out (gradient_accumulation.py).
 """
 
 import hashlib
@@ -18,23 +18,23 @@ from transformer.data.modules.base import BatchModule
 logger = logging.getLogger(__name__)
 
 
-def adam_means(module: nn.Module) -> list[Tensor]:
-    """As much memory as Adam takes for its two means, from the first update on."""
+def adam_moments(module: nn.Module) -> list[Tensor]:
+    """Memory of Adam's two moments, which exist from the first update on."""
     return [torch.empty_like(p) for p in module.parameters() if p.requires_grad for _ in range(2)]
 
 
 class MemoryPreflight(Callback):
-    """Computes the gradient of the largest planned batch once, and forgets it."""
+    """Computes the gradient of the largest planned batch once, and drops it."""
 
     def __init__(self, data: BatchModule) -> None:
         self.data = data
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare the plans of the ranks, and try.
+        """Compare the plans of the ranks, and run the batch.
 
         Raises:
             InputError: The ranks plan different batches, or memory does not suffice for the state
-                of the optimiser, or beside it for one row.
+                of the optimiser and one sentence pair.
         """
         self._compare(trainer)
         batch: Any = self.data.largest_batch()
@@ -44,34 +44,34 @@ class MemoryPreflight(Callback):
             f"{batch.positions:,}",
         )
         check_memory: Any = pl_module.check_memory
-        # A run that goes on has them already.
-        means = [] if trainer.optimizers[0].state else _means_beside(pl_module)
+        # A resumed run has them already.
+        moments = [] if trainer.optimizers[0].state else _reserve_moments(pl_module)
         times = 2 if self.data.accumulation > 1 else 1
         with trainer.precision_plugin.train_step_context():
             check_memory(batch.to(trainer.strategy.root_device), times)
-        del means
+        del moments
 
     def _compare(self, trainer: Trainer) -> None:
         if trainer.world_size == 1:
             return
         mine = hashlib.sha256(repr(self.data.row.identity()).encode()).hexdigest()
-        all_of_them = [mine] * trainer.world_size
-        torch.distributed.all_gather_object(all_of_them, mine)
-        if len(set(all_of_them)) > 1:
+        digests = [mine] * trainer.world_size
+        torch.distributed.all_gather_object(digests, mine)
+        if len(set(digests)) > 1:
             raise InputError(
-                "the processes plan different batches: the text, or what it was cut into, is not "
-                "the same on all machines; give all of them the same files and the same config"
+                "the ranks plan different batches: text or subwords differ between the machines; "
+                "give all of them the same files and the same config"
             )
 
 
-def _means_beside(module: nn.Module) -> list[Tensor]:
-    """The memory of Adam's means, beside that of the weights.
+def _reserve_moments(module: nn.Module) -> list[Tensor]:
+    """The memory of Adam's moments.
 
     Raises:
         InputError: There is not enough, and no smaller batch would help.
     """
     try:
-        return adam_means(module)
+        return adam_moments(module)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

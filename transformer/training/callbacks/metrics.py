@@ -1,7 +1,4 @@
-"""What happens around the steps: measuring, averaging, a validation at the end.
-
-No callback changes the weights, except Lightning's moving average of them.
-"""
+"""Metrics of training, and a validation after the last update; no callback changes the weights."""
 
 import logging
 import math
@@ -18,14 +15,13 @@ logger = logging.getLogger(__name__)
 
 
 class Measure(Callback):
-    """Logs loss, tokens per second, padding and learning rate over the updates since last time.
+    """Logs loss, tokens per second, padding and learning rate since the last log, over all ranks.
 
-    All are of all ranks together. ``train/loss`` is the smoothed loss per target token, in nats,
-    of the updates that were not left out.
+    ``train/loss`` is the smoothed loss per target token, in nats, without skipped updates.
     ``train/tokens_per_second`` counts real target tokens; waiting for data counts, validation does
     not. ``train/alignment_loss`` is that of guided alignment per linked target token, in nats,
-    ``train/consistency`` the divergence of two passes (``consistency_loss.py``) per target token,
-    unweighted.
+    ``train/consistency`` the divergence of two passes (``losses/consistency.py``) per target
+    token, unweighted.
     """
 
     def __init__(self) -> None:
@@ -41,7 +37,7 @@ class Measure(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Update[Any], batch_idx: int
     ) -> None:
-        """Start the clock, if a validation has stopped it."""
+        """Start the clock again after a validation."""
         if self.since is None:
             self.since = time.perf_counter()
 
@@ -58,7 +54,7 @@ class Measure(Callback):
         batch: Update[Any],
         batch_idx: int,
     ) -> None:
-        """Count the update; log when it is time to."""
+        """Count the update; log at the interval."""
         if outputs["good"]:
             sums = outputs["sums"]
             self.loss += sums["loss"]
@@ -86,9 +82,9 @@ class Measure(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Let the mean of a run that goes on be over the updates before the break, too.
+        """Save the sums, so that a mean of a resumed run includes the updates before the break.
 
-        Not the speed: a checkpoint that held times would not be the same twice.
+        The speed is not saved: a checkpoint with times would not be the same twice.
         """
         checkpoint["measured"] = {
             "loss": self.loss,
@@ -101,10 +97,9 @@ class Measure(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Count on."""
+        """Restore the sums."""
         if before := checkpoint.get("measured"):
             self.loss, self.alignment = before["loss"], before["alignment"]
-            # A checkpoint of an earlier version has none.
             self.consistency = before.get("consistency")
             self.learnt = before["learnt"]
             if trainer.is_global_zero:
@@ -134,14 +129,11 @@ class Measure(Callback):
 
 
 class LastValidation(Callback):
-    """Lets a run of so many updates end in a validation, whatever the interval of the others.
-
-    What came after the last one would otherwise never be the best.
-    """
+    """Adds a validation after the last update, so that its weights can be the best, too."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Let Lightning, which asks for the interval after this, validate after any update."""
+        """Set the interval, which Lightning reads after this, so that it validates now."""
         if 0 <= trainer.max_steps <= trainer.global_step:
             trainer.val_check_batch = 1

@@ -1,16 +1,15 @@
-"""``metrics.csv``: a file of the run directory that a run which goes on goes on in.
+"""``metrics.csv``: a file of the run directory that a resumed run continues.
 
 It does not know which metrics there are.
 """
 
 import csv
-import errno
 import io
 import logging
-import os
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,63 +22,58 @@ log = logging.getLogger(__name__)
 
 
 class EpochLogger(Logger):
-    """Logs how many epochs the updates make; what Lightning takes for an epoch has no end."""
+    """Logs the epoch as a fraction; an epoch of Lightning has no end here."""
 
     epochs: Callable[[int], float | None] | None = None
 
-    def counted(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
+    def with_epoch(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
         """The metrics with the ``epoch``, if known, at the end of an update; steps are from 0."""
         if self.epochs is None or step is None:
             return dict(metrics)
-        counted = {**metrics, "epoch": self.epochs(step + 1)}
-        return {name: value for name, value in counted.items() if value is not None}
+        values = {**metrics, "epoch": self.epochs(step + 1)}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class ContinuedCSVLogger(EpochLogger):
     """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
 
-    A run that goes on goes on in its file. Rows are on the disk when ``save`` returns; where the
-    disk is full they are kept for the next time.
+    A resumed run continues its file. All rows are on the disk when ``save`` returns; if the disk
+    is full, the old file stays and the next ``save`` writes the rows.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.file = folder / "metrics.csv"
-        self._columns: list[str] = []
-        self._written = 0
-        self._waiting: list[dict[str, Any]] = []
-        self._opened = False
+        self._unsaved = False
 
-    @property
-    def name(self) -> str:
-        """Lightning asks for it; the run directory is the name."""
-        return ""
-
-    @property
-    def version(self) -> str:
-        """Lightning asks for it; there is one of a run directory."""
-        return ""
+    name = version = ""
+    """The run directory has one log, without a name or version of its own."""
 
     @property
     def save_dir(self) -> str:
         """The run directory."""
         return str(self.file.parent)
 
-    @property
-    def log_dir(self) -> str:
-        """Where the file lies."""
-        return self.save_dir
+    log_dir = save_dir
+
+    @cached_property
+    def _rows(self) -> list[dict[Any, Any]]:
+        """Rows of the file, without a line that a killed process left unfinished."""
+        if not self.file.exists():
+            return []
+        with open_unlinked(self.file, "r", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        return list(csv.DictReader(io.StringIO(text.rpartition("\n")[0])))
 
     @property
     def rows(self) -> int:
-        """Rows so far."""
-        self._open()
-        return self._written + len(self._waiting)
+        """Number of rows so far."""
+        return len(self._rows)
 
     def newest(self) -> dict[str, tuple[float, int]]:
-        """The last value of each metric, and the update that it is of; damaged rows have none."""
+        """The last value of each metric, and its update; damaged rows are ignored."""
         found: dict[str, tuple[float, int]] = {}
-        for row in _read(self.file)[1]:
+        for row in self._rows:
             with suppress(KeyError, TypeError, ValueError):
                 update = int(row["step"]) + 1
                 found |= {name: (float(cell), update) for name, cell in row.items() if cell}
@@ -88,90 +82,39 @@ class ContinuedCSVLogger(EpochLogger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Add a row."""
-        self._open()
-        self._waiting.append({**self.counted(metrics, step), "step": step})
+        self._rows.append({**self.with_epoch(metrics, step), "step": step})
+        self._unsaved = True
 
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kw: Any) -> None:
-        """Leave that to ``config.yaml``."""
+        """Write nothing: ``config.yaml`` holds them."""
 
     @rank_zero_only
     def save(self) -> None:
-        """Write what is not written yet."""
-        if not self._waiting:
+        """Write the file, whole or not at all, if it has changed."""
+        if not self._unsaved:
             return
-        columns = sorted({*self._columns, *(name for row in self._waiting for name in row)})
+        text = io.StringIO()
+        # A damaged row may have more cells than there are columns, under the key None.
+        columns = sorted({name for row in self._rows for name in row if name is not None})
+        writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(self._rows)
         try:
-            if columns == self._columns:
-                _append(self.file, _text(self._waiting, columns, header=False))
-            else:
-                before = _read(self.file)[1]
-                _replace(self.file, _text([*before, *self._waiting], columns, header=True))
+            with written_whole(self.file) as part:
+                part.write_text(text.getvalue(), encoding="utf-8")
         except (OSError, NoSpaceLeft) as error:
             log.warning("%s: %s; its rows wait", self.file, error)
             return
-        self._written += len(self._waiting)
-        self._columns, self._waiting = columns, []
+        self._unsaved = False
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Write what is not written yet."""
+        """Write the file."""
         self.save()
 
     @rank_zero_only
     def cut(self, rows: int) -> None:
-        """Forget the rows after the first few: the run has gone back to before them."""
-        self._open()
-        if self._written > rows:
-            header_and_rows = self.file.read_bytes().splitlines(keepends=True)[: rows + 1]
-            _cut(self.file, sum(map(len, header_and_rows)))
-            self._written = rows
-
-    def _open(self) -> None:
-        if not self._opened:
-            self._columns, rows = _read(self.file)
-            self._written, self._opened = len(rows), True
-            if self.file.exists():
-                _cut(self.file, self.file.read_bytes().rfind(b"\n") + 1)
-
-
-def _read(file: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """Columns and whole rows; a last line without an end is of a process that was killed."""
-    if not file.exists():
-        return [], []
-    whole = file.read_text(encoding="utf-8", errors="replace").rpartition("\n")[0]
-    reader = csv.DictReader(io.StringIO(whole))
-    return list(reader.fieldnames or []), list(reader)
-
-
-def _text(rows: list[dict[str, Any]], columns: list[str], *, header: bool) -> str:
-    text = io.StringIO()
-    # A damaged row may have more cells than there are columns.
-    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
-    if header:
-        writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def _append(file: Path, text: str) -> None:
-    """Add the text, or nothing of it."""
-    data = text.encode()
-    with open_unlinked(file, "ab", buffering=0) as stream:
-        size = stream.tell()
-        try:
-            if stream.write(data) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(stream.fileno())
-        except OSError:
-            os.ftruncate(stream.fileno(), size)
-            raise
-
-
-def _cut(file: Path, size: int) -> None:
-    with open_unlinked(file, "r+b") as stream:
-        stream.truncate(size)
-
-
-def _replace(file: Path, text: str) -> None:
-    with written_whole(file) as part:
-        part.write_text(text, encoding="utf-8")
+        """Delete all rows but the first few: the run has returned to their end."""
+        if self.rows > rows:
+            del self._rows[rows:]
+            self._unsaved = True

@@ -1,6 +1,6 @@
-"""A progress bar for a terminal, a line now and then for a log.
+"""A progress bar for a terminal, and a line at each interval for a log.
 
-It does not measure: it shows what others have logged.
+It measures nothing: it shows logged metrics.
 """
 
 import logging
@@ -26,32 +26,33 @@ _METRICS = {
     "val/perplexity": "perplexity {:.2f} at update {}",
     "train/tokens_per_second": "{:,.0f} tokens/s",
 }
-"""The metrics of interest, in the order in which they are shown."""
+"""The metrics that are shown, in this order."""
 
-_FIRST = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
-"""What a narrow terminal shows first; what else there is comes after it, and the bar last."""
+_ORDER = ("update", "epoch", *_METRICS, "left")
+_IMPORTANT = ("update", "left", "train/loss", "train/tokens_per_second", "epoch")
+"""Shown first on a narrow terminal; then the other metrics, and the bar last."""
 
 _BAR = (8, 40)
-"""Columns of the bar, at least and at most."""
+"""Minimum and maximum width of the bar."""
 
 
 class ProgressBar(Callback):
     """Update, epoch, loss, score, tokens per second and time left.
 
-    The log says it every ``log_every_n_steps``; a terminal shows a bar in place of those lines.
+    The log has a line every ``log_every_n_steps``; a terminal shows a bar instead.
     """
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
-        self.above: Above | None = None
+        self.above: LogAboveBar | None = None
         self.validated = 0
         self.before: dict[str, float] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Open the bar where it belongs: at the update that comes next, with what is known."""
+        """Open the bar at the next update, with the metrics of a resumed run."""
         for csv in trainer.loggers:
-            going_on = trainer.is_global_zero and trainer.global_step
-            if going_on and isinstance(csv, ContinuedCSVLogger):
+            resumed = trainer.is_global_zero and trainer.global_step
+            if resumed and isinstance(csv, ContinuedCSVLogger):
                 newest = csv.newest()
                 self.before = {name: value for name, (value, _) in newest.items()}
                 self.validated = newest.get("val/loss", (0.0, 0))[1]
@@ -59,7 +60,7 @@ class ProgressBar(Callback):
             return
         console = Console(stderr=True)
         self.progress = Progress(Fitting(console), console=console, speed_estimate_period=300)
-        self.above = Above(console)
+        self.above = LogAboveBar(console)
         self.progress.start()
         self.task = self.progress.add_task("update")
         self._advance(trainer)
@@ -68,14 +69,14 @@ class ProgressBar(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Advance."""
+        """Advance; show and log the metrics at the interval."""
         self._advance(trainer)
         if time_to_log(trainer):
             self._show(trainer)
             self._log(trainer, on_bar=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the scores, and note which update they are of; BLEU has a line of its own."""
+        """Show the scores with their update; BLEU has a log line of its own."""
         self.validated = trainer.global_step
         self._show(trainer)
         if "val/bleu" not in trainer.callback_metrics:
@@ -83,44 +84,6 @@ class ProgressBar(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
-        self._close()
-
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
-        """Leave the terminal as it was."""
-        self._close()
-
-    def _advance(self, trainer: Trainer) -> None:
-        if self.progress is not None:
-            # Where a validation comes first, the bound is set after it.
-            total, done = _updates(trainer), trainer.global_step
-            counts: Any = {"update": f"{done}/{total or '?'}", "epoch": _shown(_epochs(trainer))}
-            self.progress.update(self.task, total=total, completed=done, **counts)
-
-    def _show(self, trainer: Trainer) -> None:
-        if self.progress is not None:
-            shown: Any = self._metrics(trainer)
-            self.progress.update(self.task, **shown)
-
-    def _log(self, trainer: Trainer, *, on_bar: bool) -> None:
-        if not trainer.is_global_zero:
-            return
-        shown = "  ".join(self._metrics(trainer).values())
-        update = f"{trainer.global_step}/{_updates(trainer) or '?'}"
-        line = shown_update(update, _epochs(trainer))
-        logger.info("%s: %s", line, shown, extra={"on_bar": on_bar})
-
-    def _metrics(self, trainer: Trainer) -> dict[str, str]:
-        """The metrics of interest that have been logged so far, before a resume too."""
-        logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
-        return {
-            name: text.format(float(logged[name]), self.validated)
-            for name, text in _METRICS.items()
-            if name in logged
-        }
-
-    def _close(self) -> None:
         if self.progress is not None:
             self.progress.stop()
             self.progress = None
@@ -128,14 +91,48 @@ class ProgressBar(Callback):
             self.above.close()
             self.above = None
 
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Close the bar."""
+        self.on_train_end(trainer, pl_module)
 
-class Above:
-    """The stream of log handlers of a terminal, above the bar; what the bar shows is left out.
+    def _advance(self, trainer: Trainer) -> None:
+        if self.progress is not None:
+            # The limit may be set after a validation at the start.
+            total, done = _max_updates(trainer), trainer.global_step
+            fields: Any = {"update": f"{done}/{total or '?'}", "epoch": _shown(_epochs(trainer))}
+            self.progress.update(self.task, total=total, completed=done, **fields)
 
-    To be made before the bar, whose library puts a stream of its own in the place of stderr.
+    def _show(self, trainer: Trainer) -> None:
+        if self.progress is not None:
+            fields: Any = self._metrics(trainer)
+            self.progress.update(self.task, **fields)
+
+    def _log(self, trainer: Trainer, *, on_bar: bool) -> None:
+        if trainer.is_global_zero:
+            update = f"{trainer.global_step}/{_max_updates(trainer) or '?'}"
+            metrics = "  ".join(self._metrics(trainer).values())
+            line = shown_update(update, _epochs(trainer))
+            logger.info("%s: %s", line, metrics, extra={"on_bar": on_bar})
+
+    def _metrics(self, trainer: Trainer) -> dict[str, str]:
+        """The metrics logged so far, also before a resume, as text."""
+        logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
+        return {
+            name: text.format(float(logged[name]), self.validated)
+            for name, text in _METRICS.items()
+            if name in logged
+        }
+
+
+class LogAboveBar:
+    """Stream of the log handlers of a terminal: writes above the bar, and skips its lines.
+
+    It must be created before the bar, as rich replaces stderr.
 
     Args:
-        console: Of the bar.
+        console: Console of the bar.
     """
 
     def __init__(self, console: Console) -> None:
@@ -150,25 +147,25 @@ class Above:
             handler.addFilter(_not_on_bar)
 
     def write(self, text: str) -> None:
-        """Write whole lines; a terminal breaks the long ones, which can be copied then."""
+        """Write whole lines; the terminal wraps long ones, so that they can be copied."""
         if os.getpid() == self.process:
             self.console.print(Text(text.removesuffix("\n")), soft_wrap=True)
-        else:  # A process that loads data may have been forked while the bar held its lock.
+        else:  # A forked process that loads data must not use the lock of the bar.
             self.terminal.write(text)
 
     def flush(self) -> None:
-        """Write what is left, which is nothing here."""
+        """Flush the terminal."""
         self.terminal.flush()
 
     def close(self) -> None:
-        """Give the handlers their stream back."""
+        """Restore the stream of the handlers."""
         for handler in self.handlers:
             handler.setStream(self.terminal)
             handler.removeFilter(_not_on_bar)
 
 
 class Fitting(ProgressColumn):
-    """One line, of what fits the width of the terminal: the bar, and what ``task.fields`` has."""
+    """One line that fits the width of the terminal: the bar, and the fields of the task."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -176,33 +173,29 @@ class Fitting(ProgressColumn):
         super().__init__()
 
     def render(self, task: Task) -> Table:
-        """Leave out what has no room, the least important first."""
-        order = ("update", "epoch", *_METRICS, "left")
+        """Leave out the least important fields if there is no room."""
         known = task.fields | {"left": f"left {self.left.render(task)}" if task.total else ""}
-        parts = {name: known[name] for name in order if known.get(name)}
-        # The terminal writes ^C behind it: on a line of its own it would stay.
+        # The terminal writes ^C behind the line, which would stay on a line of its own.
         fitting, width = set[str](), self.console.width - len("^C")
-        for name in (*_FIRST, *(name for name in order if name not in _FIRST)):
-            if name in parts and len(parts[name]) + 2 * bool(fitting) <= width:
-                width -= len(parts[name]) + 2 * bool(fitting)
+        for name in sorted(_ORDER, key=(*_IMPORTANT, *_ORDER).index):
+            needed = len(known.get(name, "")) + 2 * bool(fitting)
+            if known.get(name) and needed <= width:
+                width -= needed
                 fitting.add(name)
-        line = Text("  ".join(parts[name] for name in order if name in fitting), no_wrap=True)
-        grid = Table.grid(padding=(0, 2))
-        if width < _BAR[0] + 2:
-            grid.add_row(line)
-            return grid
+        line = Text("  ".join(known[name] for name in _ORDER if name in fitting), no_wrap=True)
         bar = Bar(task.total, task.completed, width=min(_BAR[1], width - 2))
-        grid.add_row(bar, line)
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(*([line] if width < _BAR[0] + 2 else [bar, line]))
         return grid
 
 
 def shown_update(update: int | str, epochs: float | None) -> str:
-    """How far the run is, as the log says it: ``update 340, epoch 3.4``."""
+    """Progress of the run in the log: ``update 340, epoch 3.4``."""
     return ", ".join(filter(None, (f"update {update}", _shown(epochs))))
 
 
 def time_to_log(trainer: Trainer) -> bool:
-    """Whether Lightning writes what is logged at the end of this update."""
+    """Whether Lightning writes the metrics at the end of this update."""
     interval: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
     return trainer.global_step % interval == 0
 
@@ -212,7 +205,6 @@ def _shown(epochs: float | None) -> str:
 
 
 def _epochs(trainer: Trainer) -> float | None:
-    """None where nobody knows yet."""
     epochs: float | None = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
     return epochs
 
@@ -221,7 +213,7 @@ def _not_on_bar(record: logging.LogRecord) -> bool:
     return not getattr(record, "on_bar", False)
 
 
-def _updates(trainer: Trainer) -> int | None:
-    """Updates that the run will make, if anything but time bounds it."""
+def _max_updates(trainer: Trainer) -> int | None:
+    """Updates of the run, if anything but time limits it."""
     updates = trainer.estimated_stepping_batches
     return int(updates) if updates != float("inf") else None

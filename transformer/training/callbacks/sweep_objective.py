@@ -1,6 +1,6 @@
-"""What a trial of a sweep hands back: the best value of a metric of its validations.
+"""Objective of a sweep: the best value of a metric over the validations of a trial.
 
-Never that of a test set. It does not know how the sweep chooses the next trial.
+Test sets are never used. It does not know how the sweep chooses the next trial.
 """
 
 import math
@@ -29,11 +29,11 @@ class Objective(Callback):
 
     @property
     def direction(self) -> str:
-        """What a sweep has to do with it, in Optuna's words."""
+        """Direction of optimisation, as Optuna names it."""
         return "minimize" if self.metric in SMALLER_IS_BETTER else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Compare.
+        """Update the best value.
 
         Raises:
             InputError: The validation of this task has no such metric.
@@ -45,41 +45,38 @@ class Objective(Callback):
                 f"{', '.join(sorted(logged))}"
             )
         better = min if self.direction == "minimize" else max
-        value = logged[self.metric]
-        if self.best is None or math.isnan(self.best):
-            self.best = value
-        elif not math.isnan(value):
-            self.best = better(self.best, value)
+        known = [v for v in (self.best, logged[self.metric]) if v is not None]
+        self.best = better((v for v in known if not math.isnan(v)), default=math.nan)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a trial that goes on has found before."""
+        """The best value so far."""
         return {"metric": self.metric, "best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with it, unless it is of another metric."""
+        """Restore it, unless it is of another metric."""
         if state_dict["metric"] == self.metric:
             self.best = state_dict["best"]
 
     def recall(self, payload: Mapping[str, Any]) -> None:
-        """Take the best of a trial that had nothing left to train from its last checkpoint."""
+        """Restore the best value of a finished trial from its last checkpoint."""
         if self.best is None and (state := payload.get("callbacks", {}).get(self.state_key)):
             self.load_state_dict(state)
 
 
 def check_direction(metric: str, direction: object) -> None:
-    """See that the sweep does not look for the worst.
+    """Check that the sweep does not search for the worst value.
 
     Args:
         metric: The objective.
-        direction: What the sweeper is set to; None where it does not learn.
+        direction: Direction of the sweeper; None if it has none.
 
     Raises:
         InputError: They contradict each other.
     """
     wanted = Objective(metric).direction
-    said = getattr(direction, "name", direction)
-    if said not in (None, wanted):
+    given = getattr(direction, "name", direction)
+    if given not in (None, wanted):
         raise InputError(
-            f"objective={metric} and hydra.sweeper.direction={said}: set "
+            f"objective={metric} and hydra.sweeper.direction={given}: set "
             f"hydra.sweeper.direction={wanted}"
         )

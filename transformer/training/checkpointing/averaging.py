@@ -1,4 +1,4 @@
-"""Averaging checkpoints: the mean of the weights of the last few.
+"""Averages the weights of the last checkpoints.
 
 It does not know how they were trained. Popel and Bojar 2018, "Training Tips for the Transformer
 Model", section 4.10; Vaswani et al. 2017, section 6.1.
@@ -18,15 +18,13 @@ def recent_checkpoints(folder: Path, count: int) -> list[Path]:
     """The ``count`` newest ``step-*.ckpt`` of a run directory, oldest first.
 
     Raises:
-        InputError: There are fewer.
+        InputError: There are fewer, or ``count`` is below 1.
     """
-    if count < 1:
-        raise InputError(f"last={count} must be at least 1")
     found = newest_checkpoints(folder)
-    if len(found) < count:
+    if not 1 <= count <= len(found):
         raise InputError(
-            f"last={count} checkpoints are asked for and {folder}/checkpoints holds {len(found)} "
-            "step-*.ckpt, one a validation; ask for fewer, or train with a smaller "
+            f"last={count} must be at least 1 and at most {len(found)}, the step-*.ckpt of "
+            f"{folder}/checkpoints, one per validation; for more train with a smaller "
             "trainer.val_check_interval or a larger callbacks.keep_last"
         )
     return found[-count:]
@@ -40,8 +38,8 @@ def newest_checkpoints(folder: Path) -> list[Path]:
 def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     """The payload of a checkpoint whose weights are the mean over all of them.
 
-    The sums run in float64, one file in memory at a time. Nothing that only training needs is
-    kept.
+    It sums in float64, with one file in memory at a time, and keeps nothing that only training
+    needs.
 
     Raises:
         InputError: The files are not of one model, or do not translate.
@@ -51,11 +49,12 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     sums = {name: tensor.double() for name, tensor in first["state_dict"].items()}
     for path in paths[1:]:
         payload = read_payload(path)
-        if payload[PORTABLE]["model"] != first[PORTABLE]["model"]:
-            raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         weights = payload["state_dict"]
-        if {n: t.shape for n, t in weights.items()} != {n: t.shape for n, t in sums.items()}:
-            raise InputError(f"{path} has other weights than {paths[0]}; average one run's only")
+        same_shapes = {n: t.shape for n, t in weights.items()} == {
+            n: t.shape for n, t in sums.items()
+        }
+        if payload[PORTABLE]["model"] != first[PORTABLE]["model"] or not same_shapes:
+            raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor
     weights = {
@@ -68,7 +67,7 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
 def _tied(
     weights: dict[str, torch.Tensor], before: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Let names that shared one tensor share one again, so that the file holds it once."""
+    """Let tied names share one tensor again, so that the file holds it once."""
     by_storage: dict[int, str] = {}
     names = {name: by_storage.setdefault(t.data_ptr(), name) for name, t in before.items()}
     return {name: weights[names[name]] for name in weights}

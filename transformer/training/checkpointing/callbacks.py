@@ -1,12 +1,11 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
-Each knows its files by their names in its folder and remembers no path, so that a run goes on after
-its directory has been moved or copied. ``model/checkpoint/checkpoint.py`` knows what a file holds,
-resumption.py where training stands in it.
+A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
+``model/checkpoint/checkpoint.py`` knows what a file holds, restore.py how training resumes from it.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -26,31 +25,30 @@ from transformer.training.checkpointing.restore import validate_now
 from transformer.training.checkpointing.run_directory import mark_unfinished
 from transformer.training.optimization.divergence import DivergenceDetector
 
-_OTHERS = ("best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
+_FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
 
-def saved(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
-    """Write a checkpoint; returns to all ranks why it could not be written."""
+def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
+    """Write a checkpoint; returns the error on all ranks, None if it was written."""
     trainer.save_checkpoint(path, weights_only)
     writer = trainer.strategy.checkpoint_io
     error = writer.error if isinstance(writer, AtomicCheckpointIO) else None
-    # Rank 0 has written the file, and the others must do as it does.
-    said = trainer.strategy.broadcast(None if error is None else str(error))
-    return None if said is None else InputError(said)
+    # Only rank 0 writes; all ranks must act alike.
+    message = trainer.strategy.broadcast(None if error is None else str(error))
+    return None if message is None else InputError(message)
 
 
 class LastCheckpoint(Checkpoint):
-    """Keeps ``last.ckpt``: before every validation, every few updates, and where training stops.
+    """Keeps ``last.ckpt``: written before every validation, at an interval, and at the end.
 
-    What it says is always true of a whole update, with all its metrics logged, and of the
-    validation after it that is still to come, if there is one. A run that has no such file begins
-    with one, so that there is a state to go back to.
+    It holds the state after a whole update with all its metrics, and whether a validation follows.
+    A new run starts by writing it, so that there is a state to return to.
 
-    Lightning runs checkpoint callbacks after all others, so that it sees who has asked to stop.
+    Lightning runs checkpoint callbacks after all others, so it sees whether one stops training.
 
     Args:
-        folder: Where.
-        interval: Updates from one writing to the next, validations apart; None writes no others.
+        folder: Folder of the file.
+        interval: Updates from one writing to the next; None writes only at validations and ends.
     """
 
     def __init__(self, folder: Path, interval: int | None) -> None:
@@ -58,96 +56,96 @@ class LastCheckpoint(Checkpoint):
         self.interval = interval
         self.validates = False
         self._saved: tuple[int, bool] | None = None
-        self._bound: int | None = None
-        self._ends = False
+        self._max_steps: int | None = None
+        self._should_stop = False
 
     def state_dict(self) -> dict[str, Any]:
         """Whether a validation comes next."""
         return {"validates": self.validates}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember that a validation comes next."""
+        """Restore whether a validation comes next."""
         self.validates = state_dict["validates"]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Let a run whose last validation is still to come begin, though all updates are done."""
+        """Let a finished run whose last validation is missing start."""
         if self.validates:
-            self._bound, self._ends = trainer.max_steps, trainer.should_stop
+            self._max_steps, self._should_stop = trainer.max_steps, trainer.should_stop
             trainer.fit_loop.epoch_loop.max_steps = -1
             trainer.should_stop = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Validate if the run was stopped before; save where a run begins or has gone back.
+        """Save a new run, or one that has returned; run the validation that a stop has prevented.
 
         Raises:
-            InputError: A run that begins cannot be saved: nothing would be left of it.
-            AnotherRankFailed: The same, on the ranks that wait for the one that writes.
+            InputError: The first checkpoint of a run cannot be written.
+            AnotherRankFailed: The same, on the ranks that do not write.
         """
-        # Lightning would repeat or leave out a part of what it thinks it was in.
+        # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
         unused = None
         if trainer.is_global_zero:
-            remove_leftovers(self.path.parent, (self.path.name, *_OTHERS))
+            remove_leftovers(self.path.parent, _FILES)
             if not trainer.should_stop:
                 run = self.path.parent.parent
                 mark_unfinished(run)
                 set_aside_outdated(run)
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
-        begins = not trainer.strategy.broadcast(self.path.exists())
-        if begins or _divergence_detector(pl_module).returned:
+        is_new = not trainer.strategy.broadcast(self.path.exists())
+        if is_new or _divergence_detector(pl_module).returned:
             error = self._save(trainer)
-            if begins and error:
+            if is_new and error:
                 if unused is not None:
                     unused.rename(self.path)
-                raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
+                _raise(error, trainer)
         if self.validates:
-            if self._bound is not None:
-                trainer.fit_loop.epoch_loop.max_steps = self._bound
+            if self._max_steps is not None:
+                trainer.fit_loop.epoch_loop.max_steps = self._max_steps
             validate_now(trainer)
-            trainer.should_stop |= self._ends
+            trainer.should_stop |= self._should_stop
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Save when it is time to, all being done that the last update brought with it."""
+        """Save at the interval, after all callbacks of the last update."""
         assert self._saved is not None
         since = trainer.global_step - self._saved[0]
         if self.interval is not None and since >= self.interval and not trainer.should_stop:
             self._save_unless_bad(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save before a validation inside training, which may take long."""
+        """Save before a validation of training, which may take long."""
         if trainer.state.fn == "fit":
             self.validates = True
             self._save_unless_bad(trainer, pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Note that it is over before the best and the recent are saved, which say so too."""
+        """Record its end before the best and recent checkpoints are written, which hold it, too."""
         self.validates = False
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save what training ends with.
+        """Save the final state.
 
         Raises:
             InputError: It cannot be written.
-            AnotherRankFailed: The same, on the ranks that wait for the one that writes.
+            AnotherRankFailed: The same, on the ranks that do not write.
         """
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
-            raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
+            _raise(error, trainer)
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save, unless the weights may be what makes the updates bad (recovery.py)."""
+        """Save, unless the last update was bad, perhaps because of the weights."""
         if not _divergence_detector(pl_module).in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:
         self._saved = (trainer.global_step, self.validates)
-        return saved(trainer, self.path)
+        return save(trainer, self.path)
 
 
 class BestCheckpoint(Checkpoint):
-    """Keeps ``best.ckpt``: what the best validation so far has found."""
+    """Keeps ``best.ckpt``: the state at the best validation so far."""
 
     def __init__(self, folder: Path, criterion: Criterion) -> None:
         self.path = folder / "best.ckpt"
@@ -155,44 +153,44 @@ class BestCheckpoint(Checkpoint):
         self.score: float | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The score to be beaten."""
+        """The best score."""
         return {"score": self.score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the score to be beaten."""
+        """Restore the best score."""
         self.score = state_dict["score"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Forget the score if the file that had it is not there."""
+        """Reset the score if its file is missing."""
         if not trainer.strategy.broadcast(self.path.exists()):
             self.score = None
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save if this is the best."""
+        """Save if this is the best score."""
         if trainer.state.fn != "fit":
             return
         score = float(trainer.callback_metrics[self.criterion.metric])
         if self.criterion.better(score, self.score):
             before, self.score = self.score, score
-            if saved(trainer, self.path):
+            if save(trainer, self.path):
                 self.score = before
 
 
 class RecentCheckpoints(Checkpoint):
     """Keeps the weights of the last few validations for ``average``: ``step-00001000.ckpt``.
 
-    They are the weights themselves, not their moving average, which best.ckpt holds.
+    They hold the weights, not their moving average, which best.ckpt holds.
 
     Args:
-        folder: Where.
-        keep: How many; below 0 all.
+        folder: Folder of the files.
+        keep: Number of files; below 0 all.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Delete those of updates that the run has gone back behind."""
+        """Delete files of later updates, if the run has returned to an earlier one."""
         if trainer.is_global_zero:
             for file in newest_checkpoints(self.folder.parent):
                 if int(file.stem.removeprefix("step-")) > trainer.global_step:
@@ -203,21 +201,15 @@ class RecentCheckpoints(Checkpoint):
         if trainer.state.fn != "fit" or not self.keep:
             return
         path = self.folder / f"step-{trainer.global_step:08d}.ckpt"
-        failed = saved(trainer, path, weights_only=True)
+        failed = save(trainer, path, weights_only=True)
         if trainer.is_global_zero and self.keep > 0 and not failed:
             for file in newest_checkpoints(self.folder.parent)[: -self.keep]:
                 file.unlink()
 
 
-def checkpoint_callbacks(
-    folder: Path, criterion: Criterion, *, keep_last: int, interval: int | None
-) -> list[Checkpoint]:
-    """``best.ckpt`` by the criterion, the newest few to average, and ``last.ckpt``."""
-    return [
-        BestCheckpoint(folder, criterion),
-        RecentCheckpoints(folder, keep_last),
-        LastCheckpoint(folder, interval),
-    ]
+def _raise(error: InputError, trainer: Trainer) -> NoReturn:
+    """Raise an error on rank 0, which reports it; end the other ranks without a report."""
+    raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
 
 
 def _divergence_detector(module: LightningModule) -> DivergenceDetector:

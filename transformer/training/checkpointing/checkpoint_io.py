@@ -1,6 +1,6 @@
-"""How training writes a checkpoint, which is better, and what becomes of one that it outdates.
+"""Writes and reads checkpoints of training, compares their scores, and renames outdated files.
 
-``model/checkpoint/checkpoint.py`` knows what a file holds, saving.py when it is written.
+``model/checkpoint/checkpoint.py`` knows what a file holds, callbacks.py when it is written.
 """
 
 import logging
@@ -24,18 +24,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Criterion:
-    """What tells which of two checkpoints is better.
+    """Compares two checkpoints.
 
     Attributes:
         metric: A value that every validation logs.
-        mode: Whether more of it is better, or less.
+        mode: Whether a higher or a lower value is better.
     """
 
     metric: str
     mode: Literal["max", "min"]
 
     def better(self, score: float, than: float | None) -> bool:
-        """Whether a score beats another, or is the first; what is no number beats none."""
+        """Whether a score is better than another, or is the first; NaN never is."""
         if than is None or math.isnan(than):
             return True
         return score > than if self.mode == "max" else score < than
@@ -45,8 +45,8 @@ class AtomicCheckpointIO(CheckpointIO):
     """Writes a file whole or not at all, and opens it with ``weights_only=True`` alone.
 
     Attributes:
-        error: Why the last file could not be written; None if it could. The ranks that wait for
-            the file would wait for ever if it were raised.
+        error: Why the last file could not be written; None if it was. It is not raised, as the
+            ranks that wait for the file would wait for ever.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Write; training goes on where that is not possible, with the old file as it was."""
+        """Write the file; on failure keep the old file and continue training."""
         self.error = None
         try:
             write_payload(checkpoint, Path(path))
@@ -66,41 +66,31 @@ class AtomicCheckpointIO(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read, onto the CPU; Lightning moves what it needs."""
+        """Read the file onto the CPU; Lightning moves what it needs."""
         payload = read_payload(Path(path))
         check_saved_state(payload, Path(path))
         known = {key: payload[key] for key in LIGHTNING_READS if key in payload}
-        # Lightning would change a file of its older versions, of which nothing is left here.
+        # Lightning would migrate files of its older versions.
         return known | {"pytorch-lightning_version": pytorch_lightning.__version__}
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Delete a file that a better or newer one has replaced."""
+        """Delete a file."""
         Path(path).unlink(missing_ok=True)
 
 
 def set_aside_outdated(run: Path) -> None:
-    """Rename what is of before: where training goes on, another model may be the best.
-
-    That is ``tuned.ckpt``, and the scores and hypotheses of tests.
-    """
-    tuned = run / "checkpoints" / f"{TUNED}.ckpt"
-    tests = [
-        file
-        for kind in ("json", "hyp")
-        for name in ("test", "test_*")
-        for file in sorted(run.glob(f"{name}.{kind}"))
-    ]
-    for file in (tuned, *tests):
-        if file.exists():
-            aside = _set_aside(file, "outdated")
-            logger.info("%s is of before this training; it is kept as %s", file, aside.name)
+    """Rename ``tuned.ckpt`` and the test results: resumed training may find a better model."""
+    names = (f"checkpoints/{TUNED}.ckpt", "test.json", "test_*.json", "test.hyp", "test_*.hyp")
+    for file in (file for name in names for file in sorted(run.glob(name))):
+        aside = _set_aside(file, "outdated")
+        logger.info("%s is older than this training; it is kept as %s", file, aside.name)
 
 
 def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path | None:
-    """Rename ``last.ckpt`` where training goes on from another file, whose run would replace it.
+    """Rename ``last.ckpt`` if training resumes from another file and would replace it.
 
     Returns:
-        What it is called now; None where it stays.
+        The new name; None if it stays.
     """
     last = folder / f"{LAST}.ckpt"
     if resume is None or Path(resume).resolve() == last.resolve() or not last.exists():
@@ -111,7 +101,7 @@ def set_aside_unused(folder: Path, resume: str | PathLike[str] | None) -> Path |
 
 
 def _set_aside(file: Path, why: str) -> Path:
-    """Rename a file after why it is no longer in use, and when it was written."""
+    """Rename a file with a reason and the time at which it was written."""
     written = datetime.fromtimestamp(file.stat().st_mtime)
     aside = file.with_name(f"{why}-{file.stem}-{written:%Y-%m-%d_%H-%M-%S}{file.suffix}")
     return file.rename(aside)

@@ -1,6 +1,6 @@
-"""Run directories: which are finished, and which a process trains in.
+"""State of a run directory: finished, locked by a process, with a checkpoint.
 
-Knows files by their names; does not know what is in them.
+It knows the names of files, not their content.
 """
 
 import fcntl
@@ -14,23 +14,22 @@ from transformer.common.errors import InputError
 from transformer.common.files import open_unlinked
 
 LOCK = ".lock"
-"""Name of the file that a process holds while it trains."""
+"""Name of the file that a process locks while it trains."""
 
 FINISHED = "finished"
-"""Name of the empty file that says that training and its tests are over."""
-
+"""Name of the empty file of a run whose training and tests are over."""
 
 _PATIENCE = 1.0
-"""Seconds to wait for those who only look whether a process trains."""
+"""Seconds to wait for a process that only checks whether another one trains."""
 
 
 def mark_finished(folder: Path) -> None:
-    """Note that training and its tests are over."""
+    """Record that training and its tests are over."""
     open_unlinked(folder / FINISHED, "a").close()
 
 
 def mark_unfinished(folder: Path) -> None:
-    """Note that there is more to train."""
+    """Record that training continues."""
     (folder / FINISHED).unlink(missing_ok=True)
 
 
@@ -40,61 +39,54 @@ def is_finished(folder: Path) -> bool:
 
 
 @contextmanager
-def taken(folder: Path, does: str = "trains") -> Iterator[None]:
+def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
     """Keep other processes from working in a folder.
 
-    The system lets go of it when the process ends, however it does.
+    The system releases the lock when the process ends, for whatever reason.
 
     Args:
-        folder: Of a run, say.
-        does: What the other process does there, for the user.
+        folder: The folder, such as that of a run.
+        verb: What the other process does there, for the message.
 
     Raises:
-        InputError: Another process does, or the file cannot be locked.
+        InputError: Another process works there, or the file cannot be locked.
     """
-    with _opened(folder / LOCK) as lock:
+    try:
+        lock = open_unlinked(folder / LOCK, "w")
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"{folder / LOCK} cannot be written: {reason}") from error
+    with lock:
         until = time.monotonic() + _PATIENCE
-        while not _locked(lock, fcntl.LOCK_EX):
+        while not _lock(lock, fcntl.LOCK_EX):
             if time.monotonic() > until:
                 raise InputError(
-                    f"another process {does} in {folder}; wait, stop it, or take another folder"
+                    f"another process {verb} in {folder}; wait, stop it, or take another folder"
                 )
             time.sleep(_PATIENCE / 20)
         yield
 
 
-def is_taken(folder: Path) -> bool:
-    """Whether another process is training in a run directory.
-
-    Those who ask do not see each other: their lock is a shared one.
-    """
+def is_locked(folder: Path) -> bool:
+    """Whether another process trains in a run directory; the check takes a shared lock."""
     try:
         with open(folder / LOCK) as lock:
-            return not _locked(lock, fcntl.LOCK_SH)
-    except FileNotFoundError:
-        return False
-    except InputError:
-        return False  # Nothing can hold what cannot be locked; `taken` tells the user.
+            return not _lock(lock, fcntl.LOCK_SH)
+    except (FileNotFoundError, InputError):
+        return False  # If the file system has no locks, `locked` reports it.
     except OSError:
         return True
 
 
-def _opened(file: Path) -> IO[str]:
-    try:
-        return open_unlinked(file, "w")
-    except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror or error}") from error
-
-
-def _locked(lock: IO[str], how: int) -> bool:
-    """Whether no other process holds the file; unlike flock, it is not handed down to children.
+def _lock(lock: IO[str], how: int) -> bool:
+    """Lock a file unless another process holds it; unlike flock, children do not inherit it.
 
     Raises:
         InputError: The file system has no locks, or no more.
     """
     try:
         fcntl.lockf(lock, how | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # a system may say either of a lock that is held
+    except (BlockingIOError, PermissionError):  # either one means that the lock is held
         return False
     except OSError as error:
         raise InputError(
@@ -104,5 +96,5 @@ def _locked(lock: IO[str], how: int) -> bool:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether there is one that training can go on from."""
+    """Whether there is a checkpoint to resume from."""
     return any((folder / "checkpoints" / name).is_file() for name in ("last.ckpt", "previous.ckpt"))

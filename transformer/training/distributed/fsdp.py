@@ -1,7 +1,7 @@
 """Fully sharded data parallel: each rank keeps a part of weights, gradients and optimiser state.
 
-A layer is put together for as long as it computes, forward and backward; its gradient is summed
-over the ranks after every micro-batch, and each keeps its part. It does not know what is trained.
+A layer is gathered while it computes, forward and backward; its gradient is summed over the ranks
+after every micro-batch, and each rank keeps its part. It does not know what is trained.
 Rajbhandari et al. 2020, "ZeRO"; Zhao et al. 2023, "PyTorch FSDP".
 """
 
@@ -33,60 +33,60 @@ class ShardedStrategy(ReplicatedStrategy):
     """Shards the model of an ``UpdateModule`` layer by layer."""
 
     def model_to_device(self) -> None:
-        """Leave the model where it is: each layer goes to the device when it is sharded."""
+        """Do nothing: each layer moves to the device when it is sharded."""
 
     def configure_ddp(self) -> None:
-        """Shard, unless that has been done: after a divergence the same model is fitted again."""
-        model = self._sharded()
+        """Shard the model, unless it is: after a divergence the same model is fitted again."""
+        model = self._trained_model()
         if isinstance(model, FSDPModule):
-            # Lightning took it off the device when the fit before ended.
-            self._sharded().to(self.root_device)
+            # Lightning has moved it off the device at the end of the last fit.
+            self._trained_model().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
-        # Layers that share weights are put together with all the rest.
+        # Layers that share weights are gathered with the rest of the model.
         for layer in layers if model.config.share_layers == "none" else ():
             self._shard(layer, mesh, keep=False)
             if isinstance(layer, DecoderLayer):
                 register_fsdp_forward_method(layer, "start")
-        # The output projection is used after the model's forward pass (loss.py).
+        # The output projection is used after the model's forward pass (cross_entropy.py).
         self._shard(model, mesh, keep=True)
 
     def _shard(self, module: nn.Module, mesh: DeviceMesh, *, keep: bool) -> None:
-        """Share out the weights of a module, those of rank 0, but for what already is."""
+        """Shard the weights of a module, as rank 0 has them, unless they are sharded."""
         module.to(self.root_device)
         for tensor in (*module.parameters(), *module.buffers()):
             if not isinstance(tensor, DTensor):
                 torch.distributed.broadcast(tensor.detach(), src=0)
         sharded = fully_shard(module, mesh=mesh, reshard_after_forward=not keep)
-        # Our losses are sums (update.py), and so are our gradients.
+        # Losses are sums (update_module.py), and so are gradients.
         sharded.set_gradient_divide_factor(1.0)
         sharded.set_force_sum_reduction_for_comms(True)
 
-    def _sharded(self) -> Any:
-        """The model, in the training module around it."""
+    def _trained_model(self) -> Any:
+        """The model inside the training module."""
         assert self.lightning_module is not None
         return self.lightning_module.model
 
     def _units(self) -> Iterator[FSDPModule]:
-        yield from (m for m in self._sharded().modules() if isinstance(m, FSDPModule))
+        yield from (m for m in self._trained_model().modules() if isinstance(m, FSDPModule))
 
     def on_validation_start(self) -> None:
-        """Put all weights together: the ranks translate different sentences, each at its pace."""
+        """Gather all weights, as the ranks translate different sentences, each at its own speed."""
         with torch.inference_mode(False), torch.no_grad():
             for unit in self._units():
                 unit.unshard()
                 unit.set_reshard_after_forward(False, recurse=False)
 
     def on_validation_end(self) -> None:
-        """Let each rank keep its part again."""
+        """Keep only the part of each rank again."""
         with torch.inference_mode(False), torch.no_grad():
             for unit in self._units():
-                unit.set_reshard_after_forward(unit is not self._sharded(), recurse=False)
+                unit.set_reshard_after_forward(unit is not self._trained_model(), recurse=False)
                 unit.reshard()
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Load whole weights, sharing them out if the model is."""
+        """Load whole weights, sharded as the model is."""
         assert self.lightning_module is not None
         weights = dict(self.lightning_module.named_parameters(remove_duplicate=False))
         state = {
@@ -96,7 +96,7 @@ class ShardedStrategy(ReplicatedStrategy):
         self.lightning_module.load_state_dict(state, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Load whole states, sharing them out like the weights that they are of."""
+        """Load whole states, sharded as their weights are."""
         for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = [p for group in optimizer.param_groups for p in group["params"]]
             state = {
@@ -108,9 +108,9 @@ class ShardedStrategy(ReplicatedStrategy):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
     ) -> None:
-        """Write this rank's part; when all have, rank 0 writes the index, whole or not at all.
+        """Write this rank's part; then rank 0 writes the index, whole or not at all.
 
-        Where a rank could not, there is no index, and training goes on.
+        If a rank cannot write, there is no index, and training continues.
         """
         file = Path(filepath)
         save = self.broadcast(uuid.uuid4().hex[:12])
@@ -128,27 +128,19 @@ class ShardedStrategy(ReplicatedStrategy):
         # No rank knows before all have tried.
         failed_somewhere = self.reduce_boolean_decision(error is not None, all=False)
         if failed_somewhere:
-            self._note(error or _elsewhere(file))
+            assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
+            self.checkpoint_io.error = error or InputError(
+                f"{file} cannot be written: another rank could not write its part; free some "
+                "space, or mend the folder"
+            )
         if self.is_global_zero:
             if not failed_somewhere:
                 self.checkpoint_io.save_checkpoint(index | {SHARDS: names}, file)
             delete_unnamed(file.parent)
 
-    def _note(self, error: InputError) -> None:
-        """Keep why nothing was written for whoever asks (saving.py)."""
-        assert isinstance(self.checkpoint_io, AtomicCheckpointIO)
-        self.checkpoint_io.error = error
-
-
-def _elsewhere(file: Path) -> InputError:
-    return InputError(
-        f"{file} cannot be written: another rank could not write its part; free some space, or "
-        "mend the folder"
-    )
-
 
 class _Parts:
-    """This rank's rows of sharded tensors, on the CPU; weights of several names once."""
+    """This rank's part of sharded tensors, on the CPU; tied weights once."""
 
     def __init__(self) -> None:
         self.copies: dict[tuple[int, tuple[int, ...]], Tensor] = {}
@@ -164,21 +156,21 @@ class _Parts:
 
 
 def _alike(value: Any, weight: Any) -> Any:
-    """A whole tensor shared out as the weight of its shape is."""
+    """A whole tensor, sharded as a weight of the same shape."""
     if not isinstance(weight, DTensor) or getattr(value, "shape", None) != weight.shape:
         return value
     whole = value.to(weight.device)
-    # Every rank has read the whole: none needs to send it.
+    # Every rank has read the whole tensor: none needs to send it.
     return distribute_tensor(whole, weight.device_mesh, weight.placements, src_data_rank=None)
 
 
 def whole(norm: Tensor) -> Tensor:
-    """The value that sharded gradients have together."""
+    """The whole value of a norm of sharded gradients."""
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def consolidate(folder: Path) -> None:
-    """Join every checkpoint of a folder that is in several files, and whole, into one file.
+    """Join each checkpoint of a folder that consists of several complete files into one file.
 
     Raises:
         InputError: One cannot be written.
@@ -192,6 +184,6 @@ def consolidate(folder: Path) -> None:
             except InputError as error:
                 logger.warning("%s; it stays as it is", error)
                 continue
-            # What is joined is no newer than what it was: nothing becomes the one before.
+            # The content stays the same, so that no previous.ckpt is written.
             write_archive(payload, file)
     delete_unnamed(folder)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
 
 RUN = "TRANSFORMER_RUN"
-"""Name of the environment variable that tells rank 0 the run."""
+"""Name of the environment variable that holds the run for rank 0."""
 
 _TRAIN = ("-m", "transformer", "train")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def count_devices(trainer: Mapping[str, Any]) -> int:
-    """Devices of this machine that a run takes, each with a process; 1 where Lightning refuses."""
+    """Devices of this machine, one per process; 1 if Lightning does not accept the value."""
     devices, accelerator = trainer["devices"], trainer["accelerator"]
     if devices in (1, "1"):
         return 1
@@ -49,12 +49,12 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
 
     Args:
         count: Ranks.
-        run: What rank 0 finds in the environment variable ``RUN``.
-        command: What each does, after ``python``.
+        run: Value of the environment variable ``RUN`` for rank 0.
+        command: Arguments of ``python`` in each rank.
 
     Raises:
         AnotherRankFailed: A rank has failed and reported it, or was killed.
-        Interrupted: A signal has ended the ranks before any of them could report it.
+        Interrupted: A signal has ended the ranks before any of them reported it.
     """
     from torch.distributed.elastic.agent.server import WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -70,21 +70,21 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
             entrypoint=sys.executable,
             args=tuple(command),
             max_restarts=0,
-            # The other ranks of one that has failed have a moment to notice by themselves.
+            # Time for the other ranks to notice a failure by themselves.
             monitor_interval=0.5,
             local_addr=here,
         )
         agent = LocalElasticAgent(spec, DefaultLogsSpecs(log_dir=logs))
-        with _signals_for_rank_0(agent) as heard:
+        with _signals_for_rank_0(agent) as received:
             failures = agent.run().failures
         spec.rdzv_handler.shutdown()
     if failures:
-        _raise({rank: failure.exitcode for rank, failure in failures.items()}, heard)
+        _raise({rank: failure.exitcode for rank, failure in failures.items()}, received)
 
 
 @contextmanager
 def _environment(run: str) -> Iterator[None]:
-    """Tell the ranks the run, and the agent to leave signals and messages to us."""
+    """Set the run for the ranks, and turn off the signal handlers and messages of the agent."""
     added = {RUN: run, "TORCHELASTIC_SIGNALS_TO_HANDLE": ""}
     os.environ.update(added)
     logging.disable(logging.CRITICAL)
@@ -98,40 +98,40 @@ def _environment(run: str) -> Iterator[None]:
 
 @contextmanager
 def _signals_for_rank_0(agent: "ElasticAgent") -> Iterator[list[int]]:
-    """Hand signals on to rank 0, which agrees with the others; yields those that have come."""
-    heard: list[int] = []
+    """Forward signals to rank 0, which agrees with the others; yields the received ones."""
+    received: list[int] = []
 
-    def hand_on(signum: int, frame: FrameType | None) -> None:
-        heard.append(signum)
+    def forward(signum: int, frame: FrameType | None) -> None:
+        received.append(signum)
         rank_0 = agent.get_worker_group().workers[0].id
         if rank_0 is None:
             raise _interrupted(signum)
         with suppress(ProcessLookupError):
             os.kill(rank_0, signum)
 
-    previous = {signum: signal.signal(signum, hand_on) for signum in _SIGNALS}
+    previous = {signum: signal.signal(signum, forward) for signum in _SIGNALS}
     try:
-        yield heard
+        yield received
     finally:
         for signum, handler in previous.items():
             signal.signal(signum, handler)
 
 
-def _raise(codes: Mapping[int, int], heard: list[int]) -> None:
-    """Raise what has ended the ranks, from their exit codes; below zero is the signal of a kill."""
+def _raise(codes: Mapping[int, int], received: list[int]) -> None:
+    """Raise the error behind the exit codes of the ranks; one below zero is a signal."""
     code = next((code for code in codes.values() if code > 0), 0)
-    # The agent ends those that are left with SIGTERM.
+    # The agent ends the remaining ranks with SIGTERM.
     killed = {rank: -code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
-    if heard and not code:
-        raise _interrupted(heard[-1])
+    if received and not code:
+        raise _interrupted(received[-1])
     if code > 1 or not killed:
         raise AnotherRankFailed("", code or 1)
     rank, signum = next(iter(killed.items()))
     name = signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"
-    how = "give the command again with checkpoint=auto, or checkpoint=RUN"
-    raise AnotherRankFailed(f"rank {rank} was killed by {name}; {how}", 1)
+    advice = "give the command again with checkpoint=auto, or checkpoint=RUN"
+    raise AnotherRankFailed(f"rank {rank} was killed by {name}; {advice}", 1)
 
 
 def _interrupted(signum: int) -> Interrupted:
-    says = f"stopped by {signal.Signals(signum).name}; give the same command again"
-    return Interrupted(says, 128 + signum)
+    name = signal.Signals(signum).name
+    return Interrupted(f"stopped by {name}; give the same command again", 128 + signum)

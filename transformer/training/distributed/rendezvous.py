@@ -1,4 +1,4 @@
-"""Communication between ranks beside the gradients: what the run is, and which rank failed first.
+"""Communication between ranks besides the gradients: the run, and the first rank that failed.
 
 It knows torchrun and SLURM, which start ranks, and nothing of training.
 """
@@ -26,14 +26,14 @@ _PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A rank among others that someone else has started.
+class Rank:
+    """A process of a group that torchrun or SLURM has started.
 
     Attributes:
-        rank: Its number.
-        ranks: How many there are, on all machines.
-        address: Of the machine of rank 0.
-        port: Where the ranks meet there.
+        rank: Number of the process.
+        ranks: Number of processes on all machines.
+        address: Address of the machine of rank 0.
+        port: Port of the rendezvous there.
     """
 
     rank: int
@@ -42,15 +42,15 @@ class Place:
     port: int
 
     def store(self) -> "Store":
-        """What all ranks read from and write to; each start by torchrun begins with an empty one.
+        """The store that all ranks share; each start by torchrun begins with an empty one.
 
-        torchrun may keep it itself, for all its starts. Otherwise rank 0 does, and keeps it on:
-        where training begins on the same port, it takes the one that is there.
+        torchrun may host it, for all its starts. Otherwise rank 0 does, and keeps it: torch reuses
+        it when training begins on the same port.
         """
         return _store(self)
 
     def agreed(self, value: str) -> str:
-        """What rank 0 says; the value of the others does not matter.
+        """The value of rank 0, on all ranks.
 
         Raises:
             InputError: Rank 0 does not answer.
@@ -62,18 +62,18 @@ class Place:
             return str(store.get(_RUN).decode())
         except RuntimeError as error:
             raise InputError(
-                f"rank {self.rank} cannot reach rank 0 at {self.address}:{self.port}; see what it "
-                "says, and whether the machines can reach each other"
+                f"rank {self.rank} cannot reach rank 0 at {self.address}:{self.port}; see its log, "
+                "and whether the machines can reach each other"
             ) from error
 
 
 @cache
-def _store(index: Place) -> "Store":
+def _store(rank: Rank) -> "Store":
     from torch.distributed import PrefixStore, TCPStore
 
-    hosts = index.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    hosts = rank.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     store = TCPStore(
-        *(index.address, index.port, index.ranks, hosts, _PATIENCE),
+        *(rank.address, rank.port, rank.ranks, hosts, _PATIENCE),
         wait_for_workers=False,
         multi_tenant=True,
     )
@@ -81,8 +81,8 @@ def _store(index: Place) -> "Store":
     return PrefixStore(f"transformer/start-{start}", store)
 
 
-def external_place() -> Place | None:
-    """The place of this process among those that torchrun or SLURM has started; None: alone.
+def external_rank() -> Rank | None:
+    """The rank of this process in a group that torchrun or SLURM has started; None: no group.
 
     Raises:
         InputError: SLURM has been called with options that contradict each other.
@@ -98,57 +98,57 @@ def external_place() -> Place | None:
             except RuntimeError as error:
                 raise InputError(" ".join(str(error).split())) from error
             if found.world_size() > 1:
-                index = found.global_rank(), found.world_size()
-                return Place(*index, found.main_address, found.main_port)
+                numbers = found.global_rank(), found.world_size()
+                return Rank(*numbers, found.main_address, found.main_port)
     return None
 
 
 @contextmanager
-def reporting_once(index: Place | None) -> Iterator[None]:
+def reporting_once(rank: Rank | None) -> Iterator[None]:
     """Let only the first rank that fails report its error; the others end with its exit code.
 
     Args:
-        place: Of this process among the ranks; None: it is alone, and nothing changes.
+        rank: This process in its group; None: there is no group, and nothing changes.
 
     Raises:
-        AnotherRankFailed: In place of every later error, of a lost connection, and of a bug, whose
+        AnotherRankFailed: Instead of every later error, of a lost connection, and of a bug, whose
             traceback is then printed.
     """
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if index is None:
+        if rank is None:
             raise
-        code = _first_code(index, error)
+        code = _first_code(rank, error)
         if code is not None:
             raise AnotherRankFailed("", code) from error
-        # Who starts the ranks ends all of them once one has ended: this one has something to say.
+        # The launcher ends all ranks once one has ended; this one still has to report.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if reason := _lost_connection(error):
-            says = f"rank {index.rank} has lost the connection to another rank: {reason}"
-            raise AnotherRankFailed(says, 1) from error
+            message = f"rank {rank.rank} has lost the connection to another rank: {reason}"
+            raise AnotherRankFailed(message, 1) from error
         if _code(error) == 1:
             traceback.print_exc()
             raise AnotherRankFailed("", 1) from error
         raise
 
 
-def _first_code(index: Place, error: BaseException) -> int | None:
+def _first_code(rank: Rank, error: BaseException) -> int | None:
     """The exit code of the rank that has failed before this one; None if this one is the first."""
     from torch import distributed as dist
 
-    # Most errors at the start are met by all ranks, and only rank 0 can remove its directory or put
-    # its job back into the queue. The cause of a lost connection is in another rank.
+    # Most errors at the start occur on all ranks, and only rank 0 can remove its directory or
+    # requeue its job. The cause of a lost connection is in another rank.
     after_rank_0 = isinstance(error, Interrupted | AnotherRankFailed) or not dist.is_initialized()
     try:
-        store = index.store()
-        if (index.rank > 0 and after_rank_0) or _lost_connection(error):
+        store = rank.store()
+        if (rank.rank > 0 and after_rank_0) or _lost_connection(error):
             with suppress(dist.DistStoreError):
                 store.wait([_FAILED], _PATIENCE_FOR_THE_CAUSE)
-        rank, code = store.compare_set(_FAILED, "", f"{index.rank} {_code(error)}").split()
-        return None if int(rank) == index.rank else int(code)
+        first, code = store.compare_set(_FAILED, "", f"{rank.rank} {_code(error)}").split()
+        return None if int(first) == rank.rank else int(code)
     except RuntimeError:
-        # The rank that keeps the store is gone.
+        # The process that hosts the store is gone.
         return None
 
 
@@ -162,7 +162,7 @@ def _code(error: BaseException) -> int:
 
 
 def _lost_connection(error: BaseException) -> str:
-    """What torch says of a connection that another rank has closed; empty if it was not that."""
+    """The reason if another rank has closed the connection; empty for other errors."""
     from torch import distributed as dist
 
     line = str(error).partition("\n")[0]

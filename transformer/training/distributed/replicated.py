@@ -1,6 +1,6 @@
-"""How several processes train one model: each has all the weights, and they sum their gradients.
+"""Data-parallel training: each process has all the weights, and gradients are summed.
 
-It does not know when the gradients are summed: update.py does it, once an update.
+It does not know when they are summed: update_module.py does it, once per update.
 """
 
 import os
@@ -13,30 +13,29 @@ from pytorch_lightning.strategies import DDPStrategy, Strategy
 
 from transformer.common.errors import InputError
 from transformer.training.distributed.launcher import count_devices
-from transformer.training.distributed.rendezvous import external_place
+from transformer.training.distributed.rendezvous import external_rank
 
 
 class ReplicatedStrategy(DDPStrategy):
-    """Connects processes much as Lightning's DDP does, but wraps the model in nothing.
+    """Connects processes as Lightning's DDP does, but does not wrap the model.
 
-    DDP's wrapper sends gradients while the backward pass runs, and a rank that runs out of memory
-    there leaves the others waiting for ever.
+    DDP's wrapper sends gradients during the backward pass, and a rank that runs out of memory there
+    leaves the others waiting for ever.
     """
 
     def setup_distributed(self) -> None:
-        """Meet the other ranks; Lightning leaves alone what is there.
+        """Create the process group, which Lightning then uses.
 
-        Where torchrun starts its processes anew, torch would have them look for each other at the
-        addresses of those before.
+        After a restart by torchrun, torch would look for the ranks at their former addresses.
         """
-        index = external_place() if TorchElasticEnvironment.detect() else None
-        if index is not None and not torch.distributed.is_initialized():
+        rank = external_rank() if TorchElasticEnvironment.detect() else None
+        if rank is not None and not torch.distributed.is_initialized():
             device = self.root_device
             torch.distributed.init_process_group(
                 self._get_process_group_backend(),
-                store=index.store(),
-                rank=index.rank,
-                world_size=index.ranks,
+                store=rank.store(),
+                rank=rank.rank,
+                world_size=rank.ranks,
                 timeout=self._timeout,
                 device_id=None if device.type == "cpu" else device,
             )
@@ -49,51 +48,40 @@ class ReplicatedStrategy(DDPStrategy):
             torch.distributed.broadcast(tensor.detach(), src=0)
 
 
-def placed(trainer: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the trainer, with as many processes as whoever starts them has started.
+def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the trainer, with the number of processes that torchrun has started.
 
     Raises:
-        InputError: The arguments ask for another number, or for several machines where nobody
-            starts processes on them.
+        InputError: The arguments name another number, or several machines without a launcher.
     """
     devices, nodes = trainer["devices"], trainer["num_nodes"]
     if TorchElasticEnvironment.detect():
         here, machines = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["GROUP_WORLD_SIZE"])
         if devices in (-1, "-1", "auto"):
             devices = here
-        if devices != here and count_devices(trainer) != here:
+        if (devices != here and count_devices(trainer) != here) or nodes not in (1, machines):
             raise InputError(
-                f"torchrun has started {here} processes on this machine, and trainer.devices="
-                f"{devices} says another number; set trainer.devices={here}"
-            )
-        if nodes not in (1, machines):
-            raise InputError(
-                f"torchrun runs on {machines} machines, and trainer.num_nodes={nodes} says another "
-                "number; leave it out"
+                f"torchrun has started {here} processes on each of {machines} machines; set "
+                f"trainer.devices={here} and leave trainer.num_nodes out"
             )
         return {**trainer, "devices": devices, "num_nodes": machines}
     if nodes > 1 and not SLURMEnvironment.detect():
         raise InputError(
             f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
         )
-    if trainer["accelerator"] == "cpu" and devices in (-1, "-1"):
-        raise InputError(
-            "trainer.devices=-1 takes every GPU; on a CPU say how many processes, such as "
-            "trainer.devices=2"
-        )
     return dict(trainer)
 
 
 def build_strategy(name: str, *, several: bool) -> Strategy | str:
-    """The strategy for the name in the config.
+    """The strategy ``auto`` or ``ddp`` of the config.
 
     Args:
         name: auto or ddp.
         several: Whether there is more than one process.
 
     Raises:
-        InputError: It is none of auto and ddp.
+        InputError: The name is another one.
     """
     if name not in ("auto", "ddp"):
-        raise InputError(f"trainer.strategy={name} is not for this training; set auto, ddp or fsdp")
+        raise InputError(f"trainer.strategy={name} must be auto, ddp or fsdp")
     return ReplicatedStrategy() if several else "auto"

@@ -1,6 +1,6 @@
-"""Two passes over the same tokens have to predict alike: cross-entropy and their divergence.
+"""Consistency loss of two passes over the same tokens: cross-entropy and their divergence.
 
-It knows two rows of hidden states for each token, and not what made them differ. The plain formula
+It gets two hidden states for each token, and does not know why they differ. The plain formula
 stands beside its fused twin. Sources: Liang et al. 2021, "R-Drop: Regularized Dropout for Neural
 Networks", equations 2 to 4; Gao et al. 2022, "Bi-SimCut: A Simple Strategy for Boosting Neural
 Machine Translation", which simplifies Shen et al. 2020, "A Simple but Tough-to-Beat Data
@@ -26,12 +26,12 @@ Scalar = Float[Tensor, ""]
 
 @dataclass(frozen=True)
 class Terms:
-    """What the loss of a token is the sum of; p is what the first pass predicts, q the second.
+    """Terms of the loss of a token; p is the prediction of the first pass, q of the second.
 
     Attributes:
-        cross_entropy: Shares of the two passes in the cross-entropy.
-        divergence: Shares of KL(p || q) and KL(q || p) in the divergence.
-        weight: Of the divergence beside the cross-entropy.
+        cross_entropy: Weights of the two passes in the cross-entropy.
+        divergence: Weights of KL(p || q) and KL(q || p) in the divergence.
+        weight: Weight of the divergence beside the cross-entropy.
     """
 
     cross_entropy: tuple[float, float]
@@ -44,12 +44,12 @@ def terms(config: LossConfig) -> Terms:
 
     R-Drop adds up the cross-entropies of both passes and alpha times the mean of both divergences,
     and divides by the number of target tokens, counted once (its authors' fairseq code does so).
-    Here all of that is halved, so that the loss is one of as many tokens as without R-Drop, and
-    the learning rate, clipping and ``train/loss`` keep their meaning: (CE + CE) / 2 + alpha / 2 *
-    (KL + KL) / 2. Alpha is still that of the paper, for Adam does not see the scale of a loss.
+    Here the sum is halved, so that learning rate, clipping and ``train/loss`` mean the same as
+    without R-Drop: (CE + CE) / 2 + alpha / 2 * (KL + KL) / 2. Alpha is still that of the paper, as
+    Adam is invariant to the scale of the loss.
 
-    SimCut learns the right tokens from the first pass alone, whose tokens are whole, and adds
-    alpha times KL(p || q). The gradient runs through both p and q, as in its authors' code.
+    SimCut computes the cross-entropy of the first pass alone, without cut tokens, and adds alpha
+    times KL(p || q). The gradient runs through both p and q, as in its authors' code.
     """
     alpha = config.consistency_weight
     if config.consistency == "simcut":
@@ -73,11 +73,11 @@ def plain_consistency_loss(
     """Compute the loss by the formula.
 
     Args:
-        hidden: What the decoder says of each target token, in either pass.
+        hidden: Hidden states of each target token in both passes.
         weight: The output projection.
         target: The right tokens, without padding.
         label_smoothing: Probability mass spread evenly over the vocabulary.
-        terms: What to add up.
+        terms: The terms of the loss.
     """
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -100,7 +100,7 @@ def plain_consistency_loss(
 class _FusedConsistencyLoss(torch.autograd.Function):
     """Projection and loss in one pass over chunks of tokens, the logits of both passes together.
 
-    As in ``loss.py`` both gradients are computed on the way forward. With c the shares of the
+    As in ``cross_entropy.py`` the forward pass computes both gradients. With c the weights of the
     cross-entropies, u and v the weights of KL(p || q) and KL(q || p), and d = a - b the difference
     of the logits, which is log p - log q but for a constant a token:
 
@@ -131,7 +131,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                 # 2 token width -> (2 token) width
                 rows = in_blocks(hidden[:, some].to(dtype), half).flatten(0, 1)
                 logits = (rows @ matrix.T).unflatten(0, (2, -1))
-                # The logits' mean over the vocabulary is what their mean row gives.
+                # The mean row of the weight gives the mean of the logits over the vocabulary.
                 means = (rows.to(exact) @ mean).view(2, -1, 1)
                 size = BLOCK if device == "cpu" else half
                 tokens = len(target[some])
@@ -141,7 +141,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
                     here = logits[:, block]
                     grad, parts = _block(here.to(exact), means[:, block], right, smoothing, terms)
                     sums += parts
-                    # The gradient takes the place of the logits.
+                    # The gradient overwrites the logits.
                     here.copy_(grad)
                 logits[:, tokens:] = 0
                 grad = logits.flatten(0, 1)
@@ -168,7 +168,7 @@ def _block(
 ) -> tuple[Float[Tensor, "2 token vocab"], Float[Tensor, " 2"]]:
     """Gradient of the loss by the logits, and the sums of cross-entropy and divergence."""
     first, second = terms.cross_entropy
-    u, v = (terms.weight * share for share in terms.divergence)
+    u, v = (terms.weight * part for part in terms.divergence)
     rightly = logits.gather(-1, right.expand(2, -1, -1))
     top = logits.amax(-1, keepdim=True)
     p, q = softmax = logits.softmax(-1)
@@ -182,9 +182,9 @@ def _block(
     grad.mul_(softmax)
     grad[0].sub_(q, alpha=v)
     grad[1].sub_(p, alpha=u)
-    for each, share in zip(grad, terms.cross_entropy, strict=True):
-        each.sub_(share * smoothing / logits.size(-1))
-        each.scatter_add_(-1, right, each.new_full(right.shape, share * (smoothing - 1)))
+    for each, part in zip(grad, terms.cross_entropy, strict=True):
+        each.sub_(part * smoothing / logits.size(-1))
+        each.scatter_add_(-1, right, each.new_full(right.shape, part * (smoothing - 1)))
     surprise = (log_z - (1 - smoothing) * rightly - smoothing * mean).sum((1, 2))
     shift = log_z[1] - log_z[0]
     entropy = first * surprise[0] + second * surprise[1]
@@ -206,7 +206,7 @@ def consistency_loss(
 def fused_consistency_loss(
     hidden: Passes, weight: Weight, target: Target, config: LossConfig, terms: Terms
 ) -> ConsistencyLoss:
-    """Compute what ``plain_consistency_loss`` computes without ever holding all logits.
+    """Compute what ``plain_consistency_loss`` computes without holding all logits in memory.
 
     ``loss.chunk`` counts the rows of both passes. Under autocast the matrix products run in its
     dtype, the rest in float32.

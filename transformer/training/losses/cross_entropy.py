@@ -21,17 +21,17 @@ Target = Int[Tensor, " token"]
 Scalar = Float[Tensor, ""]
 
 BLOCK = 64
-"""Tokens whose logits go through a CPU's cache at a time."""
+"""Tokens of a block of logits that fits the cache of a CPU."""
 
 ROWS = 512
-"""Of logits that exist at a time where no gradient is wanted."""
+"""Rows of logits in memory at a time if no gradient is needed."""
 
 
 def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothing: float) -> Scalar:
     """Compute the loss by the formula.
 
     Args:
-        hidden: What the decoder says of each target token.
+        hidden: Hidden state of the decoder for each target token.
         weight: The output projection.
         target: The right tokens, without padding.
         label_smoothing: Probability mass spread evenly over the vocabulary; with 0 the loss is the
@@ -46,10 +46,10 @@ def cross_entropy(hidden: Hidden, weight: Weight, target: Target, label_smoothin
 
 
 def negative_log_likelihood(hidden: Hidden, weight: Weight, target: Target) -> Scalar:
-    """What ``cross_entropy`` computes without smoothing, where no gradient is wanted.
+    """The cross-entropy without smoothing and without gradient.
 
-    As in the fused form, not all logits exist at a time: validation needs no more memory than
-    training does.
+    As in the fused form, not all logits are in memory at a time: validation needs no more memory
+    than training.
     """
     chunks = zip(hidden.split(ROWS), target.split(ROWS), strict=True)
     return sum((cross_entropy(rows, weight, right, 0.0) for rows, right in chunks), torch.zeros(()))
@@ -59,8 +59,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
     """Projection and cross-entropy in one pass over chunks of rows.
 
     The gradient of a sum of losses with respect to the logits is ``softmax - target``, known as
-    soon as the logits are: both gradients are computed on the way forward, and only one chunk of
-    logits ever exists.
+    soon as the logits are: the forward pass computes both gradients, and only one chunk of logits
+    is in memory.
     """
 
     @staticmethod
@@ -74,21 +74,21 @@ class _FusedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight)
         loss = torch.zeros((), dtype=exact, device=hidden.device)
         size = min(BLOCK if device == "cpu" else config.chunk, len(hidden))
-        # One place for all blocks: it stays in the cache.
+        # One buffer for all blocks stays in the cache.
         scratch = loss.new_empty(0 if dtype == exact else size, len(weight))
         with torch.autocast(device, enabled=False):
             for start in range(0, len(hidden), config.chunk):
                 some = slice(start, start + config.chunk)
                 rows, right = in_blocks(hidden[some].to(dtype), config.chunk), target[some, None]
                 logits = rows @ matrix.T
-                # The logits' mean over the vocabulary is what their mean row gives.
+                # The mean row of the weight gives the mean of the logits over the vocabulary.
                 means = rows.to(exact) @ mean
                 for index in range(0, len(right), size):
                     block = slice(index, min(index + size, len(right)))
                     here, mean_here = logits[block], means[block, None]
                     exactly = here if dtype == exact else scratch[: len(here)].copy_(here)
                     loss += _block(exactly, mean_here, right[block], config.label_smoothing)
-                    # The gradient takes the place of the logits.
+                    # The gradient overwrites the logits.
                     here.copy_(exactly)
                 logits[len(right) :] = 0
                 grad_hidden[some] = (logits @ matrix)[: len(right)]
@@ -106,9 +106,9 @@ class _FusedCrossEntropy(torch.autograd.Function):
 def in_blocks(
     rows: Float[Tensor, "*passes token width"], chunk: int
 ) -> Float[Tensor, "*passes padded width"]:
-    """Append zeros to a last chunk, up to whole blocks: of few shapes, as products are planned.
+    """Append zeros to the last chunk, up to whole blocks, so that products have few shapes.
 
-    Where a processor has matrix units that takes up to 12 ms for each shape (docs/performance.md).
+    A processor with matrix units needs up to 12 ms to plan each shape (docs/performance.md).
     """
     missing = -rows.size(-2) % min(BLOCK, chunk)
     return F.pad(rows, (0, 0, 0, missing)) if missing else rows
@@ -120,9 +120,9 @@ def _block(
     right: Int[Tensor, "token 1"],
     smoothing: float,
 ) -> Scalar:
-    """The loss, summed; its gradient by the logits takes their place."""
+    """The sum of the loss; its gradient overwrites the logits."""
     rightly, top = logits.gather(-1, right), logits.amax(-1, keepdim=True)
-    # The softmax by hand, as log Z is wanted, too.
+    # The softmax by hand, as log Z is needed, too.
     grad = logits.sub_(top).exp_()
     z = grad.sum(-1, keepdim=True)
     log_z = top + z.log()
@@ -133,7 +133,7 @@ def _block(
 
 
 def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
-    """What the matrix products of the fused form run in."""
+    """The dtype of the matrix products of the fused form."""
     if config.bfloat16:
         return torch.bfloat16
     device = hidden.device.type
@@ -143,7 +143,7 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
 def fused_cross_entropy(
     hidden: Hidden, weight: Weight, target: Target, config: LossConfig
 ) -> Scalar:
-    """Compute what ``cross_entropy`` computes without ever holding all logits.
+    """Compute what ``cross_entropy`` computes without holding all logits in memory.
 
     Under autocast the matrix products run in its dtype, the rest in float32.
     """

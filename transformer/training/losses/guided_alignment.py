@@ -1,6 +1,6 @@
-"""Guided alignment: one cross-attention head learns to look where the links of a word lead.
+"""Guided alignment: one cross-attention head learns the word alignment.
 
-It knows weights and links, and neither where the links came from nor how they are read off.
+It knows weights and links, not their origin.
 Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
 section 4.2; before it Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
 Translation".
@@ -24,25 +24,25 @@ from transformer.model.transformer import Transformer
 def watching(
     model: Transformer, head: HeadName
 ) -> Iterator[list[Float[Tensor, "batch target source"]]]:
-    """List where a head (of the cross-attention) looks each time that the decoder runs.
+    """List the attention weights of a cross-attention head at each run of the decoder.
 
-    The list stays empty where layer drop leaves the layer out.
+    The list stays empty if layer drop skips the layer.
     """
     layers = cast(Iterable[DecoderLayer], model.decoder.layers)
     attentions = [decoder_layer.cross_attention for decoder_layer in layers]
     guided = attentions[head.layer]
-    # Shared layers are one module: count its calls for the layers before.
+    # Shared layers are one module: count its calls for earlier layers.
     earlier = sum(attention is guided for attention in attentions[: head.layer])
-    looked: list[Tensor] = []
+    recorded: list[Tensor] = []
     with recording([guided]) as weights:
-        yield looked
-    looked += [seen[:, head.head] for seen in weights[earlier : earlier + 1]]
+        yield recorded
+    recorded += [layer[:, head.head] for layer in weights[earlier : earlier + 1]]
 
 
 def alignment_loss(
     weights: Float[Tensor, "batch target source"], links: Bool[Tensor, "batch target source"]
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Cross-entropy between the links of each target token and where a head looks.
+    """Cross-entropy between the links of each target token and the attention of a head.
 
     The links of a token are a uniform distribution over its linked source tokens; a token without
     links does not count.

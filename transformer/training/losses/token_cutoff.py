@@ -1,6 +1,6 @@
 """Cuts tokens out of the second of two passes: their embeddings become zero, their positions stay.
 
-It does not know what the passes are compared for. Shen et al. 2020, "A Simple but Tough-to-Beat
+It does not know the loss that compares the passes. Shen et al. 2020, "A Simple but Tough-to-Beat
 Data Augmentation Approach for Natural Language Understanding and Generation" (token cutoff), as
 Gao et al. 2022, "Bi-SimCut", simplified it.
 """
@@ -19,7 +19,7 @@ from transformer.model.transformer import Transformer
 def drawn_cut(
     tokens: Int[Tensor, "rows length"], probability: float
 ) -> Bool[Tensor, "rows length"] | None:
-    """Draw which tokens of the second half of the rows to cut; None where none can be.
+    """Draw the tokens to cut in the second half of the rows; None if the probability is 0.
 
     Never padding, nor the control symbols: the authors' code of Bi-SimCut cuts neither the end of
     a source nor the beginning of a target.
@@ -39,7 +39,7 @@ def cutting(
     source: Bool[Tensor, "rows source"] | None,
     target: Bool[Tensor, "rows target"] | None,
 ) -> Iterator[None]:
-    """Cut these tokens from what a model embeds; None cuts nothing."""
+    """Set the embeddings of these tokens of a model to zero; None cuts nothing."""
     sides = ((model.source_embedding, source), (model.target_embedding, target))
     handles = [
         side.token_dropout.register_forward_hook(_cutter(cut))

@@ -1,7 +1,7 @@
-"""Computes each layer again in the backward pass, so that its activations need not be kept.
+"""Computes each layer again in the backward pass instead of keeping its activations.
 
-The layers know nothing of it. What is drawn at random is drawn alike again, and the gradient is
-the same, bit for bit; only up to rounding where distances are learnt within a sparse pattern.
+Both passes draw the same random numbers, and the gradient is the same, bit for bit; with relative
+positions within a sparse pattern it is the same up to rounding. The layers do not know of it.
 Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
 """
 
@@ -20,12 +20,12 @@ from transformer.model.encoder import EncoderLayer
 
 
 def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None) -> None:
-    """Let all layers of a model forget what they compute on the way forward in training.
+    """Recompute all encoder and decoder layers of a model in the backward pass of training.
 
     Args:
-        model: Whose encoder and decoder layers these are.
-        guided: An attention that guided alignment looks at: its layers are left as they are, for
-            what is looked at on the way forward must still be there on the way back.
+        model: The model.
+        guided: The attention of guided alignment; its layers keep their activations, as the loss
+            needs its weights.
     """
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):
@@ -35,50 +35,43 @@ def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None)
 
 
 def _encoder_layer(forward: Callable[[Tensor, AttentionBias], Tensor]) -> Callable[..., Tensor]:
-    def twice(hidden: Tensor, attention_bias: AttentionBias) -> Tensor:
-        def reset(x: Tensor) -> Tensor:
-            return forward(x, _anew(attention_bias))
-
+    def recomputed(hidden: Tensor, bias: AttentionBias) -> Tensor:
         if not torch.is_grad_enabled():
-            return forward(hidden, attention_bias)
-        _make_bias(attention_bias)
-        return _checkpointed(reset, hidden)
+            return forward(hidden, bias)
+        _compute_shared(bias)
+        return _checkpointed(lambda x: forward(x, _fresh(bias)), hidden)
 
-    return twice
+    return recomputed
 
 
 def _decoder_layer(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def twice(hidden: Tensor, cache: LayerCache, *scopes: AttentionBias) -> Tensor:
-        def reset(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            # A layer adds its positions to the cache: each time to one that is still empty.
-            return forward(x, LayerCache(keys, values), *map(_anew, scopes))
+    def recomputed(hidden: Tensor, cache: LayerCache, *biases: AttentionBias) -> Tensor:
+        def run(x: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            # A layer adds its positions to the cache, which must be empty each time.
+            return forward(x, LayerCache(keys, values), *map(_fresh, biases))
 
         if not torch.is_grad_enabled():
-            return forward(hidden, cache, *scopes)
-        for attention_bias in scopes:
-            _make_bias(attention_bias)
-        return _checkpointed(reset, hidden, cache.cross_keys, cache.cross_values)
+            return forward(hidden, cache, *biases)
+        for bias in biases:
+            _compute_shared(bias)
+        return _checkpointed(run, hidden, cache.cross_keys, cache.cross_values)
 
-    return twice
+    return recomputed
 
 
-def _make_bias(attention_bias: AttentionBias) -> None:
-    """Make what is learnt of distances, which all layers share, before the first of them does.
+def _compute_shared(bias: AttentionBias) -> None:
+    """Compute the relative bias, which all layers share, before the first layer.
 
-    It would not make it the second time, and keep something else. Where there is a sparse pattern
-    nobody may want that of all queries and keys.
+    Otherwise the second pass would find it and save other tensors. With a sparse pattern the bias
+    of all queries and keys may not be needed.
     """
-    if attention_bias.pattern is None:
-        _ = attention_bias.dense_bias
+    if bias.pattern is None:
+        _ = bias.dense_bias
 
 
-def _anew(attention_bias: AttentionBias) -> AttentionBias:
-    """The scope that a layer finds each time: with that made, or with nothing made."""
-    return (
-        attention_bias
-        if attention_bias.bias is None or attention_bias.pattern is None
-        else replace(attention_bias)
-    )
+def _fresh(bias: AttentionBias) -> AttentionBias:
+    """The bias in the same state in both passes: computed, or with a sparse pattern not at all."""
+    return bias if bias.bias is None or bias.pattern is None else replace(bias)
 
 
 def _checkpointed(function: Callable[..., Tensor], *arguments: Tensor) -> Tensor:

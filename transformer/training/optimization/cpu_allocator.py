@@ -1,8 +1,7 @@
-"""Tells glibc and oneDNN to keep what a training step will want again.
+"""Makes glibc keep freed memory and oneDNN keep its compiled products.
 
-By default glibc returns blocks of several megabytes to the kernel and asks for them again a step
-later, and the kernel zeroes every page anew; and oneDNN forgets how to multiply what has a shape
-that it has not seen for a while. It knows nothing of models.
+By default glibc returns large blocks to the kernel and requests them again in the next step, and
+the kernel zeroes every page; and oneDNN keeps the programs of 1,024 shapes only.
 """
 
 import ctypes
@@ -18,24 +17,20 @@ _SHAPES = 8192
 
 
 def keep_freed_memory() -> bool:
-    """Serve large blocks from the heap and never shrink it; True where that took effect.
+    """Serve large blocks from the heap and never shrink it; returns whether it took effect.
 
-    See ``man 3 mallopt``; elsewhere than on Linux with glibc it does nothing.
+    See ``man 3 mallopt``. Without glibc on Linux it has no effect.
     """
-    if not sys.platform.startswith("linux"):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
-        return False
+    libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+    mallopt = getattr(libc, "mallopt", lambda option, value: 0)
     return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
 
 
 def keep_products() -> None:
-    """Let oneDNN keep the programs that it writes for products of so many shapes, not of 1,024.
+    """Let oneDNN keep the programs for products of 8,192 shapes.
 
-    It takes a millisecond to write one for a processor with matrix units, and batches of many
-    lengths have more shapes than that. At a width of 512 they take gigabytes in all
-    (docs/performance.md). To be called before the first product; a value that the environment
-    has stays.
+    To compile one takes a millisecond on a processor with matrix units, and batches have more than
+    1,024 shapes. At a width of 512 the programs take gigabytes (docs/performance.md). Call it
+    before the first product; it does not override the environment.
     """
     os.environ.setdefault(_CAPACITY, str(_SHAPES))

@@ -1,8 +1,7 @@
-"""What to do about an update that would do harm: leave it out; and if there are many, go back.
+"""Detects divergence: skips bad updates, and reports when too many follow each other.
 
-It sees the loss and the gradient's norm of each update, and no weights: run.py goes back to a
-checkpoint. Leaving out updates whose loss spikes, and going back to before them:
-Chowdhery et al. 2022, "PaLM", section 5.1.
+It sees the loss and the gradient norm of each update, and no weights; runs/train.py returns to a
+checkpoint. Chowdhery et al. 2022, "PaLM", section 5.1, skip batches whose loss spikes.
 """
 
 import logging
@@ -11,54 +10,51 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
 from transformer.common.files import open_unlinked
+from transformer.common.schema import Range, out_of_range
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 _WINDOW = 100
-_ENOUGH = 10
+_MIN_LOSSES = 10
 
 
 @dataclass(frozen=True)
 class RecoveryConfig:
-    """When an update is bad, and what follows.
+    """When an update is bad, and what happens then.
 
     Attributes:
         explosion: An update is bad when its loss, in nats per target token, exceeds the median of
-            the last hundred good ones by more than this; null judges no loss that is a number.
-            One with a loss or gradient that is no finite number always is.
-        skips: Bad updates in a row after which training goes back to the last good checkpoint.
-        returns: How often it may go back; then training stops.
-        lr_factor: What the learning rate is multiplied by at each return.
+            the last hundred good updates by more than this; null accepts every finite loss. A
+            loss or gradient norm that is not finite is always bad.
+        skips: Bad updates in a row after which training returns to the last good checkpoint.
+        returns: Maximum number of returns; then training stops.
+        lr_factor: Factor of the learning rate at each return.
+
+    Raises:
+        InputError: A number is out of its range.
     """
 
-    explosion: float | None
-    skips: int
-    returns: int
-    lr_factor: float
+    explosion: Annotated[float, Range(above=0)] | None
+    skips: Annotated[int, Range(1)]
+    returns: Annotated[int, Range(0)]
+    lr_factor: Annotated[float, Range(above=0, most=1)]
 
     def __post_init__(self) -> None:
-        if self.explosion is not None and self.explosion <= 0:
-            raise InputError(f"recovery.explosion={self.explosion} must be above 0, or null")
-        if self.skips < 1:
-            raise InputError(f"recovery.skips={self.skips} must be at least 1")
-        if self.returns < 0:
-            raise InputError(f"recovery.returns={self.returns} must be 0 or more")
-        if not 0 < self.lr_factor <= 1:
-            raise InputError(f"recovery.lr_factor={self.lr_factor} must be above 0 and at most 1")
+        raise_objections(out_of_range(self, "recovery"))
 
 
 class Diverged(Exception):
     """Too many bad updates in a row; the weights are still those before the first of them.
 
     Attributes:
-        update: The micro-batches of the last of them, on this rank.
-        number: Its number.
+        update: The micro-batches of the last bad update, on this rank.
+        number: Number of that update.
     """
 
     def __init__(self, reason: str, update: Update[Any], number: int) -> None:
@@ -67,7 +63,7 @@ class Diverged(Exception):
 
 
 def batch_text(update: Update[Any], tokenizer: Tokenizer) -> str:
-    """What the batches of an update say, a line a row, source and target parted by a tab."""
+    """Text of the batches of an update: one line per sentence pair, separated by a tab."""
     decode = (tokenizer.decode_source, tokenizer.decode_target)
     lines = []
     for batch in update.batches:
@@ -79,9 +75,9 @@ def batch_text(update: Update[Any], tokenizer: Tokenizer) -> str:
 
 
 def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
-    """Write what the batches of a rank said that training diverged with; returns where.
+    """Write the text of the batches of this rank at a divergence; returns the file.
 
-    Where that is not possible the log says so, and training goes on.
+    If the file cannot be written, the log says so and training continues.
     """
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
     try:
@@ -93,12 +89,12 @@ def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenize
 
 
 class DivergenceDetector:
-    """Tells bad updates from good ones, and counts them; every rank comes to the same verdict.
+    """Classifies updates as good or bad and counts the bad ones; all ranks agree.
 
     Attributes:
         in_a_row: Bad updates since the last good one.
         skipped: Bad updates of the whole run.
-        returned: How often the run has gone back to a checkpoint.
+        returned: Returns to a checkpoint so far.
     """
 
     def __init__(self, config: RecoveryConfig) -> None:
@@ -107,12 +103,12 @@ class DivergenceDetector:
         self._losses: deque[float] = deque(maxlen=_WINDOW)
 
     def is_good(self, loss: float, norm: float, update: int) -> bool:
-        """Judge an update.
+        """Whether the update may be applied.
 
         Args:
             loss: Nats per target token, over all ranks.
-            norm: Of its gradient.
-            update: Its number, for the log.
+            norm: Norm of the gradient.
+            update: Number of the update, for the log.
         """
         reason = self._reason(loss, norm)
         if reason is None:
@@ -128,10 +124,10 @@ class DivergenceDetector:
         return False
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:
-        """Give up when the last bad update was one too many.
+        """Stop after too many bad updates in a row.
 
         Raises:
-            Diverged: It was.
+            Diverged: There were ``recovery.skips`` of them.
         """
         if self.in_a_row >= self.config.skips:
             reason = f"{self.in_a_row} bad updates in a row, the last of them {number}"
@@ -139,11 +135,11 @@ class DivergenceDetector:
 
     @property
     def lr_scale(self) -> float:
-        """What the learning rate of the config is multiplied by."""
+        """Factor on the learning rate of the config."""
         return self.config.lr_factor**self.returned
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs to judge alike."""
+        """State with which a resumed run makes the same decisions."""
         return {
             "losses": list(self._losses),
             "in_a_row": self.in_a_row,
@@ -152,10 +148,9 @@ class DivergenceDetector:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on as another judge would."""
+        """Restore the state; the number of returns never decreases."""
         self._losses = deque(state["losses"], maxlen=_WINDOW)
         self.in_a_row = state["in_a_row"]
-        # Going back does not forget that it has, nor why.
         self.skipped = max(self.skipped, state["skipped"])
         self.returned = max(self.returned, state["returned"])
 
@@ -164,7 +159,7 @@ class DivergenceDetector:
             return f"its loss is {loss}"
         if not math.isfinite(norm):
             return f"the norm of its gradient is {norm}"
-        if self.config.explosion is not None and len(self._losses) >= _ENOUGH:
+        if self.config.explosion is not None and len(self._losses) >= _MIN_LOSSES:
             usual = statistics.median(self._losses)
             if loss > usual + self.config.explosion:
                 return f"its loss is {loss:.2f} where {usual:.2f} is usual"

@@ -1,8 +1,8 @@
 """The gradient of an update: micro-batch after micro-batch, then summed over the ranks once.
 
-No rank waits for another before all its micro-batches are done. One that runs out of memory on
-the way therefore splits the micro-batch and repeats its own part, and the others notice nothing.
-It does not know what a batch holds, nor what the gradient is for.
+No rank waits for another before all its micro-batches are done. A rank that runs out of memory
+can therefore split the micro-batch and repeat its part, without the others. It knows neither the
+content of a batch nor the use of the gradient.
 """
 
 import gc
@@ -35,7 +35,7 @@ class Divisible(Protocol):
 
     @property
     def positions(self) -> int:
-        """Tokens with padding: what memory grows with."""
+        """Tokens with padding, which determine the memory."""
 
     def halves(self) -> tuple["Divisible", "Divisible"]:
         """The first and the second half of the rows."""
@@ -46,8 +46,8 @@ class Totals:
     """Sums over the micro-batches of an update.
 
     Attributes:
-        tokens: What the loss counts.
-        sums: Losses and what else is logged, each of any shape, without gradient.
+        tokens: Number of predictions.
+        sums: Losses and other logged sums, of any shape, without gradient.
     """
 
     tokens: int = 0
@@ -60,29 +60,16 @@ class Totals:
             self.sums[name] = self.sums[name] + value if name in self.sums else value
 
 
-@dataclass(frozen=True)
-class _MicroBatch:
-    """A micro-batch or a part of one, and what its random numbers are drawn from."""
-
-    batch: Any
-    path: tuple[int, ...]
-
-    def halved(self) -> list["_MicroBatch"]:
-        return [
-            _MicroBatch(half, (*self.path, index)) for index, half in enumerate(self.batch.halves())
-        ]
-
-
 class Accumulator:
     """Adds up the gradients of the micro-batches of an update.
 
     Args:
-        backward: Adds the gradient of one micro-batch, drawing at random by the path, and returns
-            what it counts and what to log.
-        clear: Forgets all gradients.
+        backward: Adds the gradient of one micro-batch, with random numbers that depend on its
+            path, and returns its number of tokens and the sums to log.
+        clear: Deletes all gradients.
 
     Attributes:
-        alone: Whether a rank computes without the others, and may therefore repeat itself.
+        alone: Whether a rank computes without the others, and may therefore repeat its part.
     """
 
     def __init__(
@@ -91,76 +78,72 @@ class Accumulator:
         clear: Callable[[], None],
     ) -> None:
         self.backward, self.clear = backward, clear
-        self.most_positions = float("inf")
+        self.max_positions = float("inf")
         self.alone = True
 
     def __call__(self, update: Update[Any]) -> Totals:
-        """Leave the gradient of the whole update.
+        """Compute the gradient of the whole update.
 
-        Where memory does not suffice for a micro-batch the update begins again, and from then on
-        none of as many positions is tried whole, but in halves: the sum of their gradients is its
-        gradient.
+        If memory does not suffice for a micro-batch, the update starts again, and from then on
+        batches of as many positions are halved: the gradients of the halves have the same sum.
 
         Raises:
-            InputError: Memory does not suffice for a single row.
+            InputError: Memory does not suffice for a single sentence.
         """
-        subwords = [
-            part
-            for batch, number in zip(update.batches, update.numbers, strict=True)
-            for part in self._that_fit(_MicroBatch(batch, (number,)))
-        ]
         while True:
+            parts = [
+                part
+                for batch, number in zip(update.batches, update.numbers, strict=True)
+                for part in self._fitting(batch, (number,))
+            ]
             self.clear()
-            totals, failed = self._pass(subwords)
-            if failed is None:
+            totals, too_large = self._add_up(parts)
+            if too_large is None:
                 return totals
-            self._make_room(subwords[failed].batch)
-            subwords = [part for subword in subwords for part in self._that_fit(subword)]
+            self._make_room(too_large)
 
-    def _pass(self, subwords: Sequence[_MicroBatch]) -> tuple[Totals, int | None]:
-        """The totals, and the place of the piece that memory did not suffice for."""
+    def _add_up(self, parts: Sequence[tuple[Any, tuple[int, ...]]]) -> tuple[Totals, Any | None]:
+        """The totals, and the batch for which memory did not suffice."""
         totals = Totals()
-        for index, subword in enumerate(subwords):
+        for batch, path in parts:
             try:
-                totals.add(*self.backward(subword.batch, subword.path))
+                totals.add(*self.backward(batch, path))
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                # The traceback holds the activations: it must be gone before the next attempt.
-                return totals, index
+                # The traceback holds the activations; it must be gone before the next attempt.
+                return totals, batch
         return totals, None
 
-    def _that_fit(self, subword: _MicroBatch) -> Iterator[_MicroBatch]:
-        if subword.batch.positions <= self.most_positions or subword.batch.size == 1:
-            yield subword
+    def _fitting(self, batch: Divisible, path: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+        """The batch, or its parts that are small enough, each with its path."""
+        if batch.positions <= self.max_positions or batch.size == 1:
+            yield batch, path
             return
-        for half in subword.halved():
-            yield from self._that_fit(half)
+        for index, half in enumerate(batch.halves()):
+            yield from self._fitting(half, (*path, index))
 
     def _make_room(self, batch: Divisible) -> None:
         self.clear()
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+        size = f"{batch.size} sentence pairs, {batch.positions:,} tokens of both sides with padding"
         if not self.alone:
             raise InputError(
-                f"the device runs out of memory with {batch.size} sentence pairs, "
-                f"{batch.positions:,} tokens of both sides with padding, and ranks that share out "
-                "the weights cannot halve a batch; set data.batch_tokens lower, or "
-                "gradient_checkpointing=true"
+                f"the device runs out of memory with {size}, and ranks with sharded weights cannot "
+                "halve a batch; set data.batch_tokens lower, or gradient_checkpointing=true"
             )
         if batch.size == 1:
             raise InputError(
                 f"the device runs out of memory with a single sentence pair of {batch.positions} "
                 "tokens; set data.max_length lower, gradient_checkpointing=true, or a smaller model"
             )
-        self.most_positions = batch.positions - 1
+        self.max_positions = batch.positions - 1
         logger.warning(
-            "out of memory with %d sentence pairs, %s tokens of both sides with padding: such "
-            "batches are halved from now on, with the same gradient; a lower data.batch_tokens "
-            "spares the time",
-            batch.size,
-            f"{batch.positions:,}",
+            "out of memory with %s: such batches are halved from now on, with the same gradient; a "
+            "lower data.batch_tokens spares the time",
+            size,
         )
 
 

@@ -6,12 +6,13 @@ It does not know the schedule, which scales the learning rate given here.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import nn
 from torch.optim import Adam, AdamW, Optimizer
 
-from transformer.common.errors import InputError
+from transformer.common.errors import raise_objections
+from transformer.common.schema import Range, out_of_range
 
 CLASSES: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
 
@@ -28,24 +29,23 @@ class OptimizerConfig:
         weight_decay: Applied to matrices only, not to biases and norms.
 
     Raises:
-        InputError: The learning rate is not positive, or another number is out of its range.
+        InputError: A number is out of its range.
     """
 
     name: Literal["adam", "adamw"]
-    lr: float
+    lr: Annotated[float, Range(above=0, below=math.inf)]
     betas: tuple[float, float]
-    eps: float
-    weight_decay: float
+    eps: Annotated[float, Range(0, below=math.inf)]
+    weight_decay: Annotated[float, Range(0, below=math.inf)]
 
     def __post_init__(self) -> None:
-        if not 0 < self.lr < math.inf:
-            raise InputError(f"optimizer.lr={self.lr} must be positive")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise InputError(f"optimizer.betas={list(self.betas)} must be in [0, 1)")
-        if not 0 <= self.eps < math.inf:
-            raise InputError(f"optimizer.eps={self.eps} must not be negative")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"optimizer.weight_decay={self.weight_decay} must not be negative")
+        wrong = [] if all(0 <= beta < 1 for beta in self.betas) else [self.betas]
+        raise_objections(
+            (
+                *out_of_range(self, "optimizer"),
+                *(f"optimizer.betas={list(betas)} must be from 0 and below 1" for betas in wrong),
+            )
+        )
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:

@@ -6,12 +6,13 @@ Each schedule is a factor on ``optimizer.lr``; none knows the optimiser.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range
 
 
 @dataclass(frozen=True)
@@ -21,28 +22,25 @@ class ScheduleConfig:
     Attributes:
         name: ``inverse_sqrt``, ``noam``, ``cosine`` or ``constant``.
         warmup: Updates until the peak, rising linearly.
-        total: Updates until the cosine reaches ``floor``; the others have no end.
+        total: Updates until the cosine reaches ``floor``; no other schedule has an end.
         floor: Lowest factor of the cosine.
 
     Raises:
-        InputError: The warm-up is negative, or a cosine has no end or a floor out of its range.
+        InputError: A number is out of its range, or a cosine has no end.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
-    warmup: int
+    warmup: Annotated[int, Range(0)]
     total: int | None = None
-    floor: float = 0.0
+    floor: Annotated[float, Range(0, 1)] = 0.0
 
     def __post_init__(self) -> None:
-        if self.warmup < 0:
-            raise InputError(f"schedule.warmup={self.warmup} must not be negative")
+        raise_objections(out_of_range(self, "schedule"))
         if self.name == "cosine" and (self.total is None or self.total < 1):
             raise InputError(
                 f"schedule.total={self.total}: a cosine needs its last update; set "
                 "trainer.max_steps or schedule.total, or take schedule=inverse_sqrt"
             )
-        if not 0 <= self.floor <= 1:
-            raise InputError(f"schedule.floor={self.floor} must be in [0, 1]")
 
 
 def inverse_sqrt(update: int, warmup: int) -> float:
@@ -83,7 +81,7 @@ def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], flo
 
 
 def build_schedule(config: ScheduleConfig, optimizer: Optimizer, d_model: int) -> LambdaLR:
-    """A scheduler to be stepped once an update."""
+    """A scheduler that steps once per update."""
     factor = schedule_factor(config, d_model)
-    # torch counts the updates done, the formulas the update that comes.
+    # torch counts finished updates; the formulas take the number of the next one.
     return LambdaLR(optimizer, lambda done: factor(done + 1))

@@ -1,7 +1,7 @@
 """Means over all predictions of a validation, as one process would compute them.
 
-Lightning takes the mean of the ranks' means, or rounds a number of predictions down to a multiple
-of the ranks. It does not know what is averaged.
+Lightning and torchmetrics average the means of the ranks, or sum in float32. It does not know what
+is averaged.
 """
 
 import math
@@ -11,32 +11,27 @@ from torch import Tensor
 
 
 class Means:
-    """Sums and numbers, of each name."""
+    """Sums and counts by name."""
 
     def __init__(self) -> None:
         self._counted: dict[str, tuple[float, int]] = {}
 
     def add(self, name: str, summed: Tensor, number: int) -> None:
-        """Count some predictions.
-
-        Args:
-            name: Of the mean.
-            summed: Over these predictions.
-            number: Of them.
-        """
-        before = self._counted.get(name, (0.0, 0))
-        self._counted[name] = (before[0] + float(summed.detach()), before[1] + number)
+        """Add the sum over a number of predictions to a mean."""
+        before, count = self._counted.get(name, (0.0, 0))
+        self._counted[name] = (before + float(summed.detach()), count + number)
 
     def over_all_ranks(self) -> dict[str, float]:
-        """The means, alike on all ranks, and none of what no rank has counted; begins anew."""
-        shares = [self._counted]
+        """The means, equal on all ranks, of the names that any rank has counted; resets them."""
+        ranks = [self._counted]
         if dist.is_initialized():
-            shares *= dist.get_world_size()
-            dist.all_gather_object(shares, self._counted)
+            ranks *= dist.get_world_size()
+            dist.all_gather_object(ranks, self._counted)
         self._counted = {}
-        names = {name: None for share in shares for name in share}
-        counted = {name: [s[name] for s in shares if name in s] for name in names}
-        return {
-            name: math.fsum(summed for summed, _ in each) / sum(number for _, number in each)
-            for name, each in counted.items()
-        }
+        means = {}
+        for name in dict.fromkeys(name for counted in ranks for name in counted):
+            sums, counts = zip(
+                *(counted[name] for counted in ranks if name in counted), strict=True
+            )
+            means[name] = math.fsum(sums) / sum(counts)
+        return means

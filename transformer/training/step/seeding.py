@@ -1,7 +1,7 @@
-"""What is drawn at random for a micro-batch is a function of the seed and its number.
+"""Random numbers of a micro-batch are a function of the seed and of its number.
 
-So there is no random state to save: a resumed run, one on more ranks, and one that repeats an
-update draw the same dropout masks and leave out the same layers. It does not know what is drawn.
+So no random state is saved: a resumed run, a run on more ranks and a repeated update draw the same
+dropout masks and skip the same layers. It does not know what is drawn.
 """
 
 import random
@@ -15,8 +15,8 @@ def seed_for(seed: int, *path: int) -> None:
 
     Args:
         seed: Of the run.
-        path: The number of the micro-batch in the row of batches, and where it has been split,
-            which part it is.
+        path: The number of the micro-batch in the run, and the indices of its half, quarter, …
+            after it has been split.
     """
     word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)

@@ -1,6 +1,6 @@
 """The update that all tasks share: a sum of losses, one normaliser, clipping, optimiser, file.
 
-It does not know what a batch holds: a task's module says which hidden states shall predict what.
+It does not know what a batch holds: the module of a task names the hidden states and their targets.
 """
 
 import math
@@ -9,18 +9,16 @@ from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
-from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
-from torch.optim.lr_scheduler import LambdaLR
 
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.restore import stand_at
+from transformer.training.checkpointing.restore import restore_after_update
 from transformer.training.checkpointing.saved_state import optimizer_state, schedule_state
 from transformer.training.distributed.fsdp import whole
 from transformer.training.losses.config import LossConfig
@@ -41,20 +39,19 @@ from transformer.training.step.seeding import seed_for
 class UpdateModule(LightningModule, ABC):
     """Trains a model whose hidden states, projected, predict the right tokens.
 
-    What Lightning takes for a batch is a whole update: the micro-batches of a rank. The loss of an
-    update is a sum over its predictions divided by their number, counted over all micro-batches
-    and all ranks. So each micro-batch gives the gradient of a sum, and their total is divided
-    once, before it is clipped.
+    A batch of Lightning is a whole update: the micro-batches of a rank. The loss of an update is a
+    sum over its predictions, divided by their number over all micro-batches and ranks. So each
+    micro-batch gives the gradient of a sum; their total is divided once, before clipping.
 
     Args:
         model: The model to train.
-        loss: How the loss is computed.
-        optimizer: How the weights are updated.
-        schedule: How the learning rate moves.
-        recovery: What to do about an update that would do harm.
-        clip: Largest norm of the gradient; None does not clip.
-        seed: Of what is drawn at random in training.
-        portable: What every checkpoint says besides the weights (``checkpoint.portable_part``).
+        loss: Config of the loss.
+        optimizer: Config of the optimiser.
+        schedule: Config of the learning rate.
+        recovery: When an update is bad, and what happens then.
+        clip: Maximum norm of the gradient; None does not clip.
+        seed: Of the random numbers of training.
+        portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
     """
 
     def __init__(
@@ -84,12 +81,12 @@ class UpdateModule(LightningModule, ABC):
 
     @abstractmethod
     def predictions(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """Hidden states that predict, ``token width``, and what is right, ``token``."""
+        """Hidden states that predict, ``token width``, and the right tokens, ``token``."""
 
     def micro_loss(self, batch: Any) -> tuple[Tensor, int, dict[str, Tensor]]:
-        """Sum of the loss over the predictions of a micro-batch, their number, and what to log.
+        """Sum of the loss over the predictions of a micro-batch, their number, and sums to log.
 
-        What is logged holds ``loss``, which all normalise by that number.
+        These contain ``loss``; the log divides each by that number.
         """
         hidden, right = self.predictions(batch)
         loss = loss_function(self.loss, hidden, self.model.projection.weight, right)
@@ -97,50 +94,52 @@ class UpdateModule(LightningModule, ABC):
 
     @property
     def sharded(self) -> bool:
-        """Whether the ranks share out the weights, and sum gradients as they come."""
+        """Whether the weights are sharded over the ranks, and gradients summed after each part."""
         return isinstance(self.model, FSDPModule)
 
     def recompute_layers(self) -> None:
-        """Keep no activations of a layer for the backward pass, but compute them again there."""
+        """Compute the activations of a layer again in the backward pass instead of keeping them."""
         recompute_layers(self.model)
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
-        """Update the weights once, unless that would do harm.
+        """Update the weights once, unless the update is bad.
 
         Returns:
-            The ``sums`` over all ranks of what ``micro_loss`` gives to log, as plain numbers, and
-            of its ``tokens``; the ``lr``; and whether the update was ``good``.
+            The ``sums`` over all ranks of the sums of ``micro_loss``, as plain numbers, and of its
+            ``tokens``; the ``lr``; and whether the update was ``good``.
 
         Raises:
-            Diverged: Too many updates in a row would have done harm.
+            Diverged: Too many updates in a row were bad.
         """
-        totals = self._over_all_ranks(self.accumulate(update))
+        totals = self._sum_over_ranks(self.accumulate(update))
         norm = self._normalised(totals.tokens)
         number = self.global_step + 1
-        # All that is read of the device is read here, before the optimiser has work there.
+        # Read all values from the device here, before the optimiser starts work there.
         sums: dict[str, Any] = {name: value.tolist() for name, value in totals.sums.items()}
         good = self.detector.is_good(sums["loss"] / totals.tokens, float(norm), number)
-        lr = self._stepping().param_groups[0]["lr"]
+        optimizer: Any = self.optimizers()
+        lr = optimizer.param_groups[0]["lr"]
         if good:
-            self._stepping().step()
+            optimizer.step()
             self.log("train/grad_norm", norm)
         else:
             self._count_as_done()
             self.detector.raise_if_diverged(update, number)
         self.log("train/skipped", float(self.detector.skipped))
-        self._schedule().step()
+        schedule: Any = self.lr_schedulers()
+        schedule.step()
         self.zero_grad()
         return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
-        """Compute the gradient of a batch and forget it, to know that memory suffices.
+        """Compute the gradient of a batch and drop it, to check that memory suffices.
 
         Args:
-            batch: The largest.
-            times: 2 where an update adds up several, beside whose gradient the next must fit.
+            batch: The largest batch.
+            times: 2 if an update adds up several batches: the second must fit beside a gradient.
 
         Raises:
-            InputError: It does not suffice for one row.
+            InputError: Memory does not suffice for one sentence.
         """
         with all_layers(self.model):
             self.accumulate(Update.of([batch] * times, [0] * times))
@@ -161,11 +160,11 @@ class UpdateModule(LightningModule, ABC):
         self.log_dict(self.validated(self.means.over_all_ranks()))
 
     def validated(self, means: dict[str, float]) -> dict[str, float]:
-        """What to log of a validation, given the means over all its predictions."""
+        """Metrics to log, from the means over all predictions of a validation."""
         return means
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser, and the schedule stepped once an update."""
+        """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
         scheduler = build_schedule(self.schedule, optimizer, self.model.config.d_model)
         return {
@@ -174,46 +173,48 @@ class UpdateModule(LightningModule, ABC):
         }
 
     def on_fit_start(self) -> None:
-        """See who computes together, which the rehearsal already has to know."""
+        """Set whether a rank may repeat a batch alone; the memory check needs it already."""
         self.accumulate.alone = not self.sharded
 
     def on_train_start(self) -> None:
-        """Let the config have the last word on what a checkpoint has brought back."""
+        """Replace the settings that a checkpoint has restored by those of the config."""
         lr = self.optimizer.lr * self.detector.lr_scale
-        schedule = self._schedule()
+        schedule: Any = self.lr_schedulers()
+        optimizer: Any = self.optimizers()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
-        groups = self._stepping().param_groups
-        for group, decay in zip(groups, (self.optimizer.weight_decay, 0.0), strict=True):
+        for group, decay in zip(
+            optimizer.param_groups, (self.optimizer.weight_decay, 0.0), strict=True
+        ):
             group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
             group |= {"weight_decay": decay, "initial_lr": lr}
             group["decoupled_weight_decay"] = self.optimizer.name == "adamw"
             group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Make the file complete: it needs no other."""
+        """Add config, tokenizer and detector, so that the file needs no other."""
         checkpoint[PORTABLE] = self.portable
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Stand where the run before stood, and judge on as it did.
+        """Restore training and the divergence detector.
 
         Raises:
             InputError: Weights or moments do not fit the model of the config.
         """
-        stand_at(checkpoint, self.trainer, self)
-        if (before := checkpoint["recovery"]) is not None:
-            if before["lr"] != self.optimizer.lr:
-                # The user has chosen another, as the last message of a run that diverged advises.
-                before = before | {"returned": 0}
-            self.detector.load_state_dict(before)
-        begun: Any = self.configure_optimizers()
-        moments = optimizer_state(checkpoint["optimizer_states"], begun["optimizer"])
-        schedule = begun["lr_scheduler"]["scheduler"]
+        restore_after_update(checkpoint, self.trainer, self)
+        saved = checkpoint["recovery"]
+        if saved["lr"] != self.optimizer.lr:
+            # The user has set another, as the last message of a diverged run advises.
+            saved = saved | {"returned": 0}
+        self.detector.load_state_dict(saved)
+        new: Any = self.configure_optimizers()
+        moments = optimizer_state(checkpoint["optimizer_states"], new["optimizer"])
+        schedule = new["lr_scheduler"]["scheduler"]
         rates = schedule_state(schedule, checkpoint["global_step"], self.detector.lr_scale)
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
-        """Leave the update out if training is to stop before it (stopping.py)."""
+        """Skip the update if training stops before it (graceful_shutdown.py)."""
         return -1 if self.trainer.should_stop else None
 
     def _backward(self, batch: Any, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
@@ -222,8 +223,8 @@ class UpdateModule(LightningModule, ABC):
         self.manual_backward(loss)
         return tokens, sums
 
-    def _over_all_ranks(self, totals: Totals) -> Totals:
-        """Sum the gradients, and what is counted, over the ranks."""
+    def _sum_over_ranks(self, totals: Totals) -> Totals:
+        """Sum the gradients and the totals over the ranks."""
         if self.trainer.world_size == 1:
             return totals
         if not self.sharded:
@@ -243,17 +244,7 @@ class UpdateModule(LightningModule, ABC):
         return whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf))
 
     def _count_as_done(self) -> None:
-        """Let the update have its number: which batches come next follows from it."""
+        """Count a skipped update, as the next batches follow from the number of updates."""
         done = self.trainer.fit_loop.epoch_loop.manual_optimization.optim_step_progress
         done.increment_ready()
         done.increment_completed()
-
-    def _stepping(self) -> LightningOptimizer:
-        optimizer = self.optimizers()
-        assert isinstance(optimizer, LightningOptimizer)
-        return optimizer
-
-    def _schedule(self) -> LambdaLR:
-        schedule = self.lr_schedulers()
-        assert isinstance(schedule, LambdaLR)
-        return schedule

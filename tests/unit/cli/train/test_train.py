@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
-from transformer.training.checkpointing.run_directory import taken
-from transformer.training.distributed.rendezvous import Place
+from transformer.training.checkpointing.run_directory import locked
+from transformer.training.distributed.rendezvous import Rank
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("optimizer.lr=nan", "optimizer.lr=nan must be positive"),
-        ("optimizer.lr=inf", "optimizer.lr=inf must be positive"),
+        ("optimizer.lr=nan", "optimizer.lr=nan must be above 0"),
+        ("optimizer.lr=inf", "optimizer.lr=inf must be above 0"),
         ("trainer.gradient_clip_val=nan", "trainer.gradient_clip_val=nan must be above 0"),
         ("trainer.max_steps=1e3", "trainer.max_steps=1000.0 must be a whole number"),
         ("trainer.max_steps=0", "trainer.max_steps=0 must be at least 1"),
         ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
-        ("precision=16-mixed", "float16 would need a scaled loss"),
+        ("precision=16-mixed", "precision=16-mixed must be 32-true or bf16-mixed"),
         ("data.batch_tokens=0", "data.batch_tokens=0 must be at least 1"),
         ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0, or null"),
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
@@ -77,11 +77,11 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
         return told[0]
 
     monkeypatch.setattr(ranks, "with_largest", lambda config, learn: shrinks.append(learn()))
-    monkeypatch.setattr(Place, "agreed", lambda index, value: agreed(value))
-    monkeypatch.setattr(ranks, "external_place", lambda: Place(0, 2, "first", 29500))
+    monkeypatch.setattr(Rank, "agreed", lambda index, value: agreed(value))
+    monkeypatch.setattr(ranks, "external_rank", lambda: Rank(0, 2, "first", 29500))
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
-        monkeypatch.setattr(module, "external_place", lambda: Place(1, 2, "first", 29500))
+        monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
     assert train.main([]) == 0
     assert len(trained) == 2
     assert len(shrinks) == (0 if exact else 2)
@@ -139,5 +139,5 @@ HELD: list[Any] = []
 
 
 def _take(folder: Path) -> None:
-    HELD.append(taken(folder))
+    HELD.append(locked(folder))
     HELD[0].__enter__()

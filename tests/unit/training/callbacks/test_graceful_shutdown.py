@@ -12,6 +12,7 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
+from tests.helpers.training_fakes import fake_trainer
 from transformer.cli.config.compose import config_folder
 from transformer.common.errors import Interrupted
 from transformer.training.callbacks.early_stopping import Patience
@@ -23,8 +24,6 @@ from transformer.training.callbacks.graceful_shutdown import (
 )
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
-
-from .fakes import fake_trainer
 
 
 @pytest.fixture(autouse=True)

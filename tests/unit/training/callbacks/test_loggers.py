@@ -12,6 +12,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
+from tests.helpers.training_fakes import fake_module, fake_trainer
 from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (
     ContinuedLogs,
@@ -19,8 +20,6 @@ from transformer.training.callbacks.loggers import (
     build_loggers,
 )
 from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
-
-from .fakes import fake_module, fake_trainer
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:
@@ -44,6 +43,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> None:
     log(tmp_path, (1, {"loss": 3.5}), (2, {"loss": 2.5, "val": 9.0}))
     log(tmp_path, (3, {key: 1.5}))  # with the same columns or a new one
+    log(tmp_path)  # it logs nothing, and loses nothing
     log(tmp_path, (4, {"loss": 0.5}))
     assert rows(tmp_path) == [
         {"step": 1, "loss": 3.5},
@@ -51,12 +51,6 @@ def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> Non
         {"step": 3, key: 1.5},
         {"step": 4, "loss": 0.5},
     ]
-
-
-def test_a_resumed_run_that_logs_nothing_loses_nothing(tmp_path: Path) -> None:
-    log(tmp_path, (1, {"loss": 3.5}))
-    log(tmp_path)
-    assert rows(tmp_path) == [{"step": 1, "loss": 3.5}]
 
 
 def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
@@ -145,26 +139,6 @@ def test_another_error_is_not_taken_for_a_full_disk(
         logger.log_metrics({"loss": 1.0}, 1)
 
 
-def test_tensorboard_forgets_what_was_behind_the_checkpoint(tmp_path: Path) -> None:
-    for part, steps in enumerate(((0, 1, 2, 3), (2, 3, 4))):
-        logger = ContinuedTensorBoard(tmp_path, name="tensorboard", version="")
-        if part:
-            logger.cut(2)
-        for step in steps:
-            logger.log_metrics({"loss": step + 10.0 * part}, step)
-        logger.finalize("success")
-        time.sleep(1.1)  # the names of its files are seconds
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert [(e.step, e.value) for e in events.Scalars("loss")] == [
-        (0, 0.0),
-        (1, 1.0),
-        (2, 12.0),
-        (3, 13.0),
-        (4, 14.0),
-    ]
-
-
 def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
     logger = build_loggers(LoggerConfig(csv=True, tensorboard=False), tmp_path)[0]
     ContinuedLogs().on_train_start(fake_trainer(loggers=[logger]), fake_module())
@@ -177,8 +151,8 @@ def test_the_epoch_is_how_many_the_updates_make(tmp_path: Path) -> None:
 def test_where_no_epoch_is_known_there_is_none(tmp_path: Path) -> None:
     logger = ContinuedCSVLogger(tmp_path)
     logger.epochs = lambda done: None if done < 3 else 0.5
-    assert logger.counted({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
-    assert logger.counted({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
+    assert logger.with_epoch({"loss": 3.5, "epoch": 0}, 1) == {"loss": 3.5}
+    assert logger.with_epoch({"loss": 3.5, "epoch": 0}, 2) == {"loss": 3.5, "epoch": 0.5}
 
 
 def test_damaged_rows_tell_nothing(tmp_path: Path) -> None:
@@ -212,12 +186,14 @@ def test_a_run_that_goes_on_cuts_every_logger(tmp_path: Path, csv_wanted: bool) 
     callback.on_load_checkpoint(trainer, fake_module(), checkpoint)
     callback.on_train_start(trainer, fake_module())
     for logger in loggers:
+        logger.log_metrics({"loss": 13.0}, 3)
         logger.finalize("success")
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    assert [event.step for event in events.Scalars("loss")] == [1, 2]
+    points = [(1, 1.0), (2, 2.0), (3, 13.0)]
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == points
     if csv_wanted:
-        assert [row["step"] for row in rows(tmp_path)] == [1, 2]
+        assert [(row["step"], row["loss"]) for row in rows(tmp_path)] == points
 
 
 @pytest.mark.parametrize("csv_wanted", [True, False])

@@ -10,14 +10,13 @@ import torch
 
 from tests.helpers.corpora import data_module, first_epoch, write_corpus
 from tests.helpers.models import tiny_transformer
+from tests.helpers.training_fakes import fake_trainer
 from tests.helpers.updates import module_settings
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
 from transformer.data.modules.translation import DataModule
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
-
-from .fakes import fake_trainer
 
 
 class Listening(TranslationModule):
@@ -63,7 +62,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     data: DataModule, monkeypatch: pytest.MonkeyPatch, sharded: bool
 ) -> None:
     def no_memory(loss: torch.Tensor) -> None:
-        if module.accumulate.most_positions == float("inf"):
+        if module.accumulate.max_positions == float("inf"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
         loss.backward()
 
@@ -73,7 +72,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
     # Lightning calls the modules' after all callbacks', which must not be too late.
     module.on_fit_start()
     if sharded:
-        with pytest.raises(InputError, match="ranks that share out the weights cannot halve"):
+        with pytest.raises(InputError, match="ranks with sharded weights cannot halve"):
             MemoryPreflight(data).on_train_start(trainer(), module)
     else:
         MemoryPreflight(data).on_train_start(trainer(), module)
@@ -105,7 +104,7 @@ def test_ranks_that_plan_other_batches_do_not_begin(
         everything[:] = [mine, "another"]
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
-    with pytest.raises(InputError, match="the processes plan different batches"):
+    with pytest.raises(InputError, match="the ranks plan different batches"):
         MemoryPreflight(data).on_train_start(trainer(world_size=2), Listening())
 
 

@@ -11,6 +11,7 @@ from pytorch_lightning import LightningModule
 
 from tests.helpers.metrics import RAW
 from tests.helpers.steps import search_config
+from tests.helpers.training_fakes import fake_module, fake_trainer, logged
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
 from transformer.decoding.long_inputs import Segment
@@ -22,8 +23,6 @@ from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.tasks.bleu_validation import TranslateValidation
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.metrics import Measure
-
-from .fakes import fake_module, fake_trainer, logged
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]

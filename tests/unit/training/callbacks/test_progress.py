@@ -15,10 +15,9 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from tests.helpers.training_fakes import fake_module, fake_trainer
 from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
 from transformer.training.callbacks.progress import Fitting, ProgressBar
-
-from .fakes import fake_module, fake_trainer
 
 METRICS = {
     "train/loss": torch.tensor(2.34567),

@@ -7,6 +7,7 @@ from unittest.mock import Mock
 import pytest
 from pytorch_lightning import LightningModule
 
+from tests.helpers.training_fakes import fake_trainer
 from transformer.common.errors import AnotherRankFailed, InputError
 from transformer.training.checkpointing import callbacks
 from transformer.training.checkpointing.callbacks import (
@@ -16,8 +17,6 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
-
-from .fakes import fake_trainer
 
 
 class Disk(AtomicCheckpointIO):

@@ -17,10 +17,10 @@ from transformer.training.checkpointing.run_directory import (
     LOCK,
     has_checkpoint,
     is_finished,
-    is_taken,
+    is_locked,
+    locked,
     mark_finished,
     mark_unfinished,
-    taken,
 )
 
 CONFIG: dict[str, Any] = {
@@ -58,7 +58,7 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
         folder("finished", changed=3.0, finished=True),
         folder("other", changed=3.0, config=STARTED | {"seed": 2}),
         folder("empty", changed=3.0, has_checkpoint=False),
-        folder("taken", changed=3.0, taken=True),
+        folder("taken", changed=3.0, locked=True),
         folder("foreign", changed=3.0, config=None),
     ]
     assert chosen(None, *runs) == "new"
@@ -130,26 +130,26 @@ def test_what_training_goes_on_from(tmp_path: Path, name: str, there: bool) -> N
 
 
 def test_one_process_trains_in_a_directory_and_a_dead_one_does_not(tmp_path: Path) -> None:
-    assert not is_taken(tmp_path)
-    with taken(tmp_path):
+    assert not is_locked(tmp_path)
+    with locked(tmp_path):
         child = os.fork()
         if not child:
             code = 1
             try:
-                assert is_taken(tmp_path)
-                with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+                assert is_locked(tmp_path)
+                with pytest.raises(InputError, match="another process trains in"), locked(tmp_path):
                     pass
                 code = 0
             finally:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
-    assert not is_taken(tmp_path)
+    assert not is_locked(tmp_path)
     child = os.fork()
     if not child:
-        with taken(tmp_path):
+        with locked(tmp_path):
             os.kill(os.getpid(), 9)
     os.waitpid(child, 0)
-    with taken(tmp_path):
+    with locked(tmp_path):
         pass
 
 
@@ -174,8 +174,8 @@ def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
             time.sleep(0.2)
             os._exit(0)
     os.read(ready, 1)
-    assert not is_taken(tmp_path)
-    with taken(tmp_path):
+    assert not is_locked(tmp_path)
+    with locked(tmp_path):
         pass
     os.waitpid(child, 0)
 
@@ -189,8 +189,8 @@ def test_systems_say_in_two_ways_that_a_lock_is_held(
 
     (tmp_path / LOCK).touch()
     monkeypatch.setattr(fcntl, "lockf", held)
-    assert is_taken(tmp_path)
-    with pytest.raises(InputError, match="another process trains in"), taken(tmp_path):
+    assert is_locked(tmp_path)
+    with pytest.raises(InputError, match="another process trains in"), locked(tmp_path):
         pass
 
 
@@ -200,14 +200,14 @@ def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
     (tmp_path / LOCK).touch()
     monkeypatch.setattr(fcntl, "lockf", none)
-    assert not is_taken(tmp_path)
-    with pytest.raises(InputError, match="cannot be locked: No locks"), taken(tmp_path):
+    assert not is_locked(tmp_path)
+    with pytest.raises(InputError, match="cannot be locked: No locks"), locked(tmp_path):
         pass
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / LOCK).mkdir()
-    with pytest.raises(InputError, match=r"\.lock cannot be written: "), taken(tmp_path):
+    with pytest.raises(InputError, match=r"\.lock cannot be written: "), locked(tmp_path):
         pass
 
 
@@ -256,22 +256,3 @@ def test_what_a_corpus_by_another_name_holds_out_may_have_been_trained_on(
     before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
     now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}
     assert fixed_key_that_differs(before, now) == key
-
-
-@pytest.mark.parametrize(
-    ("corpus", "validation", "key"),
-    [
-        ("files", None, "data.held_out_by"),
-        ("folder", None, "data.held_out_by"),
-        ("files", "a.tsv", None),
-        ("pocket", None, None),
-    ],
-)
-def test_what_an_older_version_held_out_is_not_exchanged(
-    corpus: str, validation: str | None, key: str | None
-) -> None:
-    sizes = {"validation_size": 5, "test_size": 0}
-    before = CONFIG | {"data": {"corpus": corpus, "validation": validation, "test": None} | sizes}
-    now = CONFIG | {"data": before["data"] | {"held_out_by": "content"}}
-    assert fixed_key_that_differs(before, now) == key
-    assert fixed_key_that_differs(now, now) is None

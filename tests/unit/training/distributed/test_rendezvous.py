@@ -10,25 +10,25 @@ from torch import distributed as dist
 from tests.helpers.ranks import free_port
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.training.distributed import rendezvous
-from transformer.training.distributed.rendezvous import Place, reporting_once
+from transformer.training.distributed.rendezvous import Rank, reporting_once
 
 
 @pytest.fixture
-def index() -> Iterator[Place]:
+def index() -> Iterator[Rank]:
     handler = signal.getsignal(signal.SIGTERM)
-    yield Place(0, 1, "127.0.0.1", free_port())
+    yield Rank(0, 1, "127.0.0.1", free_port())
     signal.signal(signal.SIGTERM, handler)
 
 
 @pytest.mark.parametrize("error", [InputError("bad"), Interrupted("stopped", 143), OSError("full")])
 def test_the_first_error_is_reported_and_later_ones_take_its_code(
-    index: Place, error: Exception
+    index: Rank, error: Exception
 ) -> None:
     with pytest.raises(type(error), match=str(error)), reporting_once(index):
         raise error
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
     code = getattr(error, "code", 2)
-    second = Place(0, 1, index.address, index.port)
+    second = Rank(0, 1, index.address, index.port)
     for later in (RuntimeError("of mine"), InputError("too"), KeyboardInterrupt()):
         index.store().compare_set("failed", f"0 {code}", f"3 {code}")
         with pytest.raises(AnotherRankFailed, match=r"^$") as caught, reporting_once(second):
@@ -50,7 +50,7 @@ def test_the_first_error_is_reported_and_later_ones_take_its_code(
     ],
 )
 def test_a_lost_connection_is_one_line(
-    index: Place, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
+    index: Rank, error: Exception, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rendezvous, "_PATIENCE_FOR_THE_CAUSE", timedelta(seconds=0.1))
     says = f"^rank 0 has lost the connection to another rank: {reason}$"
@@ -59,7 +59,7 @@ def test_a_lost_connection_is_one_line(
     assert caught.value.code == 1
 
 
-def test_a_bug_keeps_its_traceback(index: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_keeps_its_traceback(index: Rank, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AnotherRankFailed, match=r"^$") as caught, reporting_once(index):
         raise RuntimeError("of mine")
     assert caught.value.code == 1

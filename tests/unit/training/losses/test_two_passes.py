@@ -1,6 +1,5 @@
 """The training step that passes over each batch twice."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +8,9 @@ from torch import Tensor
 
 from tests.helpers.losses import loss_config
 from tests.helpers.models import tiny_transformer
-from tests.helpers.runs import composed
 from tests.helpers.tolerance import assert_close
 from tests.helpers.updates import translation_module
-from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
-from transformer.tasks.translation import Translation
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.losses.consistency import consistency_loss
 from transformer.training.losses.token_cutoff import cutting, drawn_cut
@@ -127,12 +123,3 @@ def test_training_with_it_lowers_the_plain_loss(kind: dict[str, Any]) -> None:
         validated.append(trained.means.over_all_ranks()["val/loss"])
     before, after = validated
     assert after < 1 < 2.5 < before
-
-
-def test_r_drop_without_dropout_is_refused(tmp_path: Path) -> None:
-    none = ["loss=r_drop", "model.dropout=0.0", "model.layer_drop=0.1"]
-    with pytest.raises(InputError, match=r"makes differ, and model\.dropout=0\.0; set model\.drop"):
-        Translation(composed(none, tmp_path))
-    for one in ("dropout", "attention_dropout", "activation_dropout", "source_token_dropout"):
-        Translation(composed([*none, f"model.{one}=0.1"], tmp_path))
-    Translation(composed(["loss=simcut", "model.dropout=0.0"], tmp_path))

@@ -65,11 +65,11 @@ def test_every_parameter_that_learns_is_in_one_group_only() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": 0.0}, r"optimizer\.lr=0\.0 must be positive"),
-        ({"lr": -1.0}, r"optimizer\.lr=-1\.0 must be positive"),
-        ({"betas": (0.9, 1.0)}, r"optimizer\.betas=\[0\.9, 1\.0\] must be in \[0, 1\)"),
-        ({"eps": -1.0}, r"optimizer\.eps=-1\.0 must not be negative"),
-        ({"weight_decay": -1.0}, r"optimizer\.weight_decay=-1\.0 must not be negative"),
+        ({"lr": 0.0}, r"optimizer\.lr=0\.0 must be above 0"),
+        ({"lr": -1.0}, r"optimizer\.lr=-1\.0 must be above 0"),
+        ({"betas": (0.9, 1.0)}, r"optimizer\.betas=\[0\.9, 1\.0\] must be from 0 and below 1"),
+        ({"eps": -1.0}, r"optimizer\.eps=-1\.0 must be at least 0"),
+        ({"weight_decay": -1.0}, r"optimizer\.weight_decay=-1\.0 must be at least 0"),
     ],
 )
 def test_numbers_out_of_their_range_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -78,16 +78,16 @@ def test_the_first_update_is_made_with_the_first_factor() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"name": "constant", "warmup": -1}, "schedule.warmup=-1 must not be negative"),
+        ({"name": "constant", "warmup": -1}, "schedule.warmup=-1 must be at least 0"),
         ({"name": "cosine", "warmup": 5}, "schedule.total=None: a cosine needs"),
         ({"name": "cosine", "warmup": 5, "total": -1}, "schedule.total=-1: a cosine needs"),
         (
             {"name": "cosine", "warmup": 5, "total": 9, "floor": -0.1},
-            r"schedule.floor=-0.1 must be in \[0, 1\]",
+            r"schedule.floor=-0.1 must be from 0 to 1",
         ),
         (
             {"name": "cosine", "warmup": 5, "total": 9, "floor": 1.5},
-            r"schedule.floor=1.5 must be in \[0, 1\]",
+            r"schedule.floor=1.5 must be from 0 to 1",
         ),
     ],
 )
