@@ -1,4 +1,4 @@
-"""Runs that go on: elsewhere, further, with other keys, by themselves, from an older version."""
+"""Runs that go on: elsewhere, further, with other keys, by themselves."""
 
 import shutil
 import signal
@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
-from tests.helpers.runs import PROJECT
 from transformer.training.checkpointing.run_directory import is_finished
 
 
@@ -168,33 +167,14 @@ def test_a_vocabulary_the_text_cannot_fill_is_the_largest_it_can(
     assert said(tmp_path).count("after update 3, epoch 0.") == 1
 
 
-@pytest.mark.parametrize("place", ["a_file", "a_file/run", "/proc/run"])
-def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, index: str) -> None:
+@pytest.mark.parametrize("folder", ["a_file", "a_file/run", "/proc/run"])
+def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str) -> None:
     (tmp_path / "a_file").write_text("mine")
-    assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={index}"], tmp_path) == 2
+    assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={folder}"], tmp_path) == 2
     last = said(tmp_path).strip().split("\n")[-1]
     assert last.startswith("error: the run directory ")
     assert last.endswith("; give another with hydra.run.dir=FOLDER")
     assert "Traceback" not in said(tmp_path)
-
-
-def test_a_run_of_an_older_version_goes_on(home: Path, tmp_path: Path) -> None:
-    """``format_4_last.ckpt``: 12 of 30 updates at commit e17b6c4, with patience, scores all 0."""
-    for file in home.glob("*.*"):
-        shutil.copy(file, tmp_path)
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    last.parent.mkdir(parents=True)
-    shutil.copy(PROJECT / "tests" / "regression" / "format_4_last.ckpt", last)
-    # More epochs than 20 updates take: the bound must only be found.
-    bounds = ["trainer.max_steps=20", "trainer.max_epochs=9"]
-    assert call(["checkpoint=run", *bounds], tmp_path) == 0, said(tmp_path)
-    assert "of an older version: weights, optimiser, schedule and best score go on" in said(
-        tmp_path
-    )
-    assert "Traceback" not in said(tmp_path)
-    payload = torch.load(last, weights_only=True)
-    assert (payload["global_step"], payload["lr_schedulers"][0]["last_epoch"]) == (20, 20)
-    assert payload["callbacks"]["Patience"]["waited"] == 1
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
-from transformer.model.checkpoint.migrations import FORMAT, upgraded
 from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
@@ -115,12 +114,6 @@ def read_settings(
     folder = file.parent
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        if values["format"] > FORMAT:
-            raise InputError(
-                f"it has format {values['format']}, this version reads up to {FORMAT}; "
-                "install a newer version"
-            )
-        values = upgraded(values)
         config = validate_portable(values)
         check(config)
         with torch.device(device):

@@ -15,7 +15,7 @@ from transformer.data.modules.translation import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig
-from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.config import ModelConfig
 from transformer.training.callbacks.config import CallbacksConfig, LoggerConfig
 from transformer.training.callbacks.sweep_objective import Metric

@@ -19,7 +19,7 @@ from transformer.interchange.safetensors import (
     verify_safetensors,
     write_safetensors,
 )
-from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.heads import HeadName, switch_off
 
 RUN = {

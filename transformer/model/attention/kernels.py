@@ -99,7 +99,7 @@ class Sdpa:
         if self.backend == "any" and not dropout and few_queries(query, key, attention_bias):
             return attend_few(query, key, value, attention_bias)
         if self.backend == "any" and learns_short(query, key):
-            attend_plainly = attend_short if attention_bias.leaves_none_blind else eager
+            attend_plainly = attend_short if attention_bias.every_query_sees else eager
             return attend_plainly(query, key, value, attention_bias, dropout)
         if attention_bias.only_causal:
             return attend_fused(query, key, value, dropout=dropout, causal=True)
@@ -114,7 +114,7 @@ def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias)
         and query.size(2) <= FEW <= key.size(2)
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
-        and attention_bias.leaves_none_blind
+        and attention_bias.every_query_sees
     )
 
 

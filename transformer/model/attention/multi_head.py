@@ -151,9 +151,6 @@ class MultiHeadAttention(nn.Module):
             (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
         dropout: On the weights.
         kernel: How to compute (``kernels.py``).
-
-    Raises:
-        ValueError: The heads do not share the width, or their keys, equally.
     """
 
     head_mask: Tensor | None
@@ -170,12 +167,8 @@ class MultiHeadAttention(nn.Module):
         kernel: Kernel = eager,
     ) -> None:
         super().__init__()
-        if head_dim is None and d_model % num_heads:
-            raise ValueError(f"{num_heads} heads cannot share a width of {d_model} equally")
         self.head_dim = head_dim or d_model // num_heads
         kv_heads = num_kv_heads or num_heads
-        if num_heads % kv_heads:
-            raise ValueError(f"{kv_heads} heads of keys cannot serve {num_heads} heads equally")
         self.dropout = dropout
         self.kernel = kernel
         self.query = Linear(d_model, num_heads * self.head_dim)

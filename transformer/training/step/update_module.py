@@ -20,7 +20,7 @@ from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.restore import stand_at
+from transformer.training.checkpointing.restore import restore_progress
 from transformer.training.checkpointing.saved_state import optimizer_state, schedule_state
 from transformer.training.distributed.fsdp import whole
 from transformer.training.losses.config import LossConfig
@@ -200,12 +200,12 @@ class UpdateModule(LightningModule, ABC):
         Raises:
             InputError: Weights or moments do not fit the model of the config.
         """
-        stand_at(checkpoint, self.trainer, self)
-        if (before := checkpoint["recovery"]) is not None:
-            if before["lr"] != self.optimizer.lr:
-                # The user has chosen another, as the last message of a run that diverged advises.
-                before = before | {"returned": 0}
-            self.detector.load_state_dict(before)
+        restore_progress(checkpoint, self.trainer, self)
+        before = checkpoint["recovery"]
+        if before["lr"] != self.optimizer.lr:
+            # The user has chosen another, as the last message of a run that diverged advises.
+            before = before | {"returned": 0}
+        self.detector.load_state_dict(before)
         begun: Any = self.configure_optimizers()
         moments = optimizer_state(checkpoint["optimizer_states"], begun["optimizer"])
         schedule = begun["lr_scheduler"]["scheduler"]

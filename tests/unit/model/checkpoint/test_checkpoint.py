@@ -12,7 +12,6 @@ import torch
 from tests.helpers.models import tiny_transformer
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import (
-    FORMAT,
     PORTABLE,
     WEIGHTS_PREFIX,
     checkpoint_task,
@@ -21,7 +20,7 @@ from transformer.model.checkpoint.checkpoint import (
     read_payload,
     write_payload,
 )
-from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.checkpoint.validation import FORMAT, GROUPS
 from transformer.model.transformer import Transformer
 
 TOKENIZER = {"kind": "joint", "bytes": [0, 255, 10]}
@@ -116,20 +115,20 @@ class RunsCode:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("place", ["top", "inside", "plain pickle"])
-def test_code_in_a_file_does_not_run(tmp_path: Path, index: str) -> None:
+@pytest.mark.parametrize("where", ["top", "inside", "plain pickle"])
+def test_code_in_a_file_does_not_run(tmp_path: Path, where: str) -> None:
     path, sign = tmp_path / "evil.ckpt", tmp_path / "it ran"
     code = RunsCode(sign)
-    if index == "plain pickle":
+    if where == "plain pickle":
         path.write_bytes(pickle.dumps(code))
     else:
         payload = payload_of(tiny_transformer())
-        torch.save(code if index == "top" else payload | {"code": code}, path)
+        torch.save(code if where == "top" else payload | {"code": code}, path)
     with pytest.raises(InputError, match="holds more than plain values and tensors") as caught:
         load_checkpoint(path)
     assert_one_line(caught.value, path)
     assert not sign.exists()
-    torch.load(path, weights_only=False) if index != "plain pickle" else pickle.loads(
+    torch.load(path, weights_only=False) if where != "plain pickle" else pickle.loads(
         path.read_bytes()
     )
     assert sign.exists()  # the trap was set
@@ -193,18 +192,22 @@ def test_a_torch_file_of_others(tmp_path: Path, foreign: Any) -> None:
     assert_one_line(caught.value, path)
 
 
-def test_a_newer_format_is_refused_and_an_older_one_is_not(file: Path) -> None:
+@pytest.mark.parametrize(("other", "advice"), [(1, "install a newer version"), (-1, "train the")])
+def test_another_format_is_refused(file: Path, other: int, advice: str) -> None:
     payload = read_payload(file)
-    payload[PORTABLE]["format"] = FORMAT + 1
+    payload[PORTABLE]["format"] += other
     write_payload(payload, file)
-    with pytest.raises(
-        InputError, match=f"has format {FORMAT + 1}, this version reads up to {FORMAT};"
-    ) as caught:
+    with pytest.raises(InputError, match=rf"reads format {FORMAT}; {advice}") as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
-    payload[PORTABLE]["format"] = FORMAT - 1
-    write_payload(payload, file)
-    assert read_payload(file)["global_step"] == 7
+
+
+def test_a_file_of_format_1_is_refused() -> None:
+    """``format_1.ckpt`` was written by ``average`` at commit 3f92525."""
+    file = Path(__file__).parents[3] / "regression" / "format_1.ckpt"
+    with pytest.raises(InputError, match="has format '1', this version reads format") as caught:
+        load_checkpoint(file)
+    assert_one_line(caught.value, file)
 
 
 def test_a_file_that_names_a_program_is_refused(file: Path) -> None:
