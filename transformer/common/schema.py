@@ -15,7 +15,7 @@ from transformer.common.errors import InputError, did_you_mean, raise_objections
 T = TypeVar("T")
 
 
-def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values.
 
     Raises:

@@ -210,8 +210,8 @@ def test_the_rows_that_are_read_learn() -> None:
 def test_a_stack_has_one_table_for_all_its_layers() -> None:
     names = [name for name, _ in tiny_transformer(positions="relative").named_parameters()]
     assert [name for name in names if name.endswith("table")] == [
-        "encoder.scope.bias.table",
-        "decoder.scope.bias.table",
+        "encoder.attention_bias.bias.table",
+        "decoder.attention_bias.bias.table",
     ]
 
 

@@ -60,8 +60,8 @@ def test_no_file_at_all(tmp_path: Path, name: str) -> None:
         read_payload(tmp_path / name)
 
 
-def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="x cannot be looked at: File name too long"):
+def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="x cannot be read: File name too long"):
         find_checkpoint(tmp_path / ("x" * 300))
     assert not is_exported(tmp_path / ("x" * 300))
 
