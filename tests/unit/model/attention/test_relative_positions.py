@@ -125,7 +125,7 @@ def test_among_equal_scores_alibi_alone_decides() -> None:
 def test_alibi_and_rotations_are_neither_trained_nor_stored() -> None:
     for positions in ("alibi", "rotary"):
         model = tiny_transformer(positions=positions)
-        assert not any("scope" in name for name in model.state_dict())
+        assert not any("attention_bias" in name for name in model.state_dict())
         assert not list(model.encoder.attention_bias.parameters())
 
 

@@ -142,18 +142,10 @@ def assert_one_line(error: InputError, path: Path) -> None:
     assert len(message.replace(str(path), "")) < 200
 
 
-def test_an_empty_file(tmp_path: Path) -> None:
-    path = tmp_path / "empty.ckpt"
-    path.touch()
-    with pytest.raises(InputError, match="cannot be read as a checkpoint") as caught:
-        load_checkpoint(path)
-    assert_one_line(caught.value, path)
-
-
-@pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file(file: Path, share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file(file: Path, fraction: float) -> None:
     whole = file.read_bytes()
-    file.write_bytes(whole[: int(len(whole) * share)])
+    file.write_bytes(whole[: int(len(whole) * fraction)])
     with pytest.raises(InputError, match="damaged") as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
@@ -210,17 +202,6 @@ def test_a_file_of_format_1_is_refused() -> None:
     assert_one_line(caught.value, file)
 
 
-def test_a_file_that_names_a_program_is_refused(file: Path) -> None:
-    payload = read_payload(file)
-    payload[PORTABLE]["config"]["decoding"] = {"utility": "subprocess:call"}
-    write_payload(payload, file)
-    with pytest.raises(
-        InputError, match=r"names a program, decoding\.utility=subprocess:call"
-    ) as e:
-        read_payload(file)
-    assert_one_line(e.value, file)
-
-
 def test_weights_of_another_shape_are_refused(file: Path) -> None:
     payload = read_payload(file)
     payload[PORTABLE]["model"]["ffn_dim"] += 1
@@ -228,26 +209,3 @@ def test_weights_of_another_shape_are_refused(file: Path) -> None:
     with pytest.raises(InputError, match=r"do not fit its model: .*size mismatch") as caught:
         load_checkpoint(file)
     assert "\n" not in str(caught.value)
-
-
-class FailsMidway:
-    """A value that cannot be written, as on a disk that fills up."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise OSError("No space left on device")
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(file: Path) -> None:
-    before = file.read_bytes()
-    payload = payload_of(tiny_transformer(seed=2)) | {"last": FailsMidway()}
-    with pytest.raises(InputError, match=r"best\.ckpt cannot be written: No space left"):
-        write_payload(payload, file)
-    assert file.read_bytes() == before
-    assert os.listdir(file.parent) == ["best.ckpt"]
-
-
-def test_a_write_replaces_the_file_and_leaves_nothing_else(file: Path) -> None:
-    write_payload(payload_of(tiny_transformer(seed=2)), file)
-    assert os.listdir(file.parent) == ["best.ckpt"]
-    expected = tiny_transformer(seed=2).projection.weight
-    assert torch.equal(load_checkpoint(file).model.projection.weight, expected)
