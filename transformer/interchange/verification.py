@@ -80,13 +80,12 @@ def verify_ctranslate2(
     plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
     search = replace(translator.search, **plain)
     original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
+    engine = load_ctranslate2(folder)
     start = time.perf_counter()
     expected = original.translate(sources)
-    loaded = time.perf_counter()
-    engine = load_ctranslate2(folder)
-    ready = time.perf_counter()
+    middle = time.perf_counter()
     found = _engine_translations(original, engine, sources)
-    seconds = loaded - start, time.perf_counter() - ready
+    seconds = middle - start, time.perf_counter() - middle
     subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
     ids = {subword: number for number, subword in enumerate(subwords)}
     texts = tokenizer.decode_target([[ids[subword] for subword in tokens] for tokens in found])

@@ -39,9 +39,9 @@ def attend(
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
-        query: What is looked for.
-        key: What each position offers to be found by.
-        value: What each position hands over once found.
+        query: Compared with the keys.
+        key: Compared with the queries.
+        value: Summed by the weights.
         mask: True where a query may attend; a query that may attend to nothing yields zeros.
         bias: Added to the scaled scores (relative positions).
         dropout: Probability with which a weight is dropped.
@@ -82,8 +82,7 @@ def attend_fused(
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
         # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
-        key, value = split_query_heads(query, key), split_query_heads(query, value)
-        grouped = False
+        grouped, key, value = False, *(split_query_heads(query, heads) for heads in (key, value))
     blind = None
     if mask is not None:
         # Kernels differ on a query that may attend to nothing: NaN or the mean, also in the

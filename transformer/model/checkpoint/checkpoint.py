@@ -167,7 +167,7 @@ def write_payload(payload: Any, path: Path) -> None:
     """Write the file whole or not at all; the newest of a run keeps the one before.
 
     Raises:
-        InputError: It cannot be written, as when the disk is full; what was there is whole.
+        InputError: It cannot be written, for example on a full disk; the old file is intact.
     """
     before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
     write_archive(payload, path, before)

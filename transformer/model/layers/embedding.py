@@ -1,6 +1,6 @@
 """Tokens to vectors.
 
-It does not know where in the sentence a token stands; positions.py does.
+It does not know positions (positions.py).
 """
 
 import math
