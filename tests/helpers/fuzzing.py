@@ -195,7 +195,8 @@ def _change(node: Any, draw: random.Random) -> None:
 
 
 def _other_tensor(tensor: torch.Tensor, draw: random.Random) -> Any:
-    if tensor.layout != torch.strided:
+    # What is expanded from a few bytes would be written as gigabytes.
+    if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
         return None
     flat = tensor.clone().flatten()
     if tensor.dtype == torch.uint8:

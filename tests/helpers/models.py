@@ -6,7 +6,7 @@ import torch
 
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import PORTABLE, portable_part
-from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 

@@ -39,10 +39,10 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
         (["format=safetensors", "quantization=int8"], "quantization=int8 does nothing here"),
         (["decoding.beam_size=9"], "decoding.beam_size=9 does nothing here: an export carries no"),
         (["output=validation.src/none"], "validation.src cannot be written to"),
-        (["most_bleu_lost=-1"], "more than most_bleu_lost=-1; nothing was written"),
+        (["max_bleu_loss=-1"], "more than max_bleu_loss=-1; nothing was written"),
         (["sentences=0"], "sentences=0 must be at least 1, or null"),
         (["sentences=few"], "sentences='few' must be a whole number or null"),
-        (["most_bleu_lost=little"], "most_bleu_lost='little' must be a number"),
+        (["max_bleu_loss=little"], "max_bleu_loss='little' must be a number"),
     ],
 )
 def test_what_is_refused_leaves_nothing(home: Path, arguments: list[str], says: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs that go on: elsewhere, further, with other keys, by themselves, from an older version."""
+"""Runs that go on: elsewhere, further, with other keys, by themselves."""
 
 import shutil
 import signal
@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 from tests.helpers.faults import SignalAt
 from tests.helpers.outcomes import assert_equals_whole, differences, outcome, said
 from tests.helpers.processes import call, finish, tiny_config, tiny_overrides
-from tests.helpers.runs import PROJECT
 from transformer.training.checkpointing.run_directory import is_finished
 
 
@@ -175,18 +174,6 @@ def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, folder: str
     last = said(tmp_path).strip().split("\n")[-1]
     assert last.startswith("error: the run directory ")
     assert last.endswith("; give another with hydra.run.dir=FOLDER")
-    assert "Traceback" not in said(tmp_path)
-
-
-def test_a_checkpoint_of_an_older_version_ends_in_one_line(home: Path, tmp_path: Path) -> None:
-    """``format_4_last.ckpt``: 12 of 30 updates at commit e17b6c4."""
-    for file in home.glob("*.*"):
-        shutil.copy(file, tmp_path)
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
-    last.parent.mkdir(parents=True)
-    shutil.copy(PROJECT / "tests" / "regression" / "format_4_last.ckpt", last)
-    assert call(["checkpoint=run", "trainer.max_steps=20"], tmp_path) == 2
-    assert "older" in said(tmp_path)
     assert "Traceback" not in said(tmp_path)
 
 

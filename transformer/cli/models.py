@@ -17,7 +17,7 @@ from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.interchange.ctranslate2 import is_ctranslate2, read_ctranslate2
 from transformer.interchange.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.checkpoint.locate import OF_ENGINE, find_checkpoint
+from transformer.model.checkpoint.locate import ENGINE_EXPORT, find_checkpoint
 from transformer.model.heads import parse_heads, switch_off
 from transformer.model.layers.quantization import Precision, in_precision
 from transformer.model.transformer import Transformer
@@ -65,7 +65,7 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
     for checkpoint in checkpoints:
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
-            raise InputError(f"{checkpoint.path} {OF_ENGINE}")
+            raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         _switch_off(config.get("heads_off"), checkpoint.model)
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
     averaging = resolve_averaging(config, len(models))

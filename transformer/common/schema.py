@@ -15,7 +15,7 @@ from transformer.common.errors import InputError, did_you_mean, raise_objections
 T = TypeVar("T")
 
 
-def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+def typed(kind: type[T], values: Any, where: str) -> T:
     """Build a dataclass from plain values.
 
     Raises:
@@ -47,8 +47,8 @@ def typed(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 def typed_value(value: Any, hint: Any, where: str) -> Any:
     """The value as its annotation says.
 
-    An annotation is int, float, bool, str, None, a literal, a tuple, a sequence, a mapping from
-    str, a dataclass, or a union.
+    An annotation is int, float, bool, str, Any, None, a literal, a tuple, a sequence, a mapping
+    from str, a dataclass, or a union.
 
     Raises:
         InputError: The value has another type.
@@ -59,14 +59,15 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
             try:
                 return typed_value(value, option, where)
             except InputError:
-                if isinstance(value, Mapping) and get_origin(option) is Mapping:
+                mapping = get_origin(option) is Mapping or is_dataclass(option)
+                if isinstance(value, Mapping) and mapping:
                     # What is wrong inside it says more than that it is none of the options.
                     raise
     elif isinstance(value, Mapping) and (origin is Mapping or is_dataclass(hint)):
         return _mapped(value, hint, where)
     elif origin in (tuple, Sequence) and isinstance(value, list | tuple):
         return _items(value, hint, where)
-    elif origin is Literal and value in get_args(hint):
+    elif (origin is Literal and value in get_args(hint)) or hint is Any:
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
@@ -130,10 +131,10 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         if math.isfinite(self.least) and math.isfinite(self.most):
-            return f"from {self.least:g} to {self.most:g}"
+            return f"from {self.least:.10g} to {self.most:.10g}"
         bounds = {"at least": self.least, "above": self.above}
         bounds |= {"at most": self.most, "below": self.below}
-        return " and ".join(f"{name} {n:g}" for name, n in bounds.items() if math.isfinite(n))
+        return " and ".join(f"{name} {n:.10g}" for name, n in bounds.items() if math.isfinite(n))
 
 
 def out_of_range(config: Any, where: str) -> Iterator[str]:

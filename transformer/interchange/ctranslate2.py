@@ -1,8 +1,8 @@
 """A model in the format of CTranslate2, a fast engine for inference.
 
-What that engine cannot express is refused by name before any work. It does not know checkpoints or
-search. Source: Klein et al. 2020, "The OpenNMT Neural Machine Translation Toolkit: 2020 Edition",
-section 6; the layout of the weights is that of ``ctranslate2.specs``.
+It does not know checkpoints or search. Source: Klein et al. 2020, "The OpenNMT Neural Machine
+Translation Toolkit: 2020 Edition", section 6; the layout of the weights is that of
+``ctranslate2.specs``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WEIGHTS = ENGINE_WEIGHTS
 SETTINGS = "transformer.json"
-"""What the engine does not read, and a translation without the run needs."""
+"""Settings that the engine does not read; a translation without the run needs them."""
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 
@@ -42,14 +42,14 @@ EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
     "decoder_pattern": ("full", None),
     "query_key_norm": (False,),
 }
-"""Of these settings, the values that CTranslate2 has too; of all others it has every one."""
+"""The values of these settings that CTranslate2 supports; it supports all values of the rest."""
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Refuse what CTranslate2 has no words for.
+    """Check that CTranslate2 can express a model.
 
     Raises:
-        InputError: It is part of this model.
+        InputError: It cannot.
     """
     for name, values in EXPRESSIBLE.items():
         if (value := getattr(config, name)) not in values:
@@ -66,9 +66,9 @@ def write_ctranslate2(
     """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
 
     Args:
-        model: Any float type.
-        tokenizer: Its own: the engine wants pieces, and gives pieces.
-        folder: Where to.
+        model: Of any float type.
+        tokenizer: The model's; the engine reads and writes its subwords as texts.
+        folder: The folder.
         quantization: One of QUANTIZATIONS.
 
     Raises:
@@ -76,7 +76,11 @@ def write_ctranslate2(
     """
     check_expressible(model.config)
     spec = _spec(model.config)
-    _fill(spec, model, tokenizer.never_written)
+    _fill(spec, model)
+    # Our searches never choose these tokens; the engine avoids them by their bias.
+    never = torch.zeros(model.config.target_vocab_size)
+    never[[PAD, BOS, *tokenizer.never_written]] = -1e4
+    spec.decoder.projection.bias = _array(never)
     source = tokenizer.source_subwords(range(tokenizer.source_vocab_size))
     target = tokenizer.subwords(range(tokenizer.target_vocab_size))
     spec.register_source_vocabulary(list(source))
@@ -84,14 +88,15 @@ def write_ctranslate2(
     spec.config.bos_token = spec.config.decoder_start_token = target[BOS]
     spec.config.eos_token, spec.config.unk_token = target[EOS], target[UNK]
     spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = cast(nn.LayerNorm, _norms(model)[0]).eps
+    norms = (m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm))
+    spec.config.layer_norm_epsilon = next(norms).eps
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
 
 
 def is_ctranslate2(path: Path) -> bool:
-    """Whether a path is a folder that the engine reads."""
+    """Whether a path is an export for CTranslate2."""
     return is_exported(path, WEIGHTS)
 
 
@@ -111,7 +116,7 @@ def read_ctranslate2(folder: Path) -> Checkpoint:
 def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":
     """Load what ``write_ctranslate2`` wrote, with as many threads as torch has.
 
-    It computes as it was quantized, or in the nearest type that the device can compute in.
+    It computes in the type of its quantization, or in the nearest type that the device supports.
 
     Raises:
         InputError: The engine does not load it.
@@ -132,7 +137,7 @@ def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engin
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":
-    """The layout of the weights, still empty."""
+    """The empty layout of the weights."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
@@ -158,13 +163,12 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     encoder = TransformerEncoderSpec(config.encoder_layers, config.num_heads, **shared)
     decoder = TransformerDecoderSpec(config.decoder_layers, config.num_heads, **shared)
     if config.positions == "rotary":
-        # Else the engine would add sinusoids of its own.
+        # Otherwise the engine would add its own sinusoids.
         del encoder.position_encodings
     return TransformerSpec(encoder, decoder)
 
 
-def _fill(spec: "TransformerSpec", model: Transformer, never_written: Sequence[int]) -> None:
-    """Copy every weight."""
+def _fill(spec: "TransformerSpec", model: Transformer) -> None:
     length = model.config.max_length
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, length)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, length)
@@ -182,10 +186,6 @@ def _fill(spec: "TransformerSpec", model: Transformer, never_written: Sequence[i
         _fill_norm(spec.encoder.layer_norm, model.encoder.final_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder.final_norm)
     spec.decoder.projection.weight = _array(model.projection.weight)
-    # Our searches never choose these; the engine does as its bias says.
-    never = torch.zeros(model.config.target_vocab_size)
-    never[[PAD, BOS, *never_written]] = -1e4
-    spec.decoder.projection.bias = _array(never)
 
 
 def _fill_embedding(into: Any, stack: Any, embedding: Embedding, length: int) -> None:
@@ -198,14 +198,14 @@ def _fill_embedding(into: Any, stack: Any, embedding: Embedding, length: int) ->
 def _fill_attention(
     into: Any, attention: MultiHeadAttention, norm: nn.Module, *, cross: bool = False
 ) -> None:
-    """Projections of one input stand in one matrix."""
+    # CTranslate2 joins the projections of one input into one matrix.
     query, key, value = attention.query, attention.key, attention.value
     groups = [[query], [key, value]] if cross else [[query, key, value]]
     for linear, group in zip(into.linear, groups, strict=False):
         _fill_linear(linear, group)
     _fill_linear(into.linear[-1], [attention.output])
     if attention.head_mask is not None:
-        # The engine has no heads to switch off: what they would add is multiplied by zero.
+        # The engine cannot switch heads off: their output weights become zero.
         mask = attention.head_mask.repeat_interleave(attention.head_dim)
         into.linear[-1].weight = _array(attention.output.weight * mask)
     _fill_norm(into.layer_norm, norm)
@@ -232,10 +232,6 @@ def _fill_norm(into: Any, norm: nn.Module) -> None:
     into.gamma = _array(cast(torch.Tensor, norm.weight))
     if isinstance(norm, nn.LayerNorm):
         into.beta = _array(norm.bias)
-
-
-def _norms(model: Transformer) -> list[nn.Module]:
-    return [m for m in model.modules() if isinstance(m, nn.LayerNorm | nn.RMSNorm)]
 
 
 def _array(tensor: torch.Tensor) -> Any:

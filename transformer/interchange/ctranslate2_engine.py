@@ -1,8 +1,7 @@
-"""A searcher by CTranslate2; all else of a translation is our own.
+"""A ``Searcher`` that runs CTranslate2.
 
-It does not know how the folder was found. The engine follows as many hypotheses as ours and stops
-as ``stopping=full`` does; all that it finds is ranked by our length penalty. Log-probabilities
-differ by what padding and beginning have, which the engine leaves out of its sum.
+The engine has our beam size and stops as ``stopping=full`` does; its hypotheses are ranked by our
+length penalty. Its log-probabilities leave out the mass of the padding and beginning symbols.
 """
 
 import logging
@@ -28,18 +27,18 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
     "algorithm": ("beam", "greedy"),
     "coverage_penalty": (0,),
     "eos_threshold": (0,),
-    # What they rule out would go to the other tokens there, and does not here.
+    # The engine renormalises over the remaining tokens; our search does not.
     "min_length": (0,),
     "no_repeat_ngram": (0,),
 }
-"""Of these settings of a search, the values that mean the same there; of all others, every one."""
+"""The values of these settings with the same effect in CTranslate2; the rest has no limits."""
 
 
 def check_searchable(search: SearchConfig) -> None:
-    """Refuse what the engine cannot do.
+    """Check that the engine can run a search.
 
     Raises:
-        InputError: The search asks for it.
+        InputError: It cannot.
     """
     for name, values in SEARCHABLE.items():
         if (value := getattr(search, name)) not in values:
@@ -50,10 +49,10 @@ def check_searchable(search: SearchConfig) -> None:
 
 
 class CTranslate2Searcher:
-    """A ``Searcher`` that asks the engine, and ours where the engine cannot do the same.
+    """Searches with the engine, and with our search where the engine cannot do the same.
 
-    Where there is no more of the model than the export (``read_ctranslate2``), a hypothesis ends
-    at its longest length as it is, and constraints are refused.
+    An export alone (``read_ctranslate2``) cannot run our search: a hypothesis is cut at its
+    limit, and constraints are refused.
     """
 
     def __init__(
@@ -62,13 +61,13 @@ class CTranslate2Searcher:
         """Load what ``write_ctranslate2`` wrote.
 
         Args:
-            translator: Whose model was exported; searches the rest.
-            folder: Where it was exported to.
-            device: Where the engine computes; None is where the translator does.
+            translator: Has the model that was exported, and our search.
+            folder: The folder of the export.
+            device: Device of the engine; None is that of the translator.
 
         Raises:
-            InputError: The search cannot be done, the export is another model's, or the engine does
-                not load it.
+            InputError: The engine cannot run the search or load the export, or the export is
+                another model's.
         """
         check_searchable(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
@@ -78,11 +77,11 @@ class CTranslate2Searcher:
         self.has_model = translator.device.type != "meta"
         if self.has_model:
             check_fingerprint(translator.model, translator.tokenizer, folder)
-        self.ours = translator.searcher
+        self.own_search = translator.searcher
         self.tokenizer = translator.tokenizer
         self.search = translator.search
         self.batch_tokens = translator.batch_tokens
-        self.most = max_subwords(translator.model)
+        self.max_subwords = max_subwords(translator.model)
         self.engine = load_ctranslate2(folder, device or translator.device)
         subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
         self.ids = {subword: number for number, subword in enumerate(subwords)}
@@ -91,10 +90,10 @@ class CTranslate2Searcher:
         """Search them all.
 
         Raises:
-            InputError: A translation is constrained, and there is nothing but the export.
+            InputError: A segment has constraints, and there is only the export.
         """
         subwords = [segment.subwords for segment in segments]
-        limits = [min(self.most, self.search.limit(len(row))) for row in subwords]
+        limits = [min(self.max_subwords, self.search.limit(len(one))) for one in subwords]
         found = self._beams(subwords, limits)
         if not self.has_model:
             if any(segment.constraints for segment in segments):
@@ -103,21 +102,21 @@ class CTranslate2Searcher:
                 [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
                 for beam, limit in zip(found, limits, strict=True)
             ]
-        # The engine has one longest length for all, and no constraints.
-        ours = [
+        # The engine has one limit for all segments, and no constraints.
+        again = [
             index
             for index, beam in enumerate(found)
             if segments[index].constraints or any(len(h.tokens) > limits[index] for h in beam)
         ]
-        again = self.ours([segments[index] for index in ours])
-        for index, hypotheses in zip(ours, again, strict=True):
-            found[index] = hypotheses
+        beams = self.own_search([segments[index] for index in again])
+        for index, beam in zip(again, beams, strict=True):
+            found[index] = beam
         return [hypotheses[: self.search.nbest] for hypotheses in found]
 
     def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
-        """All hypotheses that the engine ends with, ranked by our length penalty."""
+        """The hypotheses of the engine, ranked by our length penalty."""
         width = self.search.beam_size
-        # Without a penalty the engine would stop early, by a rule that is not ours.
+        # Without a penalty the engine would stop earlier than our search.
         power = self.search.length_penalty or 1e-6
         found = self.engine.translate_batch(
             [self.tokenizer.source_subwords(segment) for segment in segments],
@@ -125,7 +124,7 @@ class CTranslate2Searcher:
             num_hypotheses=width,
             length_penalty=power,
             min_decoding_length=0,
-            # The end is one token more.
+            # The end symbol counts as one more.
             max_decoding_length=max(limits, default=0) + 1,
             max_input_length=0,
             max_batch_size=max(1, self.batch_tokens // width),
@@ -140,7 +139,7 @@ class CTranslate2Searcher:
         found = []
         for subwords, score in zip(hypotheses, scores, strict=True):
             length = len(subwords) + 1
-            # Greedy search counts no penalty.
+            # Greedy search has no length penalty.
             total = score * length**power if self.search.beam_size > 1 else score
             tokens = tuple(self.ids[subword] for subword in subwords)
             found.append(Hypothesis(tokens, total / self.search.penalty(length), total))

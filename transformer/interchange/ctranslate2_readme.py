@@ -1,4 +1,4 @@
-"""The README.md of an export for CTranslate2: a program that needs nothing of this framework."""
+"""The README.md of an export for CTranslate2, with a program that does not need this framework."""
 
 from importlib.metadata import version
 
@@ -11,7 +11,7 @@ _PROGRAM = """\
 
     pip install ctranslate2=={ctranslate2} sentencepiece=={sentencepiece}
 
-is all that it needs. Save this as `translate.py` in this folder, and call
+installs all it needs. Save this as `translate.py` in this folder, and call
 `python FOLDER/translate.py < in > out`: it translates line by line.
 
 ```python
@@ -31,8 +31,8 @@ def cut(text):
 def translate(texts):
     rows = [pieces and {before}pieces for pieces in map(cut, texts)]
     for number, row in enumerate(rows, 1):
-        if len(row) > {most}:
-            reads = "and the model reads at most {most}; cut it"
+        if len(row) > {max_subwords}:
+            reads = "and the model reads at most {max_subwords}; cut it"
             sys.exit(f"line {{number}} has {{len(row)}} pieces, {{reads}}")
     limits = [int({ratio} * len(row) + {offset}) for row in rows]
     results = engine.translate_batch(
@@ -64,10 +64,13 @@ _SEPARATOR = """\
 """
 
 
-def readme(tokenizer: Tokenizer, search: SearchConfig, most: int) -> str:
-    """Return the text, for a model that reads at most so many pieces.
+def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
+    """The text, with a program that searches as ``search`` in its beam, penalty and length limit.
 
-    The program searches with the beam, the length penalty and the longest length of ``search``.
+    Args:
+        tokenizer: The tokenizer of the model.
+        search: The search of the run.
+        max_subwords: Limit of the subwords of a source.
     """
     tags = tokenizer.tags
     first = SourceTags(
@@ -75,7 +78,7 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, most: int) -> str:
         tags.corpora[0] if tags.corpora and not tags.optional else None,
     )
     before = [tags.spelt[index] for index in tags.indices(first)]
-    # Without a penalty the engine would stop early, by a rule that is not ours.
+    # Without a penalty the engine would stop earlier than our search.
     power = search.length_penalty or 1e-6
     score = "found[1]"
     if search.length_penalty_form == "wu":
@@ -91,7 +94,7 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, most: int) -> str:
         power=power,
         score=score,
         kept='[piece for piece in pieces if piece != "< >"]' if tags.sentences else "pieces",
-        most=most,
+        max_subwords=max_subwords,
     )
     if tags.targets or tags.corpora:
         text += _TAGS.format(before=before, known=", ".join(f"`{tag}`" for tag in tags.spelt))

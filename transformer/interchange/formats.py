@@ -1,4 +1,4 @@
-"""What ``format=NAME`` of ``export`` means: what it needs, reads, writes and checks."""
+"""The formats of ``export``: packages, config keys, folder names, and how each is written."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Format:
     """One format.
 
     Attributes:
-        package: The one it needs, of the extra ``export``.
-        keys: Those of conf/export.yaml that it alone reads.
-        folder_name: In RUN/export; raises InputError where a key is wrong.
-        write: Into a new folder, from the translator and the config of its run; returns how the
-            folder was verified, and raises InputError if it does not hold.
+        package: Required package of the extra ``export``.
+        keys: Keys of conf/export.yaml that only this format reads.
+        folder_name: Name in RUN/export; raises InputError if a key is wrong.
+        write: Writes a translator and the config of its run into a new folder; returns the result
+            of the verification, and raises InputError if it fails.
     """
 
     package: str
@@ -64,7 +64,7 @@ def _write_ctranslate2(
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
 
-    most = typed_value(config.most_bleu_lost, float, "most_bleu_lost")
+    limit = typed_value(config.max_bleu_loss, float, "max_bleu_loss")
     sentences = typed_value(config.sentences, int | None, "sentences")
     check_expressible(translator.model.config)
     trusted = typed_value(config.get("trust", False), bool, "trust")
@@ -77,10 +77,10 @@ def _write_ctranslate2(
     (folder / "README.md").write_text(text, encoding="utf-8")
     metrics = typed(MetricsConfig, run["metrics"], "metrics")
     verified = verify_ctranslate2(translator, folder, pairs, metrics)
-    if verified.loss > most:
+    if verified.loss > limit:
         raise InputError(
             f"the exported model loses {verified.loss:.2f} BLEU on validation, more than "
-            f"most_bleu_lost={most:g}; nothing was written"
+            f"max_bleu_loss={limit:g}; nothing was written"
         )
     return verified.to_json()
 
@@ -97,7 +97,7 @@ def _write_safetensors(
 FORMATS = {
     "ctranslate2": Format(
         "ctranslate2",
-        ("quantization", "sentences", "most_bleu_lost", "batch_tokens"),
+        ("quantization", "sentences", "max_bleu_loss", "batch_tokens"),
         _ctranslate2_name,
         _write_ctranslate2,
     ),

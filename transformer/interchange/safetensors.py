@@ -1,8 +1,7 @@
-"""A translator as a folder that others can read: weights, plain settings, SentencePiece models.
+"""A translator as a folder that other programs can read, and enough to translate with.
 
-``model.safetensors`` holds each weight once under our name for it; ``config.json`` what a
-checkpoint says besides, ``source.model`` and, where it is another, ``target.model`` the
-vocabularies. It does not know runs: the folder is enough to translate with.
+``model.safetensors`` holds each weight once under our name, ``config.json`` the portable part of a
+checkpoint, ``source.model`` and, if it differs, ``target.model`` the vocabularies.
 """
 
 import json
@@ -16,7 +15,6 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
-from transformer.model.checkpoint.migrations import FORMAT, upgraded
 from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
@@ -25,13 +23,11 @@ from transformer.model.transformer import Transformer
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 SIDES = ("source", "target")
-
-_MANGLED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What values raise that are not laid out as they should be."""
+_MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
 
 
 def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
-    """Whether a path is such a folder, with weights of that name, and may be looked at."""
+    """Whether a path is a readable folder with weights of that name."""
     try:
         return (path / weights).is_file()
     except OSError:
@@ -44,13 +40,13 @@ def write_safetensors(
     """Write the files into an existing folder.
 
     Args:
-        model: Any float type.
-        tokenizer: Its own.
-        config: The resolved configuration of its run.
-        folder: Where to.
+        model: Of any float type.
+        tokenizer: The model's.
+        config: The resolved configuration of the run.
+        folder: The folder.
 
     Raises:
-        InputError: Heads are switched off, which weights do not say.
+        InputError: Heads are switched off, which is not part of the weights.
     """
     from safetensors.torch import save_model
 
@@ -61,14 +57,14 @@ def write_safetensors(
         )
     write_settings(model.config, tokenizer, config, folder / SETTINGS)
     save_model(model, str(folder / WEIGHTS), metadata={"format": "pt"})
-    # It comes for its owner alone; who may read it is for the umask to say.
+    # save_model makes it readable for its owner only; the settings follow the umask.
     (folder / WEIGHTS).chmod((folder / SETTINGS).stat().st_mode)
 
 
 def write_settings(
     model: ModelConfig, tokenizer: Tokenizer, config: dict[str, Any], file: Path
 ) -> None:
-    """Write all but the weights: a JSON file, and the SentencePiece models beside it."""
+    """Write everything but the weights: a JSON file, and the SentencePiece models beside it."""
     state = tokenizer.to_state()
     for side in SIDES:
         if state[side] is not None:
@@ -82,7 +78,7 @@ def read_safetensors(folder: Path) -> Checkpoint:
     """Read what ``write_safetensors`` wrote.
 
     Raises:
-        InputError: A file is missing, damaged, from a newer version, or holds what no training
+        InputError: A file is missing, damaged, of another format, or holds what no training
             writes (model/checkpoint/validation.py).
     """
     from safetensors import SafetensorError
@@ -102,12 +98,12 @@ def read_safetensors(folder: Path) -> Checkpoint:
 def read_settings(
     file: Path, check: Callable[[ModelConfig], None], device: str = "cpu"
 ) -> Checkpoint:
-    """Read what ``write_settings`` wrote; the weights of the model are still to be filled.
+    """Read what ``write_settings`` wrote; the model keeps its initial weights.
 
     Args:
-        file: Of the settings.
-        check: Whether the weights beside it may be those of such a model.
-        device: Where the model is built; ``meta`` builds one without weights.
+        file: The JSON file.
+        check: Raises InputError if the weights beside the file are too few for the model.
+        device: Device of the model; on ``meta`` it has no weights.
 
     Raises:
         InputError: As ``read_safetensors``.
@@ -115,20 +111,14 @@ def read_settings(
     folder = file.parent
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
-        if values["format"] > FORMAT:
-            raise InputError(
-                f"it has format {values['format']}, this version reads up to {FORMAT}; "
-                "install a newer version"
-            )
-        values = upgraded(values)
         config = validate_portable(values)
         check(config)
         with torch.device(device):
             model = build_transformer(config)
         tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
-        tokenizer |= {side: _model(folder, side) for side in SIDES}
+        tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
         Tokenizer.from_state(tokenizer)
-    except (*_MANGLED, OSError, InputError) as error:
+    except (InputError, OSError, LookupError, *_MALFORMED) as error:
         raise _unreadable(folder, error) from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 
@@ -139,7 +129,7 @@ def _unreadable(folder: Path, error: Exception) -> InputError:
 
 
 def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -> dict[str, Any]:
-    """Read the folder again, and compare bit by bit; returns what was compared.
+    """Read the folder again, and compare it bit by bit; returns the numbers of weights and bytes.
 
     Raises:
         RuntimeError: It is not the same.
@@ -154,9 +144,8 @@ def verify_safetensors(model: Transformer, tokenizer: Tokenizer, folder: Path) -
     return {"equal_weights": len(weights), "bytes": (folder / WEIGHTS).stat().st_size}
 
 
-def _model(folder: Path, side: str) -> torch.Tensor | None:
-    """A joint vocabulary has no target's own."""
+def _read_subwords(folder: Path, side: str) -> torch.Tensor | None:
     file = folder / f"{side}.model"
     if side == "target" and not file.exists():
-        return None
+        return None  # The vocabulary is joint.
     return torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8)

@@ -1,7 +1,6 @@
-"""Whether an exported model says what the model says: the same text through both.
+"""Compares an exported model with the original: both translate the same text.
 
-It does not know the format but through its engine. Greedy search on both sides: it has no settings
-that two programs could read differently.
+Both search greedily, which has no settings that two programs could interpret differently.
 """
 
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import max_subwords
-from transformer.decoding.search.config import NEUTRAL, SearchConfig
+from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
 from transformer.interchange.ctranslate2 import load_ctranslate2
@@ -23,35 +22,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came of it.
+    """Result of the comparison.
 
     Attributes:
-        agreement: Share of the tokens that both say, up to the first that differs in a sentence.
-        ours: BLEU of the model.
-        theirs: BLEU of the exported model.
-        seconds: Of ours and of theirs, with as many threads.
+        agreement: Fraction of equal tokens, up to the first difference of each sentence.
+        original: BLEU of the model.
+        exported: BLEU of the exported model.
+        seconds: Time of the model and of the exported model, with as many threads.
         computed_in: The type that the engine computed in: that of the quantization, or another
-            where this machine cannot.
+            if this machine does not support it.
     """
 
     agreement: float
-    ours: Score
-    theirs: Score
+    original: Score
+    exported: Score
     seconds: tuple[float, float]
     computed_in: str
 
     @property
     def loss(self) -> float:
-        """BLEU that the exported model lacks."""
-        return self.ours.value - self.theirs.value
+        """BLEU that the export loses."""
+        return self.original.value - self.exported.value
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
             "agreement": round(self.agreement, 4),
-            "bleu": round(self.ours.value, 2),
-            "bleu_exported": round(self.theirs.value, 2),
-            "signature": self.ours.signature,
+            "bleu": round(self.original.value, 2),
+            "bleu_exported": round(self.exported.value, 2),
+            "signature": self.original.signature,
             "speed_up": round(self.seconds[0] / self.seconds[1], 2),
             "computed_in": self.computed_in,
         }
@@ -66,88 +65,80 @@ def verify_ctranslate2(
     """Translate the sources with both, and compare.
 
     Args:
-        translator: With the model as it was.
-        folder: With the model as it was exported.
+        translator: Has the model.
+        folder: The folder of the export.
         pairs: Raw source and reference.
-        metrics: How translations and references are compared.
+        metrics: Settings of BLEU.
 
     Raises:
-        InputError: The engine does not load it, or no source is short enough to compare.
+        InputError: The engine does not load the export, or no source is short enough.
     """
     tokenizer = translator.tokenizer
     sources, references = zip(*_uncut(pairs, translator), strict=True)
-    greedy = _plain(translator.search)
-    ours = Translator(translator.model, tokenizer, greedy, translator.batch_tokens)
-    began = time.perf_counter()
-    expected = ours.translate(sources)
-    seconds = time.perf_counter() - began
+    # Greedy, and without the limits of a run's search that the engine does not have.
+    free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
+    plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
+    search = replace(translator.search, **plain)
+    original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
     engine = load_ctranslate2(folder)
-    found, their_seconds = _translated(ours, engine, sources)
-    ids = {
-        subword: i
-        for i, subword in enumerate(tokenizer.subwords(range(tokenizer.target_vocab_size)))
-    }
-    texts = tokenizer.decode_target([[ids[subword] for subword in row] for row in found])
+    start = time.perf_counter()
+    expected = original.translate(sources)
+    middle = time.perf_counter()
+    found = _engine_translations(original, engine, sources)
+    seconds = middle - start, time.perf_counter() - middle
+    subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
+    ids = {subword: number for number, subword in enumerate(subwords)}
+    texts = tokenizer.decode_target([[ids[subword] for subword in tokens] for tokens in found])
     return Verification(
         agreement([translation.tokens for translation in expected], found),
         score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
         score(texts, references, ("bleu",), config=metrics)[0],
-        (seconds, their_seconds),
+        seconds,
         engine.compute_type,
     )
 
 
 def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
-    """Those whose source the model reads as a whole: longer ones we cut, and the engine does not.
+    """The pairs with a source that our translator does not cut: the engine never cuts.
 
     Raises:
         InputError: There is none.
     """
-    rows = translator.tokenizer.encode_source([source for source, _ in pairs])
-    most = max_subwords(translator.model)
-    short = [pair for pair, row in zip(pairs, rows, strict=True) if len(row) <= most]
+    sources = translator.tokenizer.encode_source([source for source, _ in pairs])
+    limit = max_subwords(translator.model)
+    short = [pair for pair, one in zip(pairs, sources, strict=True) if len(one) <= limit]
     if not short:
         raise InputError(
-            f"no validation sentence has {most} pieces or fewer, as the model reads; an export "
-            "cannot be verified"
+            f"no validation sentence has {limit} subwords or fewer, the limit of the model; an "
+            "export cannot be verified"
         )
     return short
 
 
-def _translated(
-    ours: Translator, engine: "Engine", sources: Sequence[str]
-) -> tuple[list[list[str]], float]:
-    """The target pieces that the engine finds, as many as ours may, and how long it takes."""
-    began = time.perf_counter()
-    subwords = ours.tokenizer.encode_source(sources)
-    most = max_subwords(ours.model)
-    limits = [min(most, ours.search.limit(len(row))) for row in subwords]
+def _engine_translations(
+    original: Translator, engine: "Engine", sources: Sequence[str]
+) -> list[list[str]]:
+    """The target subwords by the engine, cut at the limit of our search."""
+    subwords = original.tokenizer.encode_source(sources)
+    limit = max_subwords(original.model)
+    limits = [min(limit, original.search.limit(len(one))) for one in subwords]
     found = engine.translate_batch(
-        [ours.tokenizer.source_subwords(row) for row in subwords],
+        [original.tokenizer.source_subwords(one) for one in subwords],
         beam_size=1,
-        max_batch_size=ours.batch_tokens,
+        max_batch_size=original.batch_tokens,
         batch_type="tokens",
         max_decoding_length=max(limits),
         max_input_length=0,
     )
-    seconds = time.perf_counter() - began
     # The engine has one limit for all sentences.
-    kept = [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
-    return kept, seconds
-
-
-def _plain(search: SearchConfig) -> SearchConfig:
-    """Greedy, and free of what a run's own search may rule out: the engine does not."""
-    free = {"min_length": 0, "no_repeat_ngram": 0, "eos_threshold": 0.0, "coverage_penalty": 0.0}
-    return replace(search, **{**NEUTRAL, **free}, algorithm="greedy", beam_size=1, nbest=1)
+    return [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
 
 
 def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
-    """Share of the expected tokens, and ends, that stand before the first difference."""
+    """Fraction of the expected tokens, ends included, before the first difference."""
     same = total = 0
-    for wanted, given in zip(expected, found, strict=True):
-        rows = [*wanted, None], [*given, None]
-        alike = [a == b for a, b in zip(*rows, strict=False)]
-        same += alike.index(False) if False in alike else len(alike)
-        total += len(rows[0])
+    for one, other in zip(expected, found, strict=True):
+        equal = [a == b for a, b in zip([*one, None], [*other, None], strict=False)]
+        same += equal.index(False) if False in equal else len(equal)
+        total += len(one) + 1
     return same / total if total else 1.0

@@ -1,6 +1,6 @@
-"""ModelConfig to Transformer: the one place where a name becomes a class.
+"""ModelConfig to Transformer: turns the names of a config into classes.
 
-It reads like the architecture and knows nothing of training; initialisation.py fills the weights.
+It knows nothing of training; initialisation.py draws the weights.
 """
 
 from torch import nn
@@ -11,13 +11,7 @@ from transformer.model.attention.bias import SelfAttentionBias
 from transformer.model.attention.kernels import Sdpa, auto, flex
 from transformer.model.attention.multi_head import Kernel, MultiHeadAttention, eager
 from transformer.model.attention.relative_positions import AlibiBias, BucketBias, RotaryPositions
-from transformer.model.attention.sparse_patterns import (
-    BigBird,
-    Longformer,
-    Pattern,
-    Sliding,
-    Strided,
-)
+from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sliding, Strided
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
@@ -59,22 +53,17 @@ def build_transformer(config: ModelConfig) -> Transformer:
 
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
-    """What a stack reads: tokens, their positions, dropout."""
-    positions = build_positions(config)
+    """The input of a stack: tokens, position vectors unless attention has its own, dropout."""
+    positions: PositionTable | None = None
+    if config.positions == "learned":
+        positions = LearnedPositions(config.d_model, config.max_length)
+    elif config.positions == "sinusoidal":
+        positions = SinusoidalPositions(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 
-def build_positions(config: ModelConfig) -> PositionTable | None:
-    """Position vectors of one side, where the attention does not know positions itself."""
-    if config.positions == "learned":
-        return LearnedPositions(config.d_model, config.max_length)
-    if config.positions == "sinusoidal":
-        return SinusoidalPositions(config.d_model, config.max_length)
-    return None
-
-
 def build_encoder(config: ModelConfig, *, causal: bool = False) -> Encoder:
-    """The left stack; ``causal`` makes it a language model's."""
+    """The left stack; with ``causal`` that of a language model."""
     first = build_encoder_layer(config)
     layers = [build_encoder_layer(config, like=first) for _ in range(1, config.encoder_layers)]
     attention_bias = build_attention_bias(config, config.pattern, causal=causal)
@@ -85,21 +74,20 @@ def build_decoder(config: ModelConfig) -> Decoder:
     """The right stack."""
     first = build_decoder_layer(config)
     layers = [build_decoder_layer(config, like=first) for _ in range(1, config.decoder_layers)]
-    attention_bias = build_attention_bias(
-        config, config.decoder_pattern or config.pattern, causal=True
-    )
+    pattern = config.decoder_pattern or config.pattern
+    attention_bias = build_attention_bias(config, pattern, causal=True)
     return Decoder([first, *layers], attention_bias, build_final_norm(config), config.layer_drop)
 
 
 def build_encoder_layer(config: ModelConfig, like: EncoderLayer | None = None) -> EncoderLayer:
-    """Self-attention and feed-forward; ``like`` hands on what the layers share."""
+    """Self-attention and feed-forward; ``like`` is the layer whose modules are shared."""
     if like is not None and config.share_layers == "all":
         return like
-    attends = like if config.share_layers == "attention" else None
-    feeds = like if config.share_layers == "feed_forward" else None
+    attention = like if config.share_layers == "attention" else None
+    feed_forward = like if config.share_layers == "feed_forward" else None
     return EncoderLayer(
-        attends.attention if attends else build_attention(config),
-        feeds.feed_forward if feeds else build_feed_forward(config),
+        attention.attention if attention else build_attention(config),
+        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
         attention_residual=build_residual(config, "encoder"),
         feed_forward_residual=build_residual(config, "encoder"),
     )
@@ -109,12 +97,12 @@ def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -
     """Masked self-attention, cross-attention and feed-forward; ``like`` as in the encoder."""
     if like is not None and config.share_layers == "all":
         return like
-    attends = like if config.share_layers == "attention" else None
-    feeds = like if config.share_layers == "feed_forward" else None
+    attention = like if config.share_layers == "attention" else None
+    feed_forward = like if config.share_layers == "feed_forward" else None
     return DecoderLayer(
-        attends.self_attention if attends else build_attention(config),
-        attends.cross_attention if attends else build_attention(config),
-        feeds.feed_forward if feeds else build_feed_forward(config),
+        attention.self_attention if attention else build_attention(config),
+        attention.cross_attention if attention else build_attention(config),
+        feed_forward.feed_forward if feed_forward else build_feed_forward(config),
         self_residual=build_residual(config, "decoder"),
         cross_residual=build_residual(config, "decoder"),
         feed_forward_residual=build_residual(config, "decoder"),
@@ -124,7 +112,7 @@ def build_decoder_layer(config: ModelConfig, like: DecoderLayer | None = None) -
 def build_attention_bias(
     config: ModelConfig, pattern: PatternName, *, causal: bool
 ) -> SelfAttentionBias:
-    """Who sees whom in the self-attention of a stack, and what their distance does."""
+    """Mask, pattern and relative positions of the self-attention of a stack."""
     heads = config.num_heads
     bias: AlibiBias | BucketBias | None = None
     if config.positions == "alibi":
@@ -133,27 +121,26 @@ def build_attention_bias(
         buckets, distance = config.relative_buckets, config.relative_max_distance
         bias = BucketBias(heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    return SelfAttentionBias(
-        causal=causal, pattern=build_pattern(config, pattern), bias=bias, rotary=rotary
-    )
-
-
-def build_pattern(config: ModelConfig, name: PatternName) -> Pattern | None:
-    """A sparse pattern; None lets everyone see everyone."""
     window, tokens = config.window, config.global_tokens
     blocks, size, seed = config.random_blocks, config.random_block_size, config.pattern_seed
-    patterns: dict[PatternName, Pattern | None] = {
+    patterns = {
         "full": None,
         "sliding": Sliding(window),
         "longformer": Longformer(window, tokens),
         "bigbird": BigBird(window, tokens, blocks, size, seed),
         "strided": Strided(window),
     }
-    return patterns[name]
+    return SelfAttentionBias(causal=causal, pattern=patterns[pattern], bias=bias, rotary=rotary)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Attention of any of the three kinds; the caller's arguments make the difference."""
+    """Self-attention or cross-attention, which are built alike."""
+    kernels: dict[str, Kernel] = {
+        "eager": eager,
+        "sdpa": Sdpa(config.sdpa_backend),
+        "flex": flex,
+        "auto": auto,
+    }
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
@@ -161,19 +148,8 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
         head_dim=config.head_dim,
         query_key_norm=config.query_key_norm,
         dropout=config.attention_dropout,
-        kernel=build_kernel(config),
+        kernel=kernels[config.attention],
     )
-
-
-def build_kernel(config: ModelConfig) -> Kernel:
-    """How attention is computed."""
-    kernels: dict[str, Kernel] = {
-        "eager": eager,
-        "sdpa": Sdpa(config.sdpa_backend),
-        "flex": flex,
-        "auto": auto,
-    }
-    return kernels[config.attention]
 
 
 def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
@@ -212,5 +188,5 @@ def build_norm(config: ModelConfig) -> nn.Module:
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
-    """A stack whose sum is left unnormalised needs one norm more."""
+    """The norm at the end of a stack, if its residual sum is not normalised."""
     return build_norm(config) if config.norm_order in ("pre", "sandwich") else nn.Identity()

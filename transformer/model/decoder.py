@@ -1,6 +1,6 @@
 """The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
 
-It knows nothing of vocabularies or search; state between steps lives in cache.py.
+It knows nothing of vocabularies or search; state between steps is in attention/kv_cache.py.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_residual(hidden, self.feed_forward)
 
     def start(self, memory: Float[Tensor, "batch source width"]) -> LayerCache:
-        """Project the source once; every later step attends to the same keys and values."""
+        """Project the source once, for all steps."""
         memory = for_products(memory)
         return LayerCache(*self.cross_attention.project(memory, memory))
 
@@ -65,8 +65,8 @@ class DecoderLayer(nn.Module):
         return self.self_attention.attend_projected(x, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        # The positions of a query do not see each other here, so that the beams of a sentence
-        # can stand side by side as one long query: (batch beam) target width -> batch ... width
+        # Target positions do not attend to each other here, so that the beams of a sentence can
+        # be one long query: (batch beam) target width -> batch (beam target) width
         query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
         return self.cross_attention.attend_projected(
             query, cache.cross_keys, cache.cross_values, attention_bias

@@ -18,7 +18,7 @@ from transformer.model.layers.norm import Residual
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder attends to: the encoded source and where it is real."""
+    """The encoded source, and its mask: True at real tokens."""
 
     hidden: Float[Tensor, "batch source width"]
     mask: Bool[Tensor, "batch 1 1 source"]
@@ -54,8 +54,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of layers; ``final_norm`` closes a pre-norm stack.
 
-    With a causal ``attention_bias`` it is the decoder of a language model, which attends to
-    itself alone.
+    With a causal ``attention_bias`` it is the decoder of a language model.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Encoder(nn.Module):
     def forward(
         self, hidden: Float[Tensor, "batch source width"], mask: Mask | None
     ) -> Float[Tensor, "batch source width"]:
-        """Encode every position in the light of all that the mask lets it see."""
+        """Encode all positions."""
         attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:
             if not layer_is_dropped(self.layer_drop, self.training):

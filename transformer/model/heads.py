@@ -1,7 +1,7 @@
-"""The heads of a model by name, and how to switch some of them off.
+"""Names the heads of a model, and switches heads off.
 
-It does not know what switching a head off costs. Sources: Michel et al. 2019, "Are Sixteen Heads
-Really Better than One?", section 2.3 (a factor a head); Voita et al. 2019.
+Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3 (a factor a
+head); Voita et al. 2019.
 """
 
 import re
@@ -33,7 +33,7 @@ class HeadName(NamedTuple):
 
 
 def head_name(text: str) -> HeadName | None:
-    """The head that ``KIND.LAYER.HEAD`` names, of whatever model; None if it is not of the form."""
+    """Parse ``KIND.LAYER.HEAD``; None if the text does not have this form."""
     parts = re.fullmatch(r"(encoder|decoder|cross)\.(\d{1,9})\.(\d{1,9})", text, re.ASCII)
     if parts is None:
         return None
@@ -41,7 +41,7 @@ def head_name(text: str) -> HeadName | None:
 
 
 def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
-    """The attentions of each kind, one a layer; layers that share one list it again."""
+    """The attentions of each kind, one a layer; a shared one is repeated."""
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
     decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
     return {
@@ -54,8 +54,8 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
 def attention_heads(model: Transformer) -> list[HeadName]:
     """Every head once, in the order of the layers.
 
-    A head that several layers share (``model.share_layers``) goes by the first of them. Where
-    heads share keys and values (``model.num_kv_heads``), a head is one of queries.
+    A head that layers share (``model.share_layers``) has the name of the first. With shared keys
+    and values (``model.num_kv_heads``), each head of queries is a head.
     """
     return [
         HeadName(kind, layer, head)
@@ -67,18 +67,17 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
-    """Names of heads of this model, each once, in the order of ``attention_heads``.
+    """Parse names of heads of this model: each once, in the order of ``attention_heads``.
 
     Raises:
-        InputError: A name is not of the form, or the model has no such head of its own.
+        InputError: A name does not have the form, or the model has no such head.
     """
     wanted = {_parse(model, name) for name in names}
     return [name for name in attention_heads(model) if name in wanted]
 
 
 def _parse(model: Transformer, name: str) -> HeadName:
-    found = head_name(name)
-    if found is None:
+    if (found := head_name(name)) is None:
         raise InputError(
             f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
             "cross.LAYER.HEAD, such as cross.1.2"
@@ -101,7 +100,7 @@ def _parse(model: Transformer, name: str) -> HeadName:
 
 
 def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
-    """Switch these heads off and all others on.
+    """Switch these heads off and the rest on.
 
     A head that is off adds nothing to the output of its attention, in training too.
     """
@@ -127,7 +126,7 @@ def heads_off(model: Transformer) -> list[HeadName]:
 
 @contextmanager
 def switched_off(model: Transformer, names: Iterable[HeadName]) -> Iterator[None]:
-    """Within it these heads are off, besides those that were; then all is as it was."""
+    """Switch these heads off within the context, besides those already off."""
     masks = {module: module.head_mask for stack in attentions(model).values() for module in stack}
     switch_off(model, [*heads_off(model), *names])
     try:

@@ -1,12 +1,11 @@
-"""The weights before training, as the paper's implementations start them (tensor2tensor, fairseq).
+"""Initial weights, as the paper's implementations draw them (tensor2tensor, fairseq).
 
-It knows the blocks and not how they are put together; a tagger starts like a translator.
+It knows the blocks of a model and not how they are combined.
 """
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import nn
 
@@ -25,14 +24,15 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
     """Draw the weights of every block in the model.
 
     Linear layers by Glorot and Bengio 2010, those of queries, keys and values with a gain of
-    ``1 / sqrt(2)`` (as one matrix, where the three are of one size), biases zero, embeddings and
-    trained positions normal with variance ``1 / d_model``; DeepNorm draws the layers in its own
-    way, some of them smaller.
+    ``1 / sqrt(2)`` (as one matrix of all three), biases zero, embeddings and trained positions
+    normal with variance ``1 / d_model``. DeepNorm draws attention and feed-forward differently.
     """
     std = config.d_model**-0.5
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            _draw_linear(module)
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=std)
             nn.init.zeros_(module.weight[module.padding_idx])
@@ -46,14 +46,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
         _draw_deepnorm(model, config)
 
 
-def _draw_linear(linear: nn.Linear) -> None:
-    nn.init.xavier_uniform_(linear.weight)
-    if linear.bias is not None:
-        nn.init.zeros_(linear.bias)
-
-
-@dataclass(frozen=True)
-class DeepNormScale:
+class DeepNormScale(NamedTuple):
     """Two numbers of a stack, alpha and beta in the paper.
 
     Attributes:
@@ -66,7 +59,7 @@ class DeepNormScale:
 
 
 def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
-    """How deep stacks keep their updates bounded: Wang et al. 2022, "DeepNet", figure 2."""
+    """The scale that bounds the updates of deep stacks: Wang et al. 2022, "DeepNet", figure 2."""
     n, m = config.encoder_layers, config.decoder_layers
     if m == 0:
         return DeepNormScale((2 * n) ** 0.25, (8 * n) ** -0.25)
@@ -76,17 +69,18 @@ def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
 
 
 def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
-    """Draw anew what DeepNorm starts in its own way (figure 2 of the paper)."""
+    """Draw attention and feed-forward of DeepNorm (figure 2 of the paper)."""
     for stack in model.modules():
-        if isinstance(stack, Encoder | Decoder):
-            name: Stack = "encoder" if isinstance(stack, Encoder) else "decoder"
-            gain = deepnorm_scale(config, name).weights
-            for module in stack.modules():
-                if isinstance(module, MultiHeadAttention):
-                    _draw_normal((module.query, module.key), 1.0)
-                    _draw_normal((module.value, module.output), gain)
-                elif isinstance(module, FeedForward | GatedFeedForward):
-                    _draw_normal(module.children(), gain)
+        if not isinstance(stack, Encoder | Decoder):
+            continue
+        name: Stack = "encoder" if isinstance(stack, Encoder) else "decoder"
+        gain = deepnorm_scale(config, name).weights
+        for module in stack.modules():
+            if isinstance(module, MultiHeadAttention):
+                _draw_normal((module.query, module.key), 1.0)
+                _draw_normal((module.value, module.output), gain)
+            elif isinstance(module, FeedForward | GatedFeedForward):
+                _draw_normal(module.children(), gain)
 
 
 def _draw_normal(modules: Iterable[nn.Module], gain: float) -> None:

@@ -1,8 +1,8 @@
-"""One stack alone, between an embedding and a projection: a tagger, or a language model.
+"""A single stack between an embedding and a projection: a tagger, or a language model.
 
-It does not know what its outputs mean. Seeing both sides it is the model of Devlin et al. 2019,
-"BERT" (an encoder without a decoder); causal, that of Radford et al. 2018, "Improving Language
-Understanding by Generative Pre-Training" (a decoder that attends to itself alone).
+It does not know what its outputs are. Bidirectional, it is the model of Devlin et al. 2019, "BERT"
+(an encoder); causal, that of Radford et al. 2018, "Improving Language Understanding by Generative
+Pre-Training" (a decoder without cross-attention).
 """
 
 from jaxtyping import Float, Int
@@ -33,7 +33,7 @@ class SingleStack(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
         """Hidden states of tokens, padded at the right end."""
-        # Seeing only what stands before it, no token sees padding.
+        # In a causal stack, padding at the right end is out of sight.
         causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
         return self.stack(self.embedding(tokens), mask)
@@ -47,23 +47,13 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
     """Build and initialise the stack that the config describes.
 
     Args:
-        config: ``source_vocab_size`` is that of the input, ``target_vocab_size`` that of the
-            outputs; ``encoder_layers`` and ``pattern`` are the stack's, ``decoder_layers`` is 0.
-        causal: A position sees itself and what stands before it, not what follows.
+        config: ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size``
+            that of the outputs. The stack has ``encoder_layers`` and ``pattern``.
+        causal: A position sees itself and earlier positions only.
 
     Raises:
-        InputError: The config speaks of a decoder, or ties what differs.
+        InputError: Embedding and projection are tied, and their vocabularies differ.
     """
-    if config.decoder_layers:
-        raise InputError(
-            f"model.decoder_layers={config.decoder_layers}: this task has one stack, of "
-            "model.encoder_layers; set model.decoder_layers=0"
-        )
-    if config.decoder_pattern is not None:
-        raise InputError(
-            f"model.decoder_pattern={config.decoder_pattern}: this task has one stack, which takes "
-            "model.pattern; set model.decoder_pattern=null"
-        )
     if config.tie_embeddings != "none" and config.source_vocab_size != config.target_vocab_size:
         raise InputError(
             f"model.tie_embeddings={config.tie_embeddings} needs outputs of the same vocabulary "

@@ -1,6 +1,6 @@
 """The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1).
 
-It does not know what a token means, how the loss is computed or how the next token is chosen.
+It does not know text, the loss, or the choice of the next token.
 """
 
 from jaxtyping import Float, Int
@@ -21,8 +21,8 @@ PositionTable = SinusoidalPositions | LearnedPositions
 class Embedding(nn.Module):
     """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4).
 
-    Of a token that ``token_dropout`` takes only the position is left. Without ``positions`` the
-    attention itself must know them (relative.py).
+    ``token_dropout`` drops the token and not its position. Without ``positions``, the attention
+    has relative ones (attention/relative_positions.py).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Embedding(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch length"], start: int = 0
     ) -> Float[Tensor, "batch length width"]:
-        """Embed tokens that stand at position ``start`` and after."""
+        """Embed tokens at the positions from ``start`` on."""
         embedded = self.token_dropout(self.tokens(tokens))
         if self.positions is not None:
             embedded = embedded + self.positions(tokens.size(1), start)
@@ -72,7 +72,7 @@ class Transformer(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """Tokens a sentence may have; None where positions exist for any length."""
+        """Limit of the tokens of a sentence; None if positions exist for any length."""
         return self.config.max_length if self.config.positions == "learned" else None
 
     def encode(self, source: Int[Tensor, "batch source"]) -> Memory:
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "rows target width"]:
         """Hidden states of the target tokens that follow those in the cache.
 
-        Padding must stand at the right end: the causal mask alone keeps it out of sight.
+        Padding must be at the right end, where the causal mask hides it.
         """
         return self.decoder(self.target_embedding(target, cache.length), cache)
 

@@ -16,7 +16,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import read_ctranslate2, write_ctranslate2
 from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
 from transformer.interchange.safetensors import write_settings
-from transformer.model.checkpoint.migrations import GROUPS
+from transformer.model.checkpoint.validation import GROUPS
 from transformer.model.heads import HeadName, switch_off
 from transformer.model.transformer import Transformer
 

@@ -18,7 +18,7 @@ from transformer.interchange.ctranslate2 import write_ctranslate2
 from transformer.interchange.ctranslate2_readme import readme
 from transformer.interchange.safetensors import write_settings
 
-from .test_engine import TEXTS, let_end
+from .test_ctranslate2_engine import TEXTS, let_end
 
 NASTY = ["", "  ", "\u2581 a  \u2581 dog", "a\tdog", "cafe\u0301\u00a0dog", "\u4f60 <s> < > <2 de>"]
 

@@ -191,7 +191,7 @@ def test_a_shared_model_is_stored_and_found_again(tmp_path: Path, share: str) ->
 
 
 @pytest.mark.parametrize("share", ["attention", "feed_forward", "all"])
-def test_a_shared_weight_computes_as_its_copies_and_learns_from_each(share: str) -> None:
+def test_a_shared_weight_computes_as_its_copies(share: str) -> None:
     shared, apart = tiny_transformer(share_layers=share), tiny_transformer(share_layers="none")
     apart.load_state_dict(shared.state_dict())
     assert torch.equal(outputs(shared), outputs(apart))
@@ -213,7 +213,7 @@ def watched(model: Transformer) -> tuple[list[nn.Module], set[nn.Module]]:
     return layers, ran
 
 
-def test_no_layer_is_dropped_in_evaluation_and_the_expected_share_in_training() -> None:
+def test_layers_are_dropped_in_training_only() -> None:
     model = tiny_transformer(layer_drop=0.25, encoder_layers=5, decoder_layers=5)
     layers, ran = watched(model)
     whole = tiny_transformer(encoder_layers=5, decoder_layers=5)

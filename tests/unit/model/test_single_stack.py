@@ -39,19 +39,15 @@ def first_states(model: SingleStack, tokens: list[int], count: int) -> Tensor:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_causal_stack_does_not_see_what_follows(options: dict[str, Any]) -> None:
+def test_only_a_causal_stack_does_not_see_what_follows(options: dict[str, Any]) -> None:
     model = stack(True, **options)
     before = first_states(model, [5, 6, 7, 8, 9], 3)
     assert_close(first_states(model, [5, 6, 7, 10, 11], 3), before)
     assert_close(first_states(model, [5, 6, 7], 3), before)
     assert not torch.allclose(first_states(model, [11, 6, 7], 3)[2], before[2], atol=1e-3)
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_any_other_stack_does(options: dict[str, Any]) -> None:
-    model = stack(False, **options)
-    before = first_states(model, [5, 6, 7, 8], 3)
-    assert not torch.allclose(first_states(model, [5, 6, 7, 10], 3)[2], before[2], atol=1e-3)
+    other = stack(False, **options)
+    before = first_states(other, [5, 6, 7, 8], 3)
+    assert not torch.allclose(first_states(other, [5, 6, 7, 10], 3)[2], before[2], atol=1e-3)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -80,21 +76,14 @@ def test_the_outputs_may_be_others_than_the_inputs() -> None:
 
 
 @pytest.mark.parametrize(("tie", "tied"), [("none", False), ("decoder", True), ("all", True)])
-def test_the_projection_is_tied_if_it_is_wished(tie: str, tied: bool) -> None:
+def test_tying_the_projection(tie: str, tied: bool) -> None:
     model = stack(True, tie_embeddings=tie)
     assert (model.projection.weight is model.embedding.tokens.lookup.weight) is tied
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"decoder_layers": 2}, r"model\.decoder_layers=2: .* set model\.decoder_layers=0"),
-        (
-            {**ALONE, "target_vocab_size": 5, "tie_embeddings": "decoder"},
-            r"model\.tie_embeddings=decoder needs outputs .* set model\.tie_embeddings=none",
-        ),
-    ],
-)
-def test_what_means_nothing_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build_single_stack(tiny_config(**changes), causal=True)
+def test_a_tie_of_different_vocabularies_is_refused() -> None:
+    config = tiny_config(**ALONE, target_vocab_size=5, tie_embeddings="decoder")
+    with pytest.raises(
+        InputError, match=r"=decoder needs outputs .* set model\.tie_embeddings=none"
+    ):
+        build_single_stack(config, causal=True)

@@ -1,13 +1,13 @@
-"""What the queries of an attention may see, and what the distance to a key adds to its score.
+"""Which keys a query may attend to, and what their distance adds to the score.
 
-A scope is made once a stack and handed to every layer. It does not know queries, keys or values;
-the kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
+One ``AttentionBias`` serves all layers of a stack. It does not know queries, keys or values; the
+kernels read it as a whole (``dense_mask``, ``dense_bias``) or block by block.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,21 +20,37 @@ from transformer.model.attention.relative_positions import RelativeBias, RotaryP
 from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
+T = TypeVar("T")
+
+
+def _once(make: Callable[["AttentionBias"], T]) -> T:
+    """A property that is computed once.
+
+    functools.cached_property holds a lock before Python 3.12, which torch.compile cannot trace.
+    """
+
+    def get(self: "AttentionBias") -> T:
+        if make.__name__ not in self._made:
+            self._made[make.__name__] = make(self)
+        made: T = self._made[make.__name__]
+        return made
+
+    return cast(T, property(get, doc=make.__doc__))
 
 
 @dataclass(frozen=True)
 class AttentionBias:
-    """How the queries of one attention stand to its keys.
+    """Mask, bias and rotation of one attention.
 
     Attributes:
         mask: True where a query may attend: the padding of a batch, or any other mask.
-        queries: Positions of the queries, where the rest depends on positions.
+        queries: Positions of the queries; None unless another attribute depends on positions.
         keys: Positions of the keys, likewise.
-        causal: A query sees no key that stands after it.
-        pattern: A query sees what the pattern allows; None allows everything.
-        bias: What the distance adds to the score.
-        rotation: How the positions of the queries turn queries and new keys.
-        unfilled: So many of the last keys are not there yet: room of a cache (causal only).
+        causal: A query sees no key after itself.
+        pattern: Sparse pattern; None allows every key.
+        bias: Summand of the scores by distance.
+        rotation: Rotation of queries and new keys by the positions of the queries.
+        unfilled: Number of last keys that are free room of a cache, and hidden (causal only).
     """
 
     mask: Mask | None = None
@@ -49,70 +65,30 @@ class AttentionBias:
 
     @property
     def only_causal(self) -> bool:
-        """Whether a position sees all up to itself, unhindered and unbiased: nothing else."""
-        sparse = self.pattern is not None or self.bias is not None or self.mask is not None
-        return self.causal and not sparse and self.queries is not None and self._square
-
-    @property
-    def _square(self) -> bool:
-        assert self.queries is not None and self.keys is not None
+        """Whether the causal mask is all: no padding, pattern or bias, and no earlier keys."""
+        more = self.pattern is not None or self.bias is not None or self.mask is not None
+        if not self.causal or more or self.queries is None or self.keys is None:
+            return False
         return len(self.queries) == len(self.keys)
 
     def sees(
         self, query: Int[Tensor, "*#shape"], key: Int[Tensor, "*#shape"]
     ) -> Bool[Tensor, "*shape"]:
-        """Whether the position of a query may look at that of a key; the mask is apart."""
+        """Whether the position of a query may attend to that of a key, regardless of the mask."""
         before = key <= query
         seen = before if self.causal else torch.ones_like(before)
         return seen if self.pattern is None else seen & self.pattern(query, key)
 
-    @property
+    @_once
     def dense_mask(self) -> Mask | None:
         """Where every query may attend; None: everywhere."""
-        return self._once("dense_mask", self._make_dense_mask)
-
-    @property
-    def penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
-        """Mask and bias as one summand of the scores: -inf where a query may not look.
-
-        None: nothing to add.
-        """
-        return self._once("penalty", self._make_penalty)
-
-    @property
-    def leaves_none_blind(self) -> bool:
-        """Whether every query may attend to something."""
-        return self._once("leaves_none_blind", self._make_leaves_none_blind)
-
-    @property
-    def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
-        """The bias of every query and key."""
-        return self._once("dense_bias", self._make_dense_bias)
-
-    @property
-    def block_mask(self) -> BlockMask:
-        """Which blocks of keys each block of queries sees, as ``flex_attention`` wants it.
-
-        Queries and keys must have positions, and the queries be the last of them.
-        """
-        made: BlockMask = self._once("block_mask", self._make_block_mask)
-        return made
-
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        # functools.cached_property holds a lock before Python 3.12, which torch.compile cannot
-        # trace.
-        if name not in self._made:
-            self._made[name] = make()
-        return self._made[name]
-
-    def _make_dense_mask(self) -> Mask | None:
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
-        # A single query is the last position, which sees all that is there.
+        # A single query is the last position, which sees all keys.
         if self.causal and (len(self.queries) > 1 or self.unfilled):
-            there = len(self.keys) - self.unfilled
-            causal = causal_mask(len(self.queries), there, self.keys.device)
+            filled = len(self.keys) - self.unfilled
+            causal = causal_mask(len(self.queries), filled, self.keys.device)
             causal = F.pad(causal, (0, self.unfilled))
             seen = causal if seen is None else seen & causal
         if self.pattern is not None:
@@ -121,24 +97,38 @@ class AttentionBias:
             seen = allowed if seen is None else seen & allowed
         return seen
 
-    def _make_penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
-        mask, bias = self.dense_mask, self.dense_bias
-        if mask is None:
-            return bias
-        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
-        return hidden if bias is None else bias + hidden
-
-    def _make_leaves_none_blind(self) -> bool:
-        return self.dense_mask is None or bool(self.dense_mask.any(-1).all())
-
-    def _make_dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
+    @_once
+    def dense_bias(self) -> Float[Tensor, "1 head query key"] | None:
+        """The bias of every query and key."""
         if self.bias is None or self.queries is None or self.keys is None:
             return None
         heads = torch.arange(self.bias.num_heads, device=self.keys.device)
         # head 1 1, 1 query key -> 1 head query key
         return self.bias(heads[:, None, None], (self.keys - self.queries[:, None])[None])[None]
 
-    def _make_block_mask(self) -> BlockMask:
+    @_once
+    def penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
+        """Mask and bias as one summand of the scores: -inf where a query may not attend.
+
+        None: nothing to add.
+        """
+        mask, bias = self.dense_mask, self.dense_bias
+        if mask is None:
+            return bias
+        hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
+        return hidden if bias is None else bias + hidden
+
+    @_once
+    def every_query_sees(self) -> bool:
+        """Whether every query may attend to some key."""
+        return self.dense_mask is None or bool(self.dense_mask.any(-1).all())
+
+    @_once
+    def block_mask(self) -> BlockMask:
+        """Which blocks of keys each block of queries sees, for ``flex_attention``.
+
+        Queries and keys must have positions, and the queries be the last of them.
+        """
         assert self.queries is not None and self.keys is not None
         return create_block_mask(
             # Torch counts the arguments of a function, and would miscount those of a method.
@@ -150,18 +140,18 @@ class AttentionBias:
             device=self.keys.device,
         )
 
-    def _sees_in_batch(self, row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Whether the query at one index sees the key at another, in one row and head."""
+    def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        """Whether one query sees one key, by index, in one item of the batch and one head."""
         assert self.queries is not None and self.keys is not None
         seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
         if self.mask is None:
             return seen
-        rows, heads, queries, _ = self.mask.shape
-        return seen & self.mask[row % rows, head % heads, query % queries, key]
+        items, heads, queries, _ = self.mask.shape
+        return seen & self.mask[item % items, head % heads, query % queries, key]
 
 
 class SelfAttentionBias(nn.Module):
-    """Makes the scope of every self-attention of a stack; holds its pattern and its positions."""
+    """Makes the ``AttentionBias`` of the self-attention of a stack; holds pattern and positions."""
 
     def __init__(
         self,
@@ -186,15 +176,15 @@ class SelfAttentionBias(nn.Module):
         *,
         room: int | None = None,
     ) -> AttentionBias:
-        """The scope of the positions ``start`` to ``start + length`` over all up to there.
+        """The bias of queries at ``start`` to ``start + length`` over all keys up to there.
 
-        Where a cache has ``room`` for more keys, these are hidden.
+        If a cache has ``room`` for more keys, these are hidden.
         """
-        there = start + length
-        keys = torch.arange(room or there, device=device)
-        queries = keys[start:there]
+        end = start + length
+        keys = torch.arange(room or end, device=device)
+        queries = keys[start:end]
         rotation = None if self.rotary is None else self.rotary(queries)
-        unfilled = len(keys) - there
+        unfilled = len(keys) - end
         return AttentionBias(
             mask, queries, keys, self.causal, self.pattern, self.bias, rotation, unfilled
         )

@@ -1,8 +1,7 @@
 """Sparse attention by gathered blocks: a block of queries reads only blocks of keys it may see.
 
-It knows a scope and not which pattern made it. Time and memory grow with the number of blocks
-that are seen, for value and gradient; which they are is found once for a number of blocks, and
-remembered. Written for the CPU; Zaheer et al. 2020, "Big Bird",
+It works for any pattern. Time and memory, also of the gradient, grow with the number of visible
+blocks, which are found once for each length. Written for the CPU; Zaheer et al. 2020, "Big Bird",
 appendix D.
 """
 
@@ -21,15 +20,15 @@ from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_
 from transformer.model.attention.sparse_patterns import Pattern
 
 BLOCK = 64
-"""Positions a block."""
+"""Positions of a block."""
 
 GROUP = 32
-"""Most blocks of keys that are gathered at once, unless one block of queries sees more."""
+"""Limit of the blocks of keys gathered at once, unless one block of queries sees more."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks of queries that see equally many blocks of keys, and which."""
+    """Blocks of queries that see equally many blocks of keys."""
 
     queries: Int[Tensor, " blocks"]
     keys: Int[Tensor, "blocks seen"]
@@ -38,7 +37,7 @@ class Group:
 def attend_blocks(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Compute what ``attend`` computes within a scope, the unseen blocks left out.
+    """Compute ``attend`` under an attention bias, without the hidden blocks.
 
     Queries and keys must be the same positions, from the first on.
     """
@@ -74,10 +73,8 @@ def _attend_group(
     rows = (group.queries[:, None] * block + within)[:, :, None]
     columns = (group.keys[:, :, None] * block + within).flatten(1)[:, None, :]
     real = (rows < len(attention_bias.queries)) & (columns < len(attention_bias.keys))
-    rows, columns = (
-        rows.clamp(max=len(attention_bias.queries) - 1),
-        columns.clamp(max=len(attention_bias.keys) - 1),
-    )
+    rows = rows.clamp(max=len(attention_bias.queries) - 1)
+    columns = columns.clamp(max=len(attention_bias.keys) - 1)
     indices = attention_bias.queries[rows], attention_bias.keys[columns]
     seen = (attention_bias.sees(*indices) & real)[None, :, None]
     if attention_bias.mask is not None:
@@ -110,7 +107,7 @@ def visible_blocks(
 ) -> list[Group]:
     """Which of ``count`` blocks of keys each block of queries sees."""
     attention_bias = AttentionBias(causal=causal, pattern=pattern)
-    # What inference remembers must serve training too.
+    # The cached tensors must serve training too.
     with torch.inference_mode(False):
         return list(_groups(_seen_blocks(attention_bias, count, block)))
 
@@ -118,14 +115,13 @@ def visible_blocks(
 def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
     by_count: dict[int, list[tuple[int, Tensor]]] = {}
     for number, seen in enumerate(seen_blocks):
-        columns = seen.nonzero().squeeze(1)
-        by_count.setdefault(len(columns), []).append((number, columns))
-    for count, rows in by_count.items():
-        most = max(1, GROUP // max(1, count))
-        for start in range(0, len(rows), most):
-            some = rows[start : start + most]
-            numbers = torch.tensor([number for number, _ in some])
-            yield Group(numbers, torch.stack([columns for _, columns in some]))
+        keys = seen.nonzero().squeeze(1)
+        by_count.setdefault(len(keys), []).append((number, keys))
+    for count, blocks in by_count.items():
+        size = max(1, GROUP // max(1, count))
+        for start in range(0, len(blocks), size):
+            numbers, visible = zip(*blocks[start : start + size], strict=True)
+            yield Group(torch.tensor(numbers), torch.stack(visible))
 
 
 def _seen_blocks(

@@ -1,7 +1,7 @@
-"""The kernels beside the plain formula: equal results, other costs.
+"""Kernels that compute what ``multi_head.eager`` computes, at other costs.
 
-They do not know projections or layers. ``attention.eager`` is the formula; here stand torch's
-fused kernels, the sparse ones, and the choice between them all.
+They are torch's fused kernels, sparse ones, plain products, and the choice between them. They do
+not know projections or layers.
 """
 
 import math
@@ -36,13 +36,13 @@ BACKENDS = {
 FlexAttention = Callable[..., Any]
 
 FEW = 16
-"""Queries up to which, and keys from which on, plain products are faster than the fused kernel."""
+"""Plain products are faster than the fused kernel for up to so many queries, and as many keys."""
 
 SHORT = 64
 """Positions up to which plain products are faster than the fused kernel, forward and backward."""
 
 VECTOR = 16
-"""Keys that torch's softmax on a CPU takes at once; over fewer it goes one by one."""
+"""Keys per step of torch's softmax on a CPU; fewer are processed one by one."""
 
 SPARSE_FROM = 1024
 """Keys from which skipping blocks pays; below, one masked product is faster (docs/attention.md)."""
@@ -52,8 +52,8 @@ SPARSE_FROM = 1024
 class Sdpa:
     """torch's ``scaled_dot_product_attention``; ``backend`` forces one of its kernels.
 
-    With "any", plain products take its place where they are faster: few queries on a CPU, and
-    short sentences that are learnt from there.
+    With "any", plain products replace it where they are faster on a CPU: for few queries, and in
+    training on short sentences.
     """
 
     backend: str = "any"
@@ -72,39 +72,35 @@ class Sdpa:
             InputError: The forced backend cannot compute this here.
         """
         if self.backend == "any":
-            return self._attend(query, key, value, attention_bias, dropout)
+            if not dropout and few_queries(query, key, attention_bias):
+                return attend_few(query, key, value, attention_bias)
+            if learns_short(query, key):
+                plain = attend_short if attention_bias.every_query_sees else eager
+                return plain(query, key, value, attention_bias, dropout)
+            return _attend_fused(query, key, value, attention_bias, dropout)
         try:
             with sdpa_kernel(BACKENDS[self.backend]):
-                return self._attend(query, key, value, attention_bias, dropout)
+                return _attend_fused(query, key, value, attention_bias, dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
             masked = not attention_bias.only_causal and attention_bias.dense_mask is not None
-            what = [str(query.dtype), f"heads of width {query.size(-1)}"]
-            what += ["a mask"] * masked + ["a bias"] * (attention_bias.bias is not None)
-            others = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
+            inputs = [str(query.dtype), f"heads of width {query.size(-1)}"]
+            inputs += ["a mask"] * masked + ["a bias"] * (attention_bias.bias is not None)
+            rest = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
             raise InputError(
-                f"model.sdpa_backend={self.backend} cannot compute {', '.join(what)} on "
-                f"{query.device.type}; choose another of {others}"
+                f"model.sdpa_backend={self.backend} cannot compute {', '.join(inputs)} on "
+                f"{query.device.type}; choose another of {rest}"
             ) from error
 
-    def _attend(
-        self,
-        query: QueryHeads,
-        key: KeyHeads,
-        value: KeyHeads,
-        attention_bias: AttentionBias,
-        dropout: float,
-    ) -> QueryHeads:
-        if self.backend == "any" and not dropout and few_queries(query, key, attention_bias):
-            return attend_few(query, key, value, attention_bias)
-        if self.backend == "any" and learns_short(query, key):
-            attend_plainly = attend_short if attention_bias.leaves_none_blind else eager
-            return attend_plainly(query, key, value, attention_bias, dropout)
-        if attention_bias.only_causal:
-            return attend_fused(query, key, value, dropout=dropout, causal=True)
-        mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
-        return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
+
+def _attend_fused(
+    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
+) -> QueryHeads:
+    if attention_bias.only_causal:
+        return attend_fused(query, key, value, dropout=dropout, causal=True)
+    mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+    return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
 
 
 def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias) -> bool:
@@ -114,7 +110,7 @@ def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias)
         and query.size(2) <= FEW <= key.size(2)
         and query.size(1) == key.size(1)
         and not torch.is_grad_enabled()
-        and attention_bias.leaves_none_blind
+        and attention_bias.every_query_sees
     )
 
 
@@ -134,18 +130,17 @@ def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
 def attend_short(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The formula for queries that all see something, with the softmax where torch's is fast.
+    """The formula for queries that each see a key, with a softmax that torch computes fast.
 
-    On a CPU that is float32, and a row of 16 keys at least: what is missing is hidden
+    On a CPU it is fast in float32 and from 16 keys on: hidden keys are added up to that number
     (docs/performance.md).
     """
     key, value = split_query_heads(query, key), split_query_heads(query, value)
     penalty, missing = attention_bias.penalty, VECTOR - key.size(2)
     if missing > 0:
-        there = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
-        penalty = F.pad(
-            there if penalty is None else there + penalty, (0, missing), value=-math.inf
-        )
+        zeros = query.new_zeros(1, 1, 1, key.size(2), dtype=torch.float32)
+        penalty = zeros if penalty is None else zeros + penalty
+        penalty = F.pad(penalty, (0, missing), value=-math.inf)
         key, value = (F.pad(heads, (0, 0, 0, missing)) for heads in (key, value))
     scores = query @ key.transpose(-2, -1)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
@@ -158,10 +153,10 @@ def attend_short(
 def attend_few(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias
 ) -> QueryHeads:
-    """The formula, with mask and bias as one summand, for queries that all see something.
+    """The formula, with mask and bias as one summand, for queries that each see a key.
 
-    torch's fused kernel goes from row to row and head to head, which takes twice as long for a few
-    queries each (docs/decoding.md).
+    torch's fused kernel takes twice as long for few queries: it computes each sentence and head
+    separately (docs/decoding.md).
     """
     scores = (query * query.size(-1) ** -0.5) @ key.transpose(-2, -1)
     if attention_bias.penalty is not None:
@@ -174,15 +169,14 @@ def flex(
 ) -> QueryHeads:
     """Read only the blocks of keys that a block of queries may see.
 
-    On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled; it
-    drops no weights. On a CPU, where that has no gradient, by gathered blocks.
+    On a GPU it is torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled,
+    without dropout. On a CPU, where that has no gradient, blocks are gathered (block_sparse.py).
 
     Raises:
         InputError: torch cannot compute this on a GPU.
     """
     if attention_bias.queries is None or query.size(2) != key.size(2):
-        # Without positions, as in cross-attention, there is no pattern either; the few queries of
-        # a step of decoding leave no blocks out.
+        # Cross-attention has no pattern; a step of decoding has too few queries to skip blocks.
         return Sdpa()(query, key, value, attention_bias, dropout)
     if query.device.type == "cpu":
         return attend_blocks(query, key, value, attention_bias, dropout)
@@ -192,7 +186,7 @@ def flex(
 
 
 def _flex_cannot(query: QueryHeads, key: KeyHeads) -> str | None:
-    """What torch's ``flex_attention`` cannot compute on a GPU, if it is that."""
+    """The property of these heads that torch's ``flex_attention`` cannot compute on a GPU."""
     if query.size(-1) < 16:
         return f"heads of width {query.size(-1)} on a GPU, only from 16 on"
     group = query.size(1) // key.size(1)
@@ -208,7 +202,7 @@ def attend_flex(
     attention_bias: AttentionBias,
     attention: FlexAttention,
 ) -> QueryHeads:
-    """Compute what ``attend`` computes within a scope by ``attention``, compiled or plain."""
+    """Compute ``attend`` under an attention bias by ``attention``, compiled or plain."""
     bias, first = attention_bias.bias, key.size(2) - query.size(2)
     # A query that may attend to nothing yields zeros here, too.
     attended: QueryHeads = attention(
@@ -224,7 +218,7 @@ def attend_flex(
 
 @cache
 def compiled_flex_attention() -> FlexAttention:
-    """Compiled once; any length after that."""
+    """``flex_attention`` compiled for any length."""
     compiled: FlexAttention = torch.compile(flex_attention, dynamic=True)
     return compiled
 
@@ -232,9 +226,9 @@ def compiled_flex_attention() -> FlexAttention:
 def auto(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """``flex`` for a sparse pattern over a long sequence, where it can compute it, else ``sdpa``.
+    """``flex`` for a sparse pattern over a long sequence, if it can compute it, else ``sdpa``.
 
-    On a GPU it drops no weights, and wants heads from width 16 on in groups of a power of two.
+    On a GPU, ``flex`` has no dropout and needs heads of width 16 or more, grouped by powers of two.
     """
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
     cannot = query.device.type != "cpu" and (dropout > 0 or _flex_cannot(query, key) is not None)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, "batch 1 1 source"]:
-    """Let every query attend to the real tokens of its own sentence only."""
+    """Let every query attend to the real tokens of its sentence, not to padding."""
     # batch source -> batch 1 1 source
     return (tokens != pad)[:, None, None, :]
 
@@ -17,11 +17,11 @@ def padding_mask(tokens: Int[Tensor, "batch source"], pad: int) -> Bool[Tensor, 
 def causal_mask(
     queries: int, keys: int, device: torch.device | None = None
 ) -> Bool[Tensor, "1 1 query key"]:
-    """Let each target position attend to itself and to what stands before it.
+    """Let each target position attend to itself and to earlier ones.
 
     With fewer queries than keys the queries are the last positions, as in decoding with a cache.
     Vaswani et al. 2017, section 3.2.3.
     """
-    ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
+    every = torch.ones(queries, keys, dtype=torch.bool, device=device)
     # query key -> 1 1 query key
-    return ones.tril(diagonal=keys - queries)[None, None]
+    return every.tril(diagonal=keys - queries)[None, None]

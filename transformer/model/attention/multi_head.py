@@ -1,7 +1,7 @@
 """Scaled dot-product attention and its multi-head form.
 
-The formula comes first, as a pure function; the fused kernel beside it is its twin; the module
-around them only projects. Nothing here knows about layers, absolute positions or decoding.
+The formula is a pure function; a fused kernel computes the same; the module around them only
+projects. Nothing here knows about layers, absolute positions or decoding.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
@@ -39,9 +39,9 @@ def attend(
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
-        query: What is looked for.
-        key: What each position offers to be found by.
-        value: What each position hands over once found.
+        query: Compared with the keys.
+        key: Compared with the queries.
+        value: Summed by the weights.
         mask: True where a query may attend; a query that may attend to nothing yields zeros.
         bias: Added to the scaled scores (relative positions).
         dropout: Probability with which a weight is dropped.
@@ -73,21 +73,20 @@ def attend_fused(
     dropout: float = 0.0,
     causal: bool = False,
 ) -> QueryHeads:
-    """Compute what ``attend`` computes with torch's fused kernel, without keeping the weights.
+    """Compute ``attend`` with torch's fused kernel, without keeping the weights.
 
     Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
-    heads than queries. ``causal`` stands for the mask of that name, with no other mask or bias:
-    kernels then skip what is hidden.
+    heads than queries. ``causal`` replaces the causal mask, without another mask or bias: kernels
+    then skip what is hidden.
     """
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
-        # With a mask torch shares heads only in its slow kernel, which keeps the weights.
-        key, value = split_query_heads(query, key), split_query_heads(query, value)
-        grouped = False
+        # With a mask, torch groups heads only in its slow kernel, which keeps the weights.
+        grouped, key, value = False, *(split_query_heads(query, heads) for heads in (key, value))
     blind = None
     if mask is not None:
-        # Kernels differ on a row that may attend to nothing, NaN or the mean, also in its
-        # gradient: here it attends to everything, and its result is set to zero.
+        # Kernels differ on a query that may attend to nothing: NaN or the mean, also in the
+        # gradient. Here it attends to everything, and its result is set to zero.
         blind = ~mask.any(-1, keepdim=True)
         mask = mask | blind
     if bias is not None:
@@ -109,7 +108,7 @@ def attend_fused(
 def formula(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> tuple[QueryHeads, Float[Tensor, "batch head query key"]]:
-    """``attend`` within a scope; a head of keys and values serves its group of queries."""
+    """``attend`` under an attention bias; a head of keys serves its group of queries."""
     return attend(
         query,
         split_query_heads(query, key),
@@ -123,14 +122,14 @@ def formula(
 def split_query_heads(
     query: QueryHeads, shared: KeyHeads
 ) -> Float[Tensor, "batch head key head_dim"]:
-    """Repeat each head of keys or values for all heads of queries that it serves."""
+    """Repeat each head of keys or values for its group of queries."""
     return shared.repeat_interleave(query.size(1) // shared.size(1), dim=1)
 
 
 def eager(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The kernel that is the formula; the others, in kernels.py, are its equals."""
+    """The formula as a kernel; those in kernels.py compute the same."""
     return formula(query, key, value, attention_bias, dropout)[0]
 
 
@@ -151,9 +150,6 @@ class MultiHeadAttention(nn.Module):
             (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
         dropout: On the weights.
         kernel: How to compute (``kernels.py``).
-
-    Raises:
-        ValueError: The heads do not share the width, or their keys, equally.
     """
 
     head_mask: Tensor | None
@@ -170,12 +166,8 @@ class MultiHeadAttention(nn.Module):
         kernel: Kernel = eager,
     ) -> None:
         super().__init__()
-        if head_dim is None and d_model % num_heads:
-            raise ValueError(f"{num_heads} heads cannot share a width of {d_model} equally")
         self.head_dim = head_dim or d_model // num_heads
         kv_heads = num_kv_heads or num_heads
-        if num_heads % kv_heads:
-            raise ValueError(f"{kv_heads} heads of keys cannot serve {num_heads} heads equally")
         self.dropout = dropout
         self.kernel = kernel
         self.query = Linear(d_model, num_heads * self.head_dim)

@@ -1,7 +1,4 @@
-"""Look at the weights of an attention while it computes.
-
-It does not know what they are looked at for: a page, an alignment, a loss.
-"""
+"""Records the weights of attentions while they compute: for a page, an alignment, a loss."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,9 +14,9 @@ from transformer.model.attention.multi_head import KeyHeads, MultiHeadAttention,
 def recording(
     attentions: Iterable[MultiHeadAttention],
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
-    """Let these attentions compute by the formula and list their weights, before dropout.
+    """Let these attentions compute by the formula, and list their weights before dropout.
 
-    The list grows by one tensor a call, in the order of the calls; gradients flow through them.
+    Each call adds one tensor to the list; gradients flow through it.
     """
     weights: list[Tensor] = []
 
@@ -34,7 +31,7 @@ def recording(
         weights.append(seen)
         return attended
 
-    # Shared layers are one module, whose own kernel must be put back.
+    # A dict holds a shared module once, with its own kernel.
     kernels = {attention: attention.kernel for attention in attentions}
     for attention in kernels:
         attention.kernel = remember

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Rotation:
-    """Cosine and sine of the angles by which the pairs of a head turn, a row a position."""
+    """Cosine and sine of the angles that rotate the pairs of a head, one row a position."""
 
     cosine: Float[Tensor, "length head_dim"]
     sine: Float[Tensor, "length head_dim"]
@@ -23,11 +23,11 @@ class Rotation:
     def __call__(
         self, heads: Float[Tensor, "batch head length head_dim"]
     ) -> Float[Tensor, "batch head length head_dim"]:
-        """Turn each position of queries or keys by its own angles."""
+        """Rotate each position of queries or keys by its own angles."""
         # Component i makes a pair with component i + head_dim / 2.
         left, right = heads.chunk(2, dim=-1)
-        turned = torch.cat((-right, left), dim=-1)
-        return heads * self.cosine.to(heads.dtype) + turned * self.sine.to(heads.dtype)
+        swapped = torch.cat((-right, left), dim=-1)
+        return heads * self.cosine.to(heads.dtype) + swapped * self.sine.to(heads.dtype)
 
 
 class RotaryPositions(nn.Module):
@@ -43,7 +43,7 @@ class RotaryPositions(nn.Module):
 
     def forward(self, positions: Int[Tensor, " length"]) -> Rotation:
         """Angles of these positions: ``position * base ** (-2i / head_dim)``."""
-        # Made anew each time: a model in half precision would round what it stores.
+        # Not stored: a model in half precision would round it.
         pairs = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=positions.device)
         frequency = self.base ** -(pairs / self.head_dim)
         angle = positions[:, None].float() * frequency
@@ -77,16 +77,16 @@ def alibi_slope(head: Int[Tensor, "*shape"], num_heads: int) -> Float[Tensor, "*
     (the authors' code, ``get_slopes``).
     """
     power = 2 ** math.floor(math.log2(num_heads))
-    among_more = (2 * (head - power) + 1) / 2
-    return 2.0 ** (-8 / power * torch.where(head < power, head + 1, among_more))
+    between = (2 * (head - power) + 1) / 2
+    return 2.0 ** (-8 / power * torch.where(head < power, head + 1, between))
 
 
 class BucketBias(nn.Module):
     """A trained bias for each head and each bucket of distances, shared by the layers of a stack.
 
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning" (T5), section 2.1. Half of the
-    buckets hold one distance each, the other half grow logarithmically up to ``max_distance``;
-    what is farther shares the last one. Unlike in T5, scores stay divided by the root of ``d_k``.
+    buckets hold one distance each, the rest grow logarithmically up to ``max_distance``; larger
+    distances share the last one. Unlike in T5, scores are divided by the root of ``d_k``.
     """
 
     def __init__(self, num_heads: int, *, buckets: int, max_distance: int, causal: bool) -> None:
@@ -103,7 +103,7 @@ class BucketBias(nn.Module):
         return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The row of the table that a distance reads; causal tables have none for what follows."""
+        """The row of the table for a distance; causal tables have none for later keys."""
         buckets = len(self.table)
         if self.causal:
             offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)

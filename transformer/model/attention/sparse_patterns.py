@@ -1,8 +1,8 @@
-"""Sparse attention patterns: which of two positions may see the other.
+"""Sparse attention patterns: which positions may attend to which.
 
 Each is a function of two tensors of positions that broadcast against each other; True means "may
-attend". It knows neither lengths nor padding, so that a sentence sees the same in any batch. A
-decoder also hides what comes later (see ``AttentionBias``).
+attend". It knows neither lengths nor padding, so that a sentence is treated alike in any batch. A
+decoder also hides later positions (see ``AttentionBias``).
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""The checkpoint file: where it lies, what it holds, how it is checked."""
+"""The checkpoint file: finding, reading, checking and writing it."""

@@ -1,13 +1,11 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
-It does not know what they mean. It is opened with ``weights_only=True`` and in no other way, so
-that no code in it ever runs. What the file declares is checked against the bytes that are there
-before it is opened, and its structure before anyone walks it, so that no file asks for more time
-or memory than its size explains.
+It does not know what the values are for. A file is only opened with ``weights_only=True``, so that
+no code in it runs. Its records are checked against its size before it is opened, and the nesting
+of its values before they are used, so that time and memory are bounded by the size of the file.
 """
 
 import errno
-import math
 import os
 import pickletools
 import uuid
@@ -22,8 +20,8 @@ from torch import Tensor
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.files import sync
 
-MAX_STRUCTURE = 4 * 2**20
-"""Bytes of the pickle, in which tensors are names: a base model has 0.1 MB."""
+_MAX_STRUCTURE = 4 * 2**20
+"""Limit of the pickle in bytes. It holds no tensor data: that of a base model has 0.1 MB."""
 
 _MAX_DEPTH = 32
 _DTYPES = (
@@ -31,7 +29,7 @@ _DTYPES = (
     *(torch.uint8, torch.int8, torch.int32, torch.int64, torch.bool),
 )
 _GLOBALS = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
-"""What ``torch.save`` names in the pickle of dicts, lists, numbers and tensors, and storages."""
+"""Globals, besides storages, in a pickle of plain values and tensors by ``torch.save``."""
 
 
 def write_archive(values: Any, path: Path, previous: Path | None = None) -> None:
@@ -40,11 +38,11 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
     Args:
         values: Plain values and tensors.
         path: The file.
-        previous: What to rename the file to that was there before; None overwrites it. At every
-            moment a whole file lies under one of the two names.
+        previous: New name of the old file; None overwrites it. At every moment a whole file has
+            one of the two names.
 
     Raises:
-        InputError: It cannot be written, as when the disk is full; what was there is whole.
+        InputError: It cannot be written, for example on a full disk; the old file is intact.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +57,7 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
 def _replace(values: Any, path: Path, previous: Path | None) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        # Made like any new file, so that the user's umask says who may read it.
+        # Opened like any new file, so that the user's umask applies.
         with temporary.open("xb") as file:
             _save(values, file)
             file.flush()
@@ -77,31 +75,31 @@ def _save(values: Any, file: IO[bytes]) -> None:
     try:
         torch.save(values, file)
     except RuntimeError as error:
-        # torch says that its writer is at the wrong place, and hides why.
+        # torch reports a wrong position of its writer, and hides the cause.
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
 
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
-    """Delete what killed processes were writing when they meant to write one of these files."""
+    """Delete the temporary files of killed processes that were writing one of these files."""
     for name in names:
         for file in folder.glob(f".{name}.*"):
             file.unlink(missing_ok=True)
 
 
-class Unread(InputError):
-    """The system could not read a file, of which nothing is known but that."""
+class UnreadableFile(InputError):
+    """The system could not read a file, which may be whole."""
 
 
 def read_archive(path: Path) -> Any:
-    """What the file holds, on the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
+    """Read a file onto the CPU: dicts, lists, tuples, texts, numbers, None, dense tensors.
 
-    torch does not look at the checksums in the file, so a flipped bit would pass for a weight.
+    Checksums are verified, which torch does not do: it would read a flipped bit as a weight.
 
     Raises:
-        Unread: The system could not read it; it may be whole.
-        InputError: It is not there, is damaged, or holds something else.
+        UnreadableFile: The system could not read it; it may be whole.
+        InputError: It does not exist, is damaged, or holds something else.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -113,30 +111,25 @@ def read_archive(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     except Exception as error:
         if is_out_of_memory(error):
-            raise Unread(f"{path} cannot be read: there is not enough memory") from error
-        # A damaged archive lets its reader look before the beginning of the file.
+            raise UnreadableFile(f"{path} cannot be read: there is not enough memory") from error
+        # In a damaged archive, zipfile seeks to before the start of the file: EINVAL.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise Unread(f"{path} cannot be read: {error.strerror}") from error
-        # Bytes that are no archive make the readers fail in every way there is.
-        raise _damaged(path) from error
+            raise UnreadableFile(f"{path} cannot be read: {error.strerror}") from error
+        # The readers of a damaged archive fail with almost any exception.
+        raise InputError(
+            f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
+            "values and tensors; use another"
+        ) from error
     if (wrong := _first_fault(values, len(structure))) is not None:
         raise InputError(f"{path} cannot be read as a checkpoint: {wrong}; use another")
     return values
 
 
-def _damaged(path: Path) -> InputError:
-    return InputError(
-        f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain values "
-        "and tensors; use another"
-    )
-
-
 def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
-    """The pickle of an archive whose records are no larger than the file and name no code.
+    """Read the pickle of an archive, if the records fit into the file and name no code.
 
     Raises:
-        InputError: They are, or do.
-        Exception: It is no archive, or its pickle no pickle.
+        Exception: They do not, or the pickle is none.
     """
     records = archive.infolist()
     if any(record.compress_type != zipfile.ZIP_STORED for record in records):
@@ -144,7 +137,7 @@ def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
     if sum(record.file_size for record in records) > path.stat().st_size:
         raise zipfile.BadZipFile("records overlap")
     [pickled] = (record for record in records if record.filename.endswith("/data.pkl"))
-    if pickled.file_size > MAX_STRUCTURE:
+    if pickled.file_size > _MAX_STRUCTURE:
         raise zipfile.BadZipFile("there is too much besides the tensors")
     structure = archive.read(pickled)
     for code, argument, _ in pickletools.genops(structure):
@@ -158,13 +151,13 @@ def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
     return structure
 
 
-def _first_fault(values: Any, most: int) -> str | None:
+def _first_fault(values: Any, max_values: int) -> str | None:
     """What is wrong with the values of an archive; None if nothing is.
 
     Args:
         values: As they were read.
-        most: Values that a pickle of so many bytes can hold once each: those of more hold each
-            other, and have no end.
+        max_values: Size of the pickle in bytes; no pickle holds more values than that. If a walk
+            meets more, the same list is nested many times over, or contains itself.
     """
     waiting, seen = [(values, 0)], 0
     views: dict[tuple[Any, ...], int] = {}
@@ -172,8 +165,8 @@ def _first_fault(values: Any, most: int) -> str | None:
     while waiting:
         node, depth = waiting.pop()
         seen += 1
-        if depth > _MAX_DEPTH or seen > most:
-            return "its values hold each other, or lie too deep"
+        if depth > _MAX_DEPTH or seen > max_values:
+            return "its values hold each other, or are nested too deep"
         if isinstance(node, dict):
             if not all(type(key) in (str, int) for key in node):
                 return "a key is neither a text nor a number"
@@ -181,7 +174,7 @@ def _first_fault(values: Any, most: int) -> str | None:
         elif isinstance(node, list | tuple):
             waiting += [(value, depth + 1) for value in node]
         elif isinstance(node, Tensor):
-            if (wrong := _fault_of_tensor(node)) is not None:
+            if (wrong := _tensor_fault(node)) is not None:
                 return wrong
             views[node.data_ptr(), node.dtype, node.shape] = node.nbytes
             storages[node.untyped_storage().data_ptr()] = node.untyped_storage().nbytes()
@@ -193,11 +186,11 @@ def _first_fault(values: Any, most: int) -> str | None:
     return "tensors overlap" if sum(views.values()) > sum(storages.values()) else None
 
 
-def _fault_of_tensor(tensor: Tensor) -> str | None:
+def _tensor_fault(tensor: Tensor) -> str | None:
     if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
-        return "a tensor is sparse, quantized or not there"
+        return "a tensor is sparse, quantized or without data"
     if tensor.dtype not in _DTYPES:
         return f"a tensor has the type {tensor.dtype}"
-    if math.prod(tensor.shape) * tensor.element_size() > tensor.untyped_storage().nbytes():
+    if tensor.nbytes > tensor.untyped_storage().nbytes():
         return "a tensor is larger than its bytes"
     return None

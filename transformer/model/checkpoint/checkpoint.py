@@ -1,7 +1,7 @@
 """The checkpoint: one file of plain values and tensors that needs no other file.
 
-It does not know how the file came to be (Lightning writes it during training, ``average`` joins
-several) nor what the tokenizer's state means; both hand in plain values.
+It knows neither who writes the file (Lightning during training, ``average`` and other verbs) nor
+what the tokenizer's state contains: both hand in plain values.
 """
 
 import os
@@ -15,11 +15,10 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.archive import Unread, read_archive, write_archive
+from transformer.model.checkpoint.archive import UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
-from transformer.model.checkpoint.migrations import FORMAT, upgraded
-from transformer.model.checkpoint.sharded import joined
-from transformer.model.checkpoint.validation import validate_portable, validate_weights
+from transformer.model.checkpoint.sharded import join_shards
+from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
 
@@ -32,7 +31,7 @@ WEIGHTS_PREFIX = "model."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds for whoever translates with it.
+    """A translator as it was read from a file.
 
     Attributes:
         model: In evaluation mode, on the CPU.
@@ -50,55 +49,50 @@ class Checkpoint:
 def portable_part(
     model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """What the file says besides the weights, under the key ``PORTABLE``."""
-    return {
-        "format": FORMAT,
-        "model": model.to_dict(),
-        "tokenizer": tokenizer,
-        "config": config,
-    }
+    """All but the weights that inference needs, stored under the key ``PORTABLE``."""
+    portable = {"format": FORMAT, "model": model.to_dict()}
+    return portable | {"tokenizer": tokenizer, "config": config}
 
 
 def read_payload(path: Path) -> dict[str, Any]:
-    """Everything the file holds, as plain values and tensors on the CPU.
+    """Everything in the file, as plain values and tensors on the CPU.
 
     Raises:
-        InputError: It is not a checkpoint, not ours, damaged, from a newer version, or holds what
-            no training writes (validation.py).
+        InputError: It is not a checkpoint, not ours, damaged, of another format, or holds what no
+            training writes (validation.py).
     """
     payload = read_archive(path)
     if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
-    payload = joined(payload, path.parent)
-    portable = payload[PORTABLE]
-    if portable["format"] > FORMAT:
-        raise InputError(
-            f"{path} has format {portable['format']}, this version reads up to {FORMAT}; "
-            "install a newer version"
-        )
-    try:
-        portable = upgraded(portable)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a checkpoint of this framework") from error
+    payload = join_shards(payload, path.parent)
     with errors_name(path):
-        validate_weights(validate_portable(portable), payload)
-    return payload | {PORTABLE: portable}
+        validate_weights(validate_portable(payload[PORTABLE]), payload)
+    return payload
+
+
+def _is_ours(payload: Any) -> bool:
+    if not isinstance(payload, dict):
+        return False
+    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
+    if not isinstance(portable, dict) or not isinstance(weights, dict):
+        return False
+    return "format" in portable and all(isinstance(name, str) for name in weights)
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint to go on from, and all that it holds.
+    """Find and read the checkpoint to resume from.
 
-    It is the file itself, or in a run directory the newest; where that is damaged, the one before.
+    It is the file itself, or the newest of a run directory; if that is damaged, the previous one.
 
     Raises:
-        InputError: There is none, or none that can be read; or the system could not read it.
+        InputError: There is none that can be read, or the system cannot read it.
     """
     path = given_path(path)
     file = find_checkpoint(path, LAST)
     before = file.with_name(f"{PREVIOUS}.ckpt")
     try:
         return file, read_payload(file)
-    except Unread:
+    except UnreadableFile:
         raise
     except InputError as damage:
         if path.is_file() or file == before or not before.is_file():
@@ -111,20 +105,6 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
             raise InputError(f"{damage}; and {error}{hint}") from error
 
 
-def _is_ours(payload: Any) -> bool:
-    """Whether plain values are laid out as a checkpoint is, whatever they say."""
-    if not isinstance(payload, dict):
-        return False
-    portable, weights = payload.get(PORTABLE), payload.get("state_dict")
-    if not isinstance(portable, dict) or not isinstance(weights, dict):
-        return False
-    return (
-        type(portable.get("format")) is int
-        and portable["format"] >= 1
-        and all(isinstance(name, str) for name in weights)
-    )
-
-
 def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
     """The model's weights by their own names."""
     return {
@@ -135,9 +115,8 @@ def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def checkpoint_task(payload: dict[str, Any]) -> str:
-    """What the model was trained for."""
-    task: str = payload[PORTABLE]["config"]["task"]
-    return task
+    """The task of the run that wrote the checkpoint."""
+    return str(payload[PORTABLE]["config"]["task"])
 
 
 def require_translation(payload: dict[str, Any], file: Path) -> None:
@@ -188,7 +167,7 @@ def write_payload(payload: Any, path: Path) -> None:
     """Write the file whole or not at all; the newest of a run keeps the one before.
 
     Raises:
-        InputError: It cannot be written, as when the disk is full; what was there is whole.
+        InputError: It cannot be written, for example on a full disk; the old file is intact.
     """
     before = path.with_name(f"{PREVIOUS}.ckpt") if path.name == f"{LAST}.ckpt" else None
     write_archive(payload, path, before)

@@ -1,7 +1,4 @@
-"""The checkpoints of a run directory by their names, and which of them a path means.
-
-It does not know what they hold.
-"""
+"""Finds the checkpoint file of a run directory. It does not know what a checkpoint holds."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,56 +7,52 @@ from transformer.common.errors import InputError, did_you_mean
 from transformer.common.files import given_path
 
 TUNED = "tuned"
-"""Name of the file that ``tune`` writes: the weights of a run and the search that did best."""
+"""Name of the file that ``tune`` writes: the best weights of a run with the best search."""
 
 LAST, PREVIOUS = "last", "previous"
-"""Names of the newest file of a run, and of the one before it, which is there should it fail."""
+"""Names of the newest file of a run, and of the one before it, its replacement if damaged."""
 
 _FOLDER = "checkpoints"
 
 ENGINE_WEIGHTS = "model.bin"
 """Name of the file of an export that CTranslate2 reads."""
 
-OF_ENGINE = (
+ENGINE_EXPORT = (
     "is an export for CTranslate2; translate with engine=ctranslate2, or give the run that it was "
     "made from"
 )
-"""What to say of such a folder where a model of ours is wanted."""
+"""Message for such a folder where a checkpoint is needed."""
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """The checkpoint file that a path means: the file itself, or the one in a run directory.
+    """Find the checkpoint of a path, which is the file itself or a run directory.
 
-    There it is the first of tuned, best, last and previous that is there, from ``name`` on.
+    In a run directory it is the first that exists of tuned, best, last, previous; from ``name`` on.
 
     Raises:
         InputError: There is none.
     """
     path = given_path(path)
     try:
-        there = path.exists()
+        exists = path.exists()
     except OSError as error:
-        raise InputError(f"checkpoint={path} cannot be looked at: {error.strerror}") from error
+        raise InputError(f"checkpoint={path} cannot be read: {error.strerror}") from error
     if path.is_file():
         return path
-    if not there:
-        beside = [one.name for one in path.parent.glob("*")]
-        raise InputError(
-            f"checkpoint={path} does not exist{did_you_mean(path.name, beside)}; give a run "
-            "directory or a .ckpt file"
-        )
-    names = (TUNED, "best", LAST, PREVIOUS)
-    wanted = [f"{one}.ckpt" for one in names[names.index(name) :]]
-    for file in wanted:
-        if (path / _FOLDER / file).is_file():
-            return path / _FOLDER / file
-    raise InputError(f"checkpoint={path} {_instead(path, wanted)}")
+    names = [TUNED, "best", LAST, PREVIOUS]
+    names = names[names.index(name) :]
+    for name in names:
+        if (path / _FOLDER / f"{name}.ckpt").is_file():
+            return path / _FOLDER / f"{name}.ckpt"
+    similar = did_you_mean(path.name, [file.name for file in path.parent.glob("*")])
+    missing = f"does not exist{similar}; give a run directory or a .ckpt file"
+    raise InputError(f"checkpoint={path} {_folder_content(path, names) if exists else missing}")
 
 
-def _instead(path: Path, wanted: Sequence[str]) -> str:
-    """What a folder holds that has none of the checkpoints that are wanted, and what to do."""
+def _folder_content(path: Path, names: Sequence[str]) -> str:
+    """What a folder without checkpoints of these names holds instead, and what to do."""
     if (path / ENGINE_WEIGHTS).is_file():
-        return OF_ENGINE
+        return ENGINE_EXPORT
     if any(path.glob("*.ckpt")):
         return f"is a folder of checkpoints; give its run, {path.parent}, or a file in it"
     runs = [file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")]
@@ -67,16 +60,17 @@ def _instead(path: Path, wanted: Sequence[str]) -> str:
     if runs:
         newest = max(runs, key=lambda run: (run / _FOLDER).stat().st_mtime)
         return f"is a folder of runs, and no run; the newest in it is {newest}"
-    if others := sorted((path / _FOLDER).glob("*.ckpt")):
-        return f"holds no {' or '.join(wanted)}; give a file of it, such as {others[0]}"
+    if files := sorted((path / _FOLDER).glob("*.ckpt")):
+        wanted = " or ".join(f"{name}.ckpt" for name in names)
+        return f"holds no {wanted}; give a file of it, such as {files[0]}"
     if (path / _FOLDER).is_dir():
         return "holds no checkpoint: its run was stopped before it wrote one; train it again"
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
 
 
 def run_folder(checkpoint: Path) -> Path:
-    """Where the run lives that a checkpoint, or a run directory, belongs to."""
+    """The run directory of a checkpoint; of a run directory, itself."""
     if checkpoint.is_file():
-        inside = checkpoint.resolve().parent
-        return inside.parent if inside.name == "checkpoints" else inside
+        folder = checkpoint.resolve().parent
+        return folder.parent if folder.name == _FOLDER else folder
     return checkpoint.resolve()

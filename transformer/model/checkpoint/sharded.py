@@ -1,8 +1,7 @@
-"""A checkpoint in several files: an index, and what each rank held of every shared tensor.
+"""A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
 
-All are written by ``torch.save`` and opened with ``weights_only=True``, like a checkpoint of one
-file (checkpoint.py), into which they are joined whenever they are read. It does not know what the
-tensors are.
+All are written and read like a checkpoint of one file (archive.py); reading joins them. It does
+not know what the tensors are.
 """
 
 import errno
@@ -21,22 +20,23 @@ from transformer.model.checkpoint.archive import read_archive
 logger = logging.getLogger(__name__)
 
 SHARDS = "shards"
-"""Key of the index that names the other files, rank by rank."""
+"""Key of the index with the file names of the shards, rank by rank."""
 
 SUFFIX = ".shard"
 
-_PLACE = "place in the shards"
+_NUMBER = "place in the shards"
+"""Key of the mark that replaces a tensor in the index."""
 
 
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Take what this rank holds of the shared tensors out of a tree of plain values.
+    """Separate this rank's rows of the shared tensors from a tree of plain values.
 
     Args:
-        tree: Dicts, lists and what else.
-        part_of: This rank's rows of a shared tensor; None of anything else.
+        tree: Nested dicts and lists.
+        part_of: Returns this rank's rows of a shared tensor, and None for any other value.
 
     Returns:
-        The tree with a mark in place of each shared tensor, and this rank's parts in their order.
+        The tree with a mark instead of each shared tensor, and this rank's parts in order.
     """
     parts: list[Tensor] = []
 
@@ -44,7 +44,7 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
         part = part_of(node)
         if part is not None:
             parts.append(part)
-            return {_PLACE: len(parts) - 1}
+            return {_NUMBER: len(parts) - 1}
         if isinstance(node, Mapping):
             return {key: marked(value) for key, value in node.items()}
         if isinstance(node, list | tuple):
@@ -54,12 +54,12 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
     return marked(tree), parts
 
 
-def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
+def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Put the tensors together again: the payload of a checkpoint of one file.
 
     Args:
-        index: As it is in its file; one without shards is returned as it is.
-        folder: Where the shards lie.
+        index: The values of its file; without shards it is returned unchanged.
+        folder: Folder of the shards.
 
     Raises:
         InputError: A shard is missing, damaged, or no plain file name.
@@ -68,7 +68,7 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
         return index
     names = _names(index)
     if not names:
-        raise InputError(f"a checkpoint in {folder} names its shards in no way that is known")
+        raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
     shards = [_read(folder, name) for name in names]
     if len({len(shard) for shard in shards}) != 1:
         raise InputError(f"the shards {', '.join(names)} in {folder} are not of one save")
@@ -76,9 +76,9 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     def filled(node: Any) -> Any:
         if isinstance(node, dict):
-            if _PLACE in node:
-                parts = [shard[node[_PLACE]] for shard in shards]
-                # Names that share one tensor share one again.
+            if _NUMBER in node:
+                parts = [shard[node[_NUMBER]] for shard in shards]
+                # Tied names share one tensor again.
                 key = tuple(part.data_ptr() for part in parts)
                 if key not in whole:
                     whole[key] = torch.cat(parts)
@@ -95,7 +95,7 @@ def joined(index: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _names(index: Any) -> list[str]:
-    """The shards that an index names, which are plain file names; none of what is no index."""
+    """The shards that an index names; none unless all are plain file names."""
     names = index.get(SHARDS) if isinstance(index, dict) else None
     plain = isinstance(names, list) and all(
         isinstance(name, str) and name.endswith(SUFFIX) and name == Path(name).name
@@ -108,17 +108,17 @@ def shard_names(file: Path) -> Sequence[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
     Raises:
-        InputError: The disk does not give the file, so that nobody knows what it names.
+        InputError: The system cannot read the file.
     """
     try:
         index = _index(file)
     except (OSError, MemoryError) as error:
-        # A damaged archive lets its reader look before the beginning of the file.
+        # In a damaged archive, torch seeks to before the start of the file.
         if isinstance(error, OSError) and error.errno == errno.EINVAL:
             return []
         raise InputError(f"{file} cannot be read: {error}") from error
     except Exception:
-        # Bytes that are no pickle make the reader fail in every way there is.
+        # The reader of a damaged pickle fails with almost any exception.
         return []
     return _names(index)
 
@@ -126,7 +126,7 @@ def shard_names(file: Path) -> Sequence[str]:
 def delete_unnamed(folder: Path) -> None:
     """Delete the shards that no checkpoint of the folder names any more.
 
-    Where a checkpoint cannot be read for the moment, its shards might be any: all stay this time.
+    If the system cannot read a checkpoint, its shards are unknown, and all stay.
     """
     try:
         named = {name for file in folder.glob("*.ckpt") for name in shard_names(file)}
@@ -134,7 +134,7 @@ def delete_unnamed(folder: Path) -> None:
             if shard.name not in named:
                 shard.unlink(missing_ok=True)
     except (OSError, InputError) as error:
-        logger.warning("%s; the shards that no checkpoint needs stay for now", error)
+        logger.warning("%s; no shard is deleted this time", error)
 
 
 def _index(file: Path) -> Any:
@@ -143,7 +143,7 @@ def _index(file: Path) -> Any:
     except OSError:
         raise
     except Exception:
-        # torch hides an error of the disk: only bytes that have been read can be no pickle.
+        # torch hides an error of the disk; reading the bytes first shows it.
         whole = io.BytesIO(file.read_bytes())
     return torch.load(whole, map_location="cpu", weights_only=True)
 

@@ -1,7 +1,7 @@
-"""What a checkpoint must hold to be read: the parts, the model, weights that are the model's.
+"""What a checkpoint must hold to be read: format, model, config, weights that fit the model.
 
-It knows the names of the groups of a run's config, and that their values are plain; what each
-value means, the class that reads the group knows.
+It knows the names of the groups of a run's config, and that their values are plain. The class
+that reads a group knows what its values are for.
 """
 
 import math
@@ -12,24 +12,37 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.model.checkpoint.migrations import GROUPS
 from transformer.model.config import ModelConfig
 
-WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
-"""Parts of a checkpoint that hold weights, or a number for each."""
+FORMAT = 8
+"""Of the portable part; a reader refuses every other."""
 
+GROUPS = (
+    *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
+    *("callbacks", "logger", "decoding", "metrics"),
+)
+"""Of the config of every run."""
+
+_WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 _MAX_LAYERS = 1_000
 
 
 def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
-    """Refuse a portable part, of today's format, that no training wrote; returns its model.
+    """Check the portable part of a checkpoint, and return its model.
 
     Args:
         portable: See ``checkpoint.portable_part``.
 
     Raises:
-        InputError: A part or group is missing or of another kind, or a value is not plain.
+        InputError: It has another format, a part or group is missing or of another kind, or a
+            value is not plain.
     """
+    if (found := portable.get("format")) != FORMAT:
+        newer = isinstance(found, int) and found > FORMAT
+        raise InputError(
+            f"it has format {str(found)[:20]!r}, this version reads format {FORMAT}; "
+            f"{'install a newer version' if newer else 'train the model again'}"
+        )
     for name in ("model", "tokenizer", "config"):
         if not isinstance(portable.get(name), dict):
             raise InputError(f"it has no {name}, as every checkpoint has")
@@ -40,7 +53,13 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
     if not isinstance(config.get("task"), str):
         raise InputError("its config names no task")
     _check_plain_values(config, "")
-    _check_pickle(config)
+    utility = config["decoding"].get("utility", "")
+    # The import name of a metric is for the user alone to give: importing runs code.
+    if not isinstance(utility, str) or ":" in utility:
+        raise InputError(
+            f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
+            "this framework writes does; do not trust it"
+        )
     model = typed(ModelConfig, portable["model"], "model")
     for key, value in config["model"].items():
         if portable["model"].get(key) != value:
@@ -49,14 +68,14 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Refuse weights that are fewer than the model declares, and what is not finite.
+    """Check that weights are as many as the model declares, and finite.
 
     Args:
-        model: The model that the weights are of.
-        payload: All that a checkpoint holds.
+        model: The model of the weights.
+        payload: Everything in a checkpoint.
 
     Raises:
-        InputError: There are such weights, or moments of the optimiser.
+        InputError: They are not; or moments of the optimiser are not finite.
     """
     weights = payload["state_dict"].values()
     if not all(isinstance(tensor, Tensor) for tensor in weights):
@@ -65,7 +84,7 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
     narrowest = min((t.element_size() for t in weights), default=1)
     validate_size(model, sum(storages.values()) // narrowest)
     seen = set()
-    waiting = [payload.get(part) for part in WITH_WEIGHTS]
+    waiting = [payload.get(part) for part in _WITH_WEIGHTS]
     while waiting:
         node = waiting.pop()
         if isinstance(node, dict):
@@ -78,15 +97,15 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
                 raise InputError("its weights hold NaN or infinity; use another checkpoint")
 
 
-def validate_size(model: ModelConfig, held: int) -> None:
-    """Refuse a model that declares more than its weights hold, before it is built.
+def validate_size(model: ModelConfig, max_numbers: int) -> None:
+    """Check that a model is no larger than its weights, before it is built.
 
     Args:
-        model: What is declared.
-        held: Numbers that the weights have at most.
+        model: What a file declares.
+        max_numbers: Upper bound of the numbers that its weights hold.
 
     Raises:
-        InputError: It does.
+        InputError: It is larger.
     """
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads
@@ -100,15 +119,15 @@ def validate_size(model: ModelConfig, held: int) -> None:
         declared += model.d_model * model.max_length
     if model.positions == "relative":
         declared += model.num_heads * model.relative_buckets
-    if layers > _MAX_LAYERS or declared > held:
+    if layers > _MAX_LAYERS or declared > max_numbers:
         raise InputError("it declares a larger model than its weights are; use another checkpoint")
 
 
 def _check_plain_values(node: Any, key: str) -> None:
-    """Refuse a config that is more than values: what OmegaConf would replace, tensors, NaN.
+    """Refuse in a config what OmegaConf would replace, tensors and NaN.
 
     Raises:
-        InputError: It is.
+        InputError: The config holds one.
     """
     if isinstance(node, dict):
         for name, value in node.items():
@@ -124,17 +143,3 @@ def _check_plain_values(node: Any, key: str) -> None:
         )
     elif isinstance(node, Tensor) or (isinstance(node, float) and not math.isfinite(node)):
         raise InputError(f"{key} in its config is no plain value")
-
-
-def _check_pickle(config: Mapping[str, Any]) -> None:
-    """A metric by its import name is the user's to give: a file that names one could run it.
-
-    Raises:
-        InputError: The config names one.
-    """
-    utility = config["decoding"].get("utility", "")
-    if not isinstance(utility, str) or ":" in utility:
-        raise InputError(
-            f"it names a program, decoding.utility={str(utility)[:80]}, as no checkpoint that "
-            "this framework writes does; do not trust it"
-        )

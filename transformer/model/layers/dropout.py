@@ -1,7 +1,7 @@
-"""Dropout whose mask costs little on a CPU too.
+"""Dropout with a mask that is cheap on a CPU too.
 
 torch draws a CPU mask one number at a time, which takes a sixth of a training step of a small
-model; here eight elements share one draw of 64 bits. It does not know what it drops.
+model; here eight elements share one draw of 64 bits.
 
 Source: Srivastava et al. 2014, "Dropout".
 """
@@ -34,10 +34,10 @@ class Dropout(nn.Module):
         if not self.training or self.probability == 0:
             return hidden
         if hidden.device.type != "cpu" or torch.compiler.is_compiling():
-            # A compiled mask costs little, and bytes seen as another type cannot be traced.
+            # A compiled mask is cheap, and torch.compile cannot trace the view of bytes.
             return F.dropout(hidden, self.probability)
         dropped = min(round(self.probability * _LEVELS), _LEVELS - 1)
-        # In place they stay bytes, 1 or 0: torch takes 20 times as long to make booleans of them.
+        # In place, the result stays bytes, 1 or 0: booleans take torch 20 times as long.
         keep = random_bytes(hidden.numel()).ge_(dropped).view(hidden.shape)
         return hidden * keep.to(hidden.dtype).mul_(_LEVELS / (_LEVELS - dropped))
 
@@ -46,19 +46,14 @@ class Dropout(nn.Module):
         return f"probability={self.probability}"
 
 
-class TokenDropout(nn.Module):
-    """Zeroes the embeddings of whole tokens in training and scales the others up.
+class TokenDropout(Dropout):
+    """Zeroes the embeddings of whole tokens in training and scales the rest up.
 
-    Each position is drawn by itself, whatever stands there: the end of a sentence may go too, as
-    in Nematus. Padding is seen by nobody. Gal and Ghahramani 2016, "A
-    Theoretically Grounded Application of Dropout in Recurrent Neural Networks", drop a word
-    wherever it stands in the sentence; Sennrich et al. 2016, "Edinburgh Neural Machine Translation
-    Systems for WMT 16", took it into translation.
+    Each position is drawn independently; the end of a sentence may be dropped too, as in Nematus.
+    Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural
+    Networks", drop all occurrences of a word in a sentence; Sennrich et al. 2016, "Edinburgh
+    Neural Machine Translation Systems for WMT 16", use it in translation.
     """
-
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
 
     def forward(
         self, embedded: Float[Tensor, "batch length width"]
@@ -68,10 +63,6 @@ class TokenDropout(nn.Module):
             return embedded
         # batch length width -> batch length 1
         return embedded * F.dropout(torch.ones_like(embedded[..., :1]), self.probability)
-
-    def extra_repr(self) -> str:
-        """Show the probability when the model is printed."""
-        return f"probability={self.probability}"
 
 
 def random_bytes(count: int) -> Tensor:
@@ -83,7 +74,7 @@ def random_bytes(count: int) -> Tensor:
 
 @contextmanager
 def all_layers(model: nn.Module) -> Iterator[None]:
-    """Let a model leave out none of its layers, as a step may that happens to draw so."""
+    """Switch layer dropout off within the context."""
     stacks: list[Any] = [module for module in model.modules() if hasattr(module, "layer_drop")]
     before = [stack.layer_drop for stack in stacks]
     for stack in stacks:
@@ -96,9 +87,8 @@ def all_layers(model: nn.Module) -> Iterator[None]:
 
 
 def layer_is_dropped(probability: float, training: bool) -> bool:
-    """Draw whether this training step goes without a layer.
+    """Draw whether this training step skips a layer; evaluation uses all.
 
-    Fan et al. 2020, "Reducing Transformer Depth on Demand with Structured Dropout"; evaluation
-    uses all layers.
+    Fan et al. 2020, "Reducing Transformer Depth on Demand with Structured Dropout".
     """
     return training and probability > 0 and torch.rand(()).item() < probability

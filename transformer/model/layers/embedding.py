@@ -1,6 +1,6 @@
 """Tokens to vectors.
 
-It does not know where in the sentence a token stands; positions.py does.
+It does not know positions (positions.py).
 """
 
 import math
@@ -27,5 +27,5 @@ class TokenEmbedding(nn.Module):
         return self.lookup.weight
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        """Embed; what padding becomes does not matter, since no mask lets it be seen."""
+        """Embed tokens, padding included, which masks hide."""
         return self.lookup(tokens) * self.scale

@@ -1,7 +1,4 @@
-"""The position-wise feed-forward block (Vaswani et al. 2017, section 3.3).
-
-It sees one position at a time and knows nothing of the others.
-"""
+"""The position-wise feed-forward block (Vaswani et al. 2017, section 3.3)."""
 
 from collections.abc import Callable
 
@@ -36,8 +33,8 @@ class FeedForward(nn.Module):
 class GatedFeedForward(nn.Module):
     """``(activation(x W_g + b_g) * (x W_1 + b_1)) W_2 + b_2``: SwiGLU with SiLU, GEGLU with GELU.
 
-    Shazeer 2020, "GLU Variants Improve Transformer". A third matrix: as many weights as the plain
-    block has with three halves of ``ffn_dim``.
+    Shazeer 2020, "GLU Variants Improve Transformer". With its third matrix it has as many weights
+    as the plain block with 1.5 times ``ffn_dim``.
     """
 
     def __init__(

@@ -1,8 +1,7 @@
-"""The linear map, by the fastest product that the CPU offers.
+"""The linear map, by the fastest product on a CPU.
 
-It does not know what it maps. torch multiplies float32 with MKL, which on processors of other
-makers than its own leaves half of their vector width unused; oneDNN, which comes with torch too,
-does not. Measured in docs/decoding.md.
+torch multiplies float32 with MKL, which uses only half of the vector width of processors that are
+not Intel's; oneDNN, which comes with torch too, uses all. Measured in docs/decoding.md.
 """
 
 import torch
@@ -10,14 +9,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 ONEDNN_FROM = 2**20
-"""Multiplications from which the product outweighs oneDNN's start, about 10 microseconds."""
+"""Multiplications from which on oneDNN's start of about 10 microseconds pays."""
 
 onednn_linear = (
     torch.ops.mkldnn._linear_pointwise
     if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     else None
 )
-"""No gradient runs through it."""
+"""It has no gradient."""
 
 
 class Linear(nn.Linear):

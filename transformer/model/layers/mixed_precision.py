@@ -1,7 +1,4 @@
-"""Attention in bfloat16: where autocast makes its heads narrower than its weights, and on a CPU.
-
-It does not know the formula; in float32 neither part changes anything.
-"""
+"""Attention in bfloat16, by autocast and on a CPU; in float32 nothing here changes anything."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +10,7 @@ from torch.nn import functional as F
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMS norm of what a projection made, which in mixed precision is narrower than the weight."""
+    """RMS norm of heads, which in mixed precision are narrower than its weight."""
 
     def forward(self, heads: Float[Tensor, "*rows head_dim"]) -> Float[Tensor, "*rows head_dim"]:
         """Normalise, in the precision of the heads."""
@@ -21,7 +18,7 @@ class HeadNorm(nn.RMSNorm):
 
 
 def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-    """As autocast would make it for a product: once, where several follow."""
+    """Cast as autocast would for a product: once, if several products follow."""
     device = hidden.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     narrow = autocast and hidden.dtype == torch.float32
@@ -30,9 +27,9 @@ def for_products(hidden: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows w
 
 @contextmanager
 def precise_on_cpu(query: Float[Tensor, "batch head query head_dim"]) -> Iterator[torch.dtype]:
-    """What to attend in: on a CPU float32, where torch's kernel is faster than in bfloat16.
+    """The type to attend in: on a CPU float32 instead of bfloat16.
 
-    In bfloat16 its gradient takes 4 to 7 times as long (docs/performance.md).
+    In bfloat16 the gradient of torch's kernel takes 4 to 7 times as long (docs/performance.md).
     """
     if query.device.type != "cpu" or query.dtype != torch.bfloat16:
         yield query.dtype

@@ -1,7 +1,4 @@
-"""Where a sublayer meets the residual stream: dropout, sum and norm, in four orders.
-
-None of them knows which sublayer it wraps. Each takes the norms it needs, built by build.py.
-"""
+"""Residual connections: dropout, sum and norm around a sublayer, in four orders."""
 
 from collections.abc import Callable
 
@@ -28,9 +25,9 @@ class PostNorm(nn.Module):
         self.scale = scale
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
-        """Run the sublayer, add what it finds to the stream, normalise the stream."""
-        found = self.dropout(sublayer(hidden))
-        return self.norm(found + (hidden if self.scale == 1 else hidden * self.scale))
+        """Run the sublayer, add its output to the stream, normalise the stream."""
+        output = self.dropout(sublayer(hidden))
+        return self.norm(output + (hidden if self.scale == 1 else hidden * self.scale))
 
 
 class PreNorm(nn.Module):
@@ -45,12 +42,12 @@ class PreNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
-        """Run the sublayer on the normalised stream and add what it finds."""
+        """Run the sublayer on the normalised stream, and add its output."""
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
 class SandwichNorm(nn.Module):
-    """``x + Dropout(Norm(Sublayer(Norm(x))))``: what enters the stream is normalised too.
+    """``x + Dropout(Norm(Sublayer(Norm(x))))``: the output is normalised too.
 
     Ding et al. 2021, "CogView", section 2.4.
     """
@@ -62,7 +59,7 @@ class SandwichNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
-        """Run the sublayer between two norms and add what it finds."""
+        """Run the sublayer between two norms, and add the result."""
         return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))
 
 

@@ -1,7 +1,4 @@
-"""Where in the sentence a token stands, as a vector added to its embedding.
-
-It does not know the tokens. Source: Vaswani et al. 2017, section 3.5.
-"""
+"""Position vectors, added to the embeddings of tokens (Vaswani et al. 2017, section 3.5)."""
 
 import torch
 from jaxtyping import Float
@@ -20,11 +17,11 @@ def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "lengt
 
 
 _TABLE = 4096
-"""Positions that are kept at most; those beyond are computed when they are asked for."""
+"""Limit of the table; positions beyond are computed when needed."""
 
 
 class SinusoidalPositions(nn.Module):
-    """Fixed sinusoids; they exist for any length, and are kept in a table up to the expected."""
+    """Fixed sinusoids for any length, precomputed up to the expected one."""
 
     table: Tensor
 
@@ -52,7 +49,7 @@ class LearnedPositions(nn.Module):
         """Vectors of positions ``start`` to ``start + length``.
 
         Raises:
-            InputError: The sentence is longer than there are positions.
+            InputError: There are fewer positions.
         """
         if start + length > len(self.table):
             raise InputError(

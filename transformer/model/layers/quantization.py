@@ -1,9 +1,8 @@
-"""A model for inference in fewer bits: bfloat16, or int8 weights and activations.
+"""A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-It does not know the shape of the model: linear maps are all that int8 touches. Source of the
-scheme: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference", section 2; weights symmetric with a scale for each output,
-activations with a scale for each product, found as they come.
+Source of the scheme: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
+Integer-Arithmetic-Only Inference", section 2. Weights are symmetric with a scale for each output,
+activations have a scale for each product, computed from its input.
 """
 
 import warnings
@@ -22,11 +21,11 @@ Precision = Literal["float32", "bfloat16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
 
 LARGEST = 127
-"""Of a signed byte; its negative is one further, which symmetry leaves unused."""
+"""Largest quantized value; the symmetric range leaves -128 unused."""
 
 
 class Int8Linear(nn.Module):
-    """``x W^T + b`` in bytes, for a CPU; what comes in and goes out is float32."""
+    """``x W^T + b`` in bytes, for a CPU; input and output are float32."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -45,16 +44,16 @@ class Int8Linear(nn.Module):
     def unpacked(
         self,
     ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
-        """The weights as they were rounded, and the bias; ``state_dict`` has neither."""
+        """The rounded weights, and the bias; ``state_dict`` has neither."""
         weight, bias = torch.ops.quantized.linear_unpack(self.packed)
         return weight.dequantize(), bias
 
 
 def in_precision(model: Model, precision: Precision, device: torch.device | str = "cpu") -> Model:
-    """Convert a model in place, for good, for inference on a device; return it.
+    """Convert a model in place for inference on a device, and return it.
 
     Raises:
-        InputError: It is int8, and the device not a CPU.
+        InputError: The precision is int8, and the device not a CPU.
     """
     if precision == "int8":
         if torch.device(device).type != "cpu":
@@ -68,13 +67,13 @@ def _quantize_rows(
 ) -> Tensor:
     zeros = torch.zeros(len(weight), dtype=torch.long)
     with warnings.catch_warnings():
-        # torch means to replace such tensors one day, and has no other dynamic product yet.
+        # torch has deprecated such tensors, and has no other dynamic product yet.
         warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
         return torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
 
 
 def _quantize(model: nn.Module) -> None:
-    # A module may stand in several places (shared layers): each is packed once.
+    # Shared layers have the same module several times: it is packed once.
     packed: dict[nn.Module, Int8Linear] = {}
     for module in list(model.modules()):
         for name, child in module.named_children():
@@ -86,7 +85,7 @@ def _quantize(model: nn.Module) -> None:
 
 @contextmanager
 def _onednn() -> Iterator[None]:
-    """Pack for oneDNN, whose product is the fastest for a vocabulary, where torch has it."""
+    """Pack for oneDNN, if torch has it: its product is the fastest for a vocabulary."""
     engine = torch.backends.quantized.engine
     if "onednn" in torch.backends.quantized.supported_engines:
         torch.backends.quantized.engine = "onednn"

@@ -1,9 +1,8 @@
-"""Restores the state of training from a checkpoint.
+"""Restores the progress of training from a checkpoint.
 
-Lightning records in which of its functions a file was written, and repeats or skips the rest. Here
-a file is always of a whole update, and the number of updates determines all else: the next batches
-(loader.py), the random numbers (seeding.py), the learning rate. It does not know when files are
-written.
+Lightning records in which of its functions a file was written, and then repeats or leaves out what
+it takes for the rest. Here a file is always written after a whole update, and the number of updates
+decides everything: the next batches (loader.py), random numbers (seeding.py), the learning rate.
 """
 
 from typing import Any
@@ -16,21 +15,14 @@ from transformer.data.modules.base import BatchModule
 from transformer.training.checkpointing.saved_state import loader_state
 
 
-def restore_after_update(
-    checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule
-) -> None:
-    """Change what Lightning restores, so that training continues after the last whole update.
+def restore_progress(checkpoint: dict[str, Any], trainer: Trainer, module: LightningModule) -> None:
+    """Change what Lightning is about to restore, so that it resumes after the last update.
 
     Raises:
-        InputError: The file is of an older version, or its weights do not fit the model.
+        InputError: The weights do not fit the model of the config.
     """
-    if checkpoint.get("recovery") is None:
-        raise InputError(
-            "the checkpoint is of an older version, from which training cannot go on; begin a run "
-            "with its weights, finetune_from=CHECKPOINT"
-        )
     if not any(isinstance(c, WeightAveraging) for c in trainer.callbacks):  # type: ignore[attr-defined]
-        # With callbacks.ema_decay=0 from now on, training continues from the weights themselves.
+        # Without callbacks.ema_decay, training resumes with the weights and not their average.
         checkpoint["state_dict"] = checkpoint.pop("current_model_state", checkpoint["state_dict"])
     for part in ("state_dict", "current_model_state"):
         _check_shapes(checkpoint.get(part, checkpoint["state_dict"]), module)
@@ -47,7 +39,7 @@ def restore_after_update(
 
 
 def validate_now(trainer: Trainer) -> None:
-    """Run the missed validation after the last update, and log its metrics for that update."""
+    """Run the validation that was due after the last update; log its metrics at that update."""
     loop = trainer.fit_loop.epoch_loop
     trainer.validating = True
     # Lightning counts an update for its logs when the validation after it is over.
@@ -59,11 +51,11 @@ def validate_now(trainer: Trainer) -> None:
 
 def _check_shapes(weights: dict[str, Any], module: LightningModule) -> None:
     expected = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-    for name in sorted(expected.keys() | found.keys()):
-        if expected.get(name) != found.get(name):
+    saved = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | saved.keys()):
+        if expected.get(name) != saved.get(name):
             raise InputError(
                 f"the model of the config does not fit the checkpoint: {name} is "
-                f"{expected.get(name, 'missing')} in one and {found.get(name, 'missing')} in the "
-                "other; a run goes on with the model.… that it began with"
+                f"{expected.get(name, 'missing')} and not {saved.get(name, 'missing')}; a run "
+                "resumes with the model.… that it started with"
             )

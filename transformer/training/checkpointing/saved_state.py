@@ -1,77 +1,140 @@
-"""What a checkpoint must hold of training, so that a run can go on from it.
+"""What a checkpoint must hold of training, so that a run can resume from it.
 
-Lightning and torch take over what they find; so what they get is checked first, or made anew. It
-does not know what the model is (model/checkpoint/validation.py), nor what a stream remembers.
+Lightning and torch use what they find without a check, so it is checked here, or made anew. This
+file does not know the model (model/checkpoint/validation.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from transformer.common.errors import InputError, errors_name
-from transformer.common.schema import typed_value
+from transformer.common.errors import InputError, errors_name, raise_objections
+from transformer.common.schema import Range, out_of_range, typed
 from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 
-_REQUIRED = ("global_step", "optimizer_states", "loops", "callbacks")
-_SCHEMA: dict[str, Any] = {
-    "epoch": int,
-    "global_step": int,
-    "metrics_rows": int,
-    "metrics_steps": int,
-    "recovery": {
-        "losses": Sequence[float],
-        **dict.fromkeys(("in_a_row", "skipped", "returned"), int),
-        "lr": float,
-    },
-    "measured": {
-        "loss": float,
-        "alignment": tuple[float, float],
-        "consistency": float | None,
-        "learnt": int,
-        "counted": tuple[int, int],
-    },
-    "callbacks": {
-        "BestCheckpoint": {"score": float | None},
-        "LastCheckpoint": {"validates": bool},
-        "Patience": {"score": float | None, "waited": int},
-        "Objective": {"metric": str, "best": float | None},
-        "MovingAverage": {"latest_update_step": int},
-    },
-}
-"""Of each value its kind. What is not there has not been written by this run, or by its version."""
+Count = Annotated[int, Range(0)]
 
-_LOADER: dict[str, Any] = {
-    "identity": {},
-    "epoch_length": int | None,
-    **dict.fromkeys(("ranks", "accumulation", "first", "since"), int),
-}
-_STREAM: dict[str, Any] = {
-    "first": int,
-    "shards": str,
-    "position": {
-        **dict.fromkeys(("epoch", "buffer", "shard"), int),
-        "place": {"row": int, "offsets": Sequence[int]},
-    },
-}
-"""Where a stream stands (``StreamedBatches.state_dict``)."""
+
+@dataclass(frozen=True)
+class _Counters:
+    """Values at the root of the file."""
+
+    global_step: Count
+    epoch: Count = 0
+    metrics_rows: Count = 0
+    metrics_steps: Count = 0
+
+
+@dataclass(frozen=True)
+class _Recovery:
+    """State of the ``DivergenceDetector``, and the learning rate of its run."""
+
+    losses: Sequence[float]
+    in_a_row: Count
+    skipped: Count
+    returned: Count
+    lr: float
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Sums of the training metrics since the last validation."""
+
+    loss: float
+    alignment: tuple[float, float]
+    consistency: float | None
+    learnt: Count
+    counted: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _BestCheckpoint:
+    score: float | None
+
+
+@dataclass(frozen=True)
+class _LastCheckpoint:
+    validates: bool
+
+
+@dataclass(frozen=True)
+class _Patience:
+    score: float | None
+    waited: Count
+
+
+@dataclass(frozen=True)
+class _Objective:
+    metric: str
+    best: float | None
+
+
+@dataclass(frozen=True)
+class _MovingAverage:
+    latest_update_step: Count
+
+
+_CALLBACKS = (_BestCheckpoint, _LastCheckpoint, _Patience, _Objective, _MovingAverage)
+
+
+@dataclass(frozen=True)
+class _ShardPosition:
+    """A position in a shard of a stream: pairs, and bytes in each file."""
+
+    row: Count
+    offsets: Sequence[int]
+
+
+@dataclass(frozen=True)
+class _StreamPosition:
+    epoch: Count
+    buffer: Count
+    shard: Count
+    place: _ShardPosition
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """State of ``StreamedBatches``."""
+
+    first: Count
+    shards: str
+    position: _StreamPosition
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Loader:
+    """State of the ``UpdateLoader``: batches that the run has used."""
+
+    identity: Mapping[str, Any]
+    row: _Stream | None
+    epoch_length: Count | None
+    ranks: Annotated[int, Range(1)]
+    accumulation: Annotated[int, Range(1)]
+    first: Count
+    since: Count
+
 
 LIGHTNING_READS = (
-    *_SCHEMA,
+    *(field.name for field in fields(_Counters)),
+    *("recovery", "measured", "callbacks"),
     *(PORTABLE, "state_dict", "optimizer_states", "loops"),
     *("current_model_state", "averaging_state"),
 )
-"""What a resumed run is given of a file; the schedule follows from the number of updates."""
+"""Keys of a file that a resumed run gets; the schedule follows from the number of updates."""
 
 
 def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint to go on from, and all that it holds (``find_last``).
+    """Find and read the checkpoint to resume from (``find_last``).
 
     Raises:
-        InputError: There is none that training can go on from.
+        InputError: There is none from which training can resume.
     """
     file, payload = find_last(path)
     if "optimizer_states" not in payload:
@@ -84,35 +147,49 @@ def find_resumable(path: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
-    """Refuse what no training writes.
+    """Check that a checkpoint holds the training state as a run writes it.
 
     Raises:
         InputError: A value is missing, or of the wrong type or range.
     """
     with errors_name(file):
-        for key in _REQUIRED:
-            if key not in payload:
-                raise InputError(f"{key} is missing; training cannot go on from it")
-        _check(payload, _SCHEMA, "")
-        loader = loader_state(payload)
-        if loader is not None:
-            _check(loader, _LOADER, "loops", whole=True)
-            if min(loader["ranks"], loader["accumulation"]) < 1:
-                raise InputError("loops.ranks and loops.accumulation must be at least 1")
-            if loader.get("row") is not None:
-                _check(loader["row"], _STREAM, "loops.row", whole=True)
+        required = ("global_step", "optimizer_states", "loops", "callbacks", "recovery")
+        raise_objections(
+            f"{key} is missing; training cannot resume" for key in required if key not in payload
+        )
+        counters = {field.name for field in fields(_Counters)} & payload.keys()
+        _check(_Counters, {key: payload[key] for key in counters}, "training")
+        _check(_Recovery, payload["recovery"], "recovery")
+        if "measured" in payload:
+            _check(_Measured, payload["measured"], "measured")
+        if not isinstance(callbacks := payload["callbacks"], Mapping):
+            raise InputError("callbacks must be a mapping, {KEY: VALUE}")
+        for kind in _CALLBACKS:
+            if (name := kind.__name__.removeprefix("_")) in callbacks:
+                _check(kind, callbacks[name], f"callbacks.{name}")
+        if (loader := loader_state(payload)) is not None:
+            _check(_Loader, loader, "loops")
+
+
+def _check(kind: type[Any], values: Any, where: str) -> None:
+    raise_objections(_negative_counts(typed(kind, values, where), where))
+
+
+def _negative_counts(state: Any, where: str) -> Iterator[str]:
+    yield from out_of_range(state, where)
+    for field in fields(state):
+        if is_dataclass(value := getattr(state, field.name)):
+            yield from _negative_counts(value, f"{where}.{field.name}")
 
 
 def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What the loader of the run said of the batches it has dealt out; None of older versions.
+    """The state of the data loader; None if the file has none.
 
     Lightning hands it back only where it takes an epoch for unfinished.
 
     Raises:
         InputError: It is laid out as no run writes it.
     """
-    if payload.get("recovery") is None:
-        return None
     try:
         [state] = payload["loops"]["fit_loop"]["state_dict"].get("combined_loader", [None])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -123,11 +200,11 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """The state of an optimiser: moments of a checkpoint, and all else as the run has it.
+    """Join the moments of a checkpoint with the settings of the run's optimiser.
 
     Args:
         states: ``optimizer_states`` of the checkpoint.
-        optimizer: That of the run, as it begins.
+        optimizer: A new one of the run.
 
     Raises:
         InputError: The moments are not those of the weights.
@@ -140,13 +217,13 @@ def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
         whole = all(_are_moments(moments[n], weights[n]) and n >= 0 for n in moments)
     except (LookupError, TypeError, ValueError, AttributeError):
         whole = False
-    begun = optimizer.state_dict()
-    if not whole or numbers != [group["params"] for group in begun["param_groups"]]:
+    fresh = optimizer.state_dict()
+    if not whole or numbers != [group["params"] for group in fresh["param_groups"]]:
         raise InputError(
             "the moments of the optimiser in the checkpoint do not fit the weights; go on from "
             "another checkpoint, or begin a run with its weights, finetune_from=CHECKPOINT"
         )
-    return {"state": moments, "param_groups": begun["param_groups"]}
+    return {"state": moments, "param_groups": fresh["param_groups"]}
 
 
 def _are_moments(moments: Mapping[str, Any], weight: Tensor) -> bool:
@@ -155,7 +232,7 @@ def _are_moments(moments: Mapping[str, Any], weight: Tensor) -> bool:
 
 
 def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any]:
-    """The state of a schedule after so many updates, its rates times a scale."""
+    """The state of a schedule after ``done`` updates, its rates times a scale."""
     base = [lr * scale for lr in schedule.base_lrs]
     rates = zip(base, schedule.lr_lambdas, strict=True)
     return schedule.state_dict() | {
@@ -164,32 +241,3 @@ def schedule_state(schedule: LambdaLR, done: int, scale: float) -> dict[str, Any
         "_step_count": done + 1,
         "_last_lr": [lr * factor(done) for lr, factor in rates],
     }
-
-
-def _check(values: Any, schema: Mapping[str, Any], where: str, *, whole: bool = False) -> None:
-    """Refuse a value of another kind than the schema has, and a count below 0.
-
-    Args:
-        values: To be checked.
-        schema: The kind of each value, by its key.
-        where: What an error calls them.
-        whole: Whether every key must be there.
-
-    Raises:
-        InputError: There is one.
-    """
-    if not isinstance(values, Mapping):
-        raise InputError(f"{where} must be a mapping, {{KEY: VALUE}}")
-    for key, hint in schema.items():
-        name, value = f"{where}.{key}" if where else key, values.get(key)
-        if key not in values and whole:
-            raise InputError(f"{name} is missing")
-        if key not in values:
-            continue
-        if isinstance(hint, Mapping):
-            _check(value, hint, name, whole=whole)
-        else:
-            typed_value(value, hint, name)
-            numbers = value if isinstance(value, list | tuple) else [value]
-            if any(type(number) is int and number < 0 for number in numbers):
-                raise InputError(f"{name}={value} must be at least 0")

@@ -18,7 +18,7 @@ from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.restore import restore_after_update
+from transformer.training.checkpointing.restore import restore_progress
 from transformer.training.checkpointing.saved_state import optimizer_state, schedule_state
 from transformer.training.distributed.fsdp import whole
 from transformer.training.losses.config import LossConfig
@@ -201,7 +201,7 @@ class UpdateModule(LightningModule, ABC):
         Raises:
             InputError: Weights or moments do not fit the model of the config.
         """
-        restore_after_update(checkpoint, self.trainer, self)
+        restore_progress(checkpoint, self.trainer, self)
         saved = checkpoint["recovery"]
         if saved["lr"] != self.optimizer.lr:
             # The user has set another, as the last message of a diverged run advises.

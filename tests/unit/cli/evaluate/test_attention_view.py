@@ -17,7 +17,6 @@ from transformer.decoding.alignment import Aligner
 from transformer.decoding.forced.alignment import align
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
-from transformer.model.checkpoint.migrations import DATA_5
 from transformer.model.heads import HeadName
 
 TEXT = [*PAIRS, ("dog and dog", "hund und hund")]
@@ -42,7 +41,8 @@ def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
             "cache": str(folder),
         },
         "alignment": None if links is None else str(folder / "train.links"),
-        **DATA_5,
+        **{"corpora": None, "temperature": None, "target_tag": False, "streaming": False},
+        **{"documents": None, "document_key": None, "prepare_workers": None, "buffer": 100_000},
         "held_out_by": "content",
         "max_left_out": 1.0,
     }

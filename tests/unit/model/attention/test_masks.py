@@ -20,9 +20,7 @@ def test_a_position_sees_itself_and_what_stands_before_it() -> None:
 
 @pytest.mark.parametrize("past", [1, 4])
 @pytest.mark.parametrize("queries", [1, 2, 3])
-def test_with_a_cache_the_queries_are_the_last_rows_of_the_whole_mask(
-    queries: int, past: int
-) -> None:
+def test_with_a_cache_queries_are_the_last_rows(queries: int, past: int) -> None:
     whole = causal_mask(past + queries, past + queries)
     assert torch.equal(causal_mask(queries, past + queries), whole[:, :, past:])
     # The first new position sees all of the past and itself, the last one everything.

@@ -125,7 +125,7 @@ def test_among_equal_scores_alibi_alone_decides() -> None:
 def test_alibi_and_rotations_are_neither_trained_nor_stored() -> None:
     for positions in ("alibi", "rotary"):
         model = tiny_transformer(positions=positions)
-        assert not any("scope" in name for name in model.state_dict())
+        assert not any("attention_bias" in name for name in model.state_dict())
         assert not list(model.encoder.attention_bias.parameters())
 
 
@@ -210,8 +210,8 @@ def test_the_rows_that_are_read_learn() -> None:
 def test_a_stack_has_one_table_for_all_its_layers() -> None:
     names = [name for name, _ in tiny_transformer(positions="relative").named_parameters()]
     assert [name for name in names if name.endswith("table")] == [
-        "encoder.scope.bias.table",
-        "decoder.scope.bias.table",
+        "encoder.attention_bias.bias.table",
+        "decoder.attention_bias.bias.table",
     ]
 
 

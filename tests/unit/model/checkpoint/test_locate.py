@@ -1,4 +1,4 @@
-"""Which file of a run is meant."""
+"""Finds the checkpoint of a run."""
 
 import errno
 import os
@@ -41,17 +41,14 @@ def test_find_a_checkpoint(tmp_path: Path) -> None:
     [
         ("nowhere", "nowhere does not exist; give a run directory"),
         (".", "holds no checkpoints folder; give a run directory"),
+        ("export", "is an export for CTranslate2; translate with engine=ct"),
     ],
 )
 def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "model.bin").touch()
     with pytest.raises(InputError, match=message):
         find_checkpoint(tmp_path / name)
-
-
-def test_an_export_of_the_engine_is_no_run(tmp_path: Path) -> None:
-    (tmp_path / "model.bin").touch()
-    with pytest.raises(InputError, match="is an export for CTranslate2; translate with engine=ct"):
-        find_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
@@ -60,8 +57,8 @@ def test_no_file_at_all(tmp_path: Path, name: str) -> None:
         read_payload(tmp_path / name)
 
 
-def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="x cannot be looked at: File name too long"):
+def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="x cannot be read: File name too long"):
         find_checkpoint(tmp_path / ("x" * 300))
     assert not is_exported(tmp_path / ("x" * 300))
 
@@ -75,7 +72,7 @@ def test_a_path_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
     ],
 )
-def test_what_the_system_could_not_read_is_not_taken_for_damaged(
+def test_an_unreadable_file_is_not_taken_for_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, says: str
 ) -> None:
     last = tmp_path / "checkpoints" / "last.ckpt"
@@ -120,7 +117,7 @@ def test_a_damaged_last_file_gives_way_to_the_one_before(tmp_path: Path) -> None
         find_last(tmp_path)
 
 
-def test_what_was_meant(tmp_path: Path) -> None:
+def test_messages_propose_what_to_give(tmp_path: Path) -> None:
     def run(name: str) -> Path:
         file = tmp_path / "runs" / name / "checkpoints" / "best.ckpt"
         file.parent.mkdir(parents=True)

@@ -86,7 +86,7 @@ def test_shards_that_no_index_names_are_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_nothing_is_deleted_while_an_index_cannot_be_read(
+def test_an_unreadable_index_deletes_nothing(
     tmp_path: Path, hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*arguments: Any, **settings: Any) -> None:

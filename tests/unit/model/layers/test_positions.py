@@ -36,15 +36,10 @@ def test_sinusoids_exist_for_any_length(length: int, start: int) -> None:
     assert_close(positions(length, start), paper(start + length, 8)[start:])
 
 
-def test_beyond_the_table_they_have_its_dtype() -> None:
+def test_beyond_the_table_they_have_its_dtype_and_leave_it() -> None:
+    # A moving average copies tables into one another.
     positions = SinusoidalPositions(8, expected_length=4).double()
     assert positions(20).dtype == torch.float64
-
-
-def test_sentences_beyond_the_table_leave_it_as_it_is() -> None:
-    # A moving average copies tables into one another.
-    positions = SinusoidalPositions(8, expected_length=4)
-    positions(20)
     assert positions.table.shape == (4, 8)
 
 

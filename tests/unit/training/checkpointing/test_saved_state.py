@@ -1,5 +1,6 @@
 """Of a checkpoint, training takes over what training has written, and nothing else."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,10 @@ LOADER: dict[str, Any] = {
     **{"identity": {"pairs": 3, "seed": 1}, "row": None, "epoch_length": 4},
     **{"ranks": 1, "accumulation": 1, "first": 0, "since": 0},
 }
+STREAM: dict[str, Any] = {
+    **{"first": 0, "shards": "x", "seed": 1},
+    "position": {"epoch": 0, "buffer": 0, "shard": 0, "place": {"row": 0, "offsets": [0]}},
+}
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -31,8 +36,18 @@ def state(**changes: Any) -> dict[str, Any]:
         "global_step": 7,
         "optimizer_states": [],
         "loops": {"fit_loop": {"state_dict": {"combined_loader": [LOADER]}}},
-        "callbacks": {"BestCheckpoint": {"score": 1.5}, "LastCheckpoint": {"validates": False}},
+        "callbacks": {
+            "BestCheckpoint": {"score": 1.5},
+            "LastCheckpoint": {"validates": False},
+            "Patience": {"score": None, "waited": 0},
+            "Objective": {"metric": "val/bleu", "best": None},
+            "MovingAverage": {"latest_update_step": 0},
+        },
         "recovery": {"losses": [1.0], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
+        "measured": {
+            **{"loss": 1.0, "alignment": [0.0, 0.0], "consistency": None},
+            **{"learnt": 1, "counted": [1, 1]},
+        },
     }
     return whole | changes
 
@@ -41,8 +56,9 @@ def loader(**changes: Any) -> dict[str, Any]:
     return {"fit_loop": {"state_dict": {"combined_loader": [LOADER | changes]}}}
 
 
-def test_what_training_writes_is_taken() -> None:
-    check_saved_state(state(), Path("x.ckpt"))
+@pytest.mark.parametrize("stream", [None, STREAM])
+def test_what_training_writes_is_accepted(stream: dict[str, Any] | None) -> None:
+    check_saved_state(state(loops=loader(row=stream)), Path("x.ckpt"))
 
 
 @pytest.mark.parametrize(
@@ -52,11 +68,17 @@ def test_what_training_writes_is_taken() -> None:
         ({"global_step": "7"}, "global_step='7' must be a whole number"),
         ({"callbacks": 3}, "callbacks must be a mapping"),
         ({"callbacks": {"LastCheckpoint": {"validates": 1}}}, "validates=1 must be true or false"),
-        ({"recovery": {"losses": ["x"]}}, r"recovery\.losses='x' must be a number"),
+        ({"recovery": state()["recovery"] | {"losses": ["x"]}}, r"recovery\.losses='x' must be a"),
+        ({"measured": []}, r"measured='\[\]' must be a mapping"),
         ({"loops": []}, "no state of the data loader"),
-        ({"loops": loader(ranks=0)}, "must be at least 1"),
+        ({"loops": loader(ranks=0)}, r"loops\.ranks=0 must be at least 1"),
         ({"loops": loader(first=None)}, r"loops\.first=null must be a whole number"),
         ({"loops": loader(identity=[])}, r"loops\.identity"),
+        ({"loops": loader(row=STREAM | {"first": -1})}, r"loops\.row\.first=-1 must be at least 0"),
+        (
+            {"loops": loader(row=STREAM | {"position": {}})},
+            r"loops\.row\.position\.epoch is missing",
+        ),
     ],
 )
 def test_what_it_does_not_write_is_refused(changes: dict[str, Any], says: str) -> None:
@@ -64,13 +86,25 @@ def test_what_it_does_not_write_is_refused(changes: dict[str, Any], says: str) -
         check_saved_state(state(**changes), Path("x.ckpt"))
 
 
-@pytest.mark.parametrize("key", ["global_step", "loops", "callbacks"])
-def test_a_part_that_is_missing_is_named(tmp_path: Path, key: str) -> None:
-    payload = tiny_payload(**state())
-    del payload[key]
-    write_payload(payload, tmp_path / "x.ckpt")
-    with pytest.raises(InputError, match=f"x.ckpt: {key} is missing"):
-        find_resumable(tmp_path / "x.ckpt")
+GROUPS = ("recovery", "measured", *(f"callbacks.{name}" for name in state()["callbacks"]))
+
+
+@pytest.mark.parametrize("group", ["", *GROUPS])
+def test_every_missing_key_is_named(tmp_path: Path, group: str) -> None:
+    def inside(payload: dict[str, Any]) -> dict[str, Any]:
+        for name in group.split(".") if group else ():
+            payload = payload[name]
+        return payload
+
+    required = ("global_step", "loops", "callbacks", "recovery")
+    for key in inside(state()) if group else required:
+        payload = tiny_payload(**deepcopy(state()))
+        del inside(payload)[key]
+        write_payload(payload, tmp_path / "x.ckpt")
+        name = f"{group}.{key}" if group else key
+        with pytest.raises(InputError, match=rf"x\.ckpt: {name} is missing") as caught:
+            find_resumable(tmp_path / "x.ckpt")
+        assert "\n" not in str(caught.value)
 
 
 def trained() -> dict[str, Any]:
@@ -81,7 +115,7 @@ def trained() -> dict[str, Any]:
     return optimizer.state_dict()
 
 
-def begun() -> torch.optim.Optimizer:
+def fresh() -> torch.optim.Optimizer:
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
     return build_optimizer(ADAM, model.parameters())
 
@@ -89,7 +123,7 @@ def begun() -> torch.optim.Optimizer:
 def test_moments_come_from_the_file_and_settings_from_the_run() -> None:
     saved = trained()
     saved["param_groups"][0] |= {"maximize": True, "lr": 100.0}
-    found = optimizer_state([saved], begun())
+    found = optimizer_state([saved], fresh())
     assert found["state"].keys() == saved["state"].keys()
     assert not found["param_groups"][0]["maximize"]
     assert found["param_groups"][0]["lr"] == 1e-3
@@ -116,14 +150,14 @@ def test_moments_of_other_weights_are_refused(damage: str) -> None:
         case "step":
             first["step"] = torch.zeros(3)
     with pytest.raises(InputError, match="do not fit the weights"):
-        optimizer_state(states, begun())
+        optimizer_state(states, fresh())
 
 
-def test_the_schedule_stands_where_its_updates_would_have_brought_it() -> None:
+def test_the_schedule_is_as_after_its_updates() -> None:
     config = ScheduleConfig("cosine", warmup=3, total=20, floor=0.0)
-    stepped = build_schedule(config, begun(), 16)
+    stepped = build_schedule(config, fresh(), 16)
     for _ in range(7):
         stepped.optimizer.step()
         stepped.step()
-    made = schedule_state(build_schedule(config, begun(), 16), 7, 1.0)
+    made = schedule_state(build_schedule(config, fresh(), 16), 7, 1.0)
     assert made == stepped.state_dict()
