@@ -16,12 +16,12 @@ from transformer.data.text.parallel import Corpus
 LANGUAGES = ("en", "de")
 SPLITS = ("train", "validation", "test", "test_novel")
 
-# Punctuation and the English genitive are words of their own, and are written without a space.
+# Punctuation and the English genitive are words, written without a space before them.
 _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
 
 
 def _folder() -> Path:
-    """Return the folder of the corpus: in the installed package, or else in the checkout."""
+    """Return the folder of the corpus, in the installed package or in the checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "pocket"
     return inside if inside.is_dir() else package.parent / "data" / "pocket"
@@ -36,7 +36,7 @@ def pocket_splits(source: str, target: str) -> dict[str, Split]:
     """Return its splits with their word links.
 
     Raises:
-        InputError: it is in other languages.
+        InputError: the languages are not English and German.
     """
     if {source, target} != set(LANGUAGES):
         raise InputError(

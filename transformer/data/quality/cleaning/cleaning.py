@@ -14,16 +14,15 @@ from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, written_whole
-from transformer.data.config import DataConfig
+from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.folder import as_files
 from transformer.data.corpora.resolve import Split, find_corpus_splits
-from transformer.data.corpora.unused_keys import check_unused_keys
 from transformer.data.quality.base import Check
 from transformer.data.quality.cleaning.repair import Repair, Repaired
 from transformer.data.quality.cleaning.rewriting import record, repaired_record, rewritten
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.pair import NumberedPair
-from transformer.data.text.parallel import Corpus, read_again_and_again, read_lines
+from transformer.data.text.parallel import Corpus, read_lines, rereadable
 from transformer.data.text.word_alignment import word_count
 
 # Of the faults that most pairs have.
@@ -100,9 +99,7 @@ def given_texts(data: DataConfig) -> dict[str, Split]:
     texts = {
         # No blank pairs are put between documents of JSONL: lines go out as they came in.
         name: Split(
-            read_again_and_again(
-                Corpus.of(paths, data.source, data.target, max_line=data.max_line)
-            ),
+            rereadable(Corpus.of(paths, data.source, data.target, max_line=data.max_line)),
             sentences=data.documents or 1,
         )
         for name, paths in given.items()
