@@ -49,7 +49,6 @@ def test_its_run_can_go_on() -> None:
     assert config.data.alignment is None and config.data.corpora is None
     assert not config.data.target_tag and config.data.documents is None
     assert (config.metrics.tokenize, config.metrics.lowercase) == ("13a", False)
-    assert config.data.held_out_by == "seed"
 
 
 def test_it_is_older_than_what_is_written_today() -> None:

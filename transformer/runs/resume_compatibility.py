@@ -91,7 +91,7 @@ def _held_out_key_that_differs(before: Any, now: Any) -> str | None:
                 if any(data.get(split) is None and data.get(f"{split}_size") for split in _SPLITS):
                     return where
             elif key := _size_that_differs(began[where], data):
-                return "data.held_out_by" if key == "held_out_by" else f"{where}.{key}"
+                return f"{where}.{key}"
     return None
 
 
@@ -104,9 +104,6 @@ def _size_that_differs(began: Mapping[str, Any], data: Mapping[str, Any]) -> str
             return key
         if size and began.get(split) is not None:
             return split
-        # As it was before there was such a key.
-        if size and began.get("held_out_by", "seed") != data.get("held_out_by"):
-            return "held_out_by"
     return None
 
 

@@ -256,22 +256,3 @@ def test_what_a_corpus_by_another_name_holds_out_may_have_been_trained_on(
     before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
     now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}
     assert fixed_key_that_differs(before, now) == key
-
-
-@pytest.mark.parametrize(
-    ("corpus", "validation", "key"),
-    [
-        ("files", None, "data.held_out_by"),
-        ("folder", None, "data.held_out_by"),
-        ("files", "a.tsv", None),
-        ("pocket", None, None),
-    ],
-)
-def test_what_an_older_version_held_out_is_not_exchanged(
-    corpus: str, validation: str | None, key: str | None
-) -> None:
-    sizes = {"validation_size": 5, "test_size": 0}
-    before = CONFIG | {"data": {"corpus": corpus, "validation": validation, "test": None} | sizes}
-    now = CONFIG | {"data": before["data"] | {"held_out_by": "content"}}
-    assert fixed_key_that_differs(before, now) == key
-    assert fixed_key_that_differs(now, now) is None
