@@ -82,7 +82,7 @@ class DataConfig:
     max_line: Annotated[int, Range(1)]
     """Bytes of the longest line of a text; a longer one is an error."""
     max_ratio: Annotated[float, Range(1)] | None
-    """Training pairs whose sides differ in tokens by a larger ratio are left out; None: no limit."""
+    """Training pairs with a larger ratio of the tokens of their sides are left out; None: none."""
     max_left_out: Annotated[float, Range(0, 1)]
     """Fraction of the training pairs, without repeated ones, that may be left out; more is an
     error. Above a tenth the log warns; with ``streaming`` there is only the warning."""
@@ -147,9 +147,9 @@ def _bad_names(config: DataConfig, corpora: Mapping[str, CorpusConfig]) -> Itera
         target = corpus.target if config.target_tag else None
         where = f"data.corpora.{name}"
         names += [("data.corpora", name), (f"{where}.tag", corpus.tag), (f"{where}.target", target)]
-    for key, name in names:
-        if name is not None and not _NAME.fullmatch(name):
-            yield f"{key}={name!r} cannot be a name or tag; use letters, digits and ._+-"
+    for key, used in names:
+        if used is not None and not _NAME.fullmatch(used):
+            yield f"{key}={used!r} cannot be a name or tag; use letters, digits and ._+-"
 
 
 def unused_keys(config: DataConfig) -> list[str]:

@@ -1,7 +1,7 @@
 """Loads the micro-batches of this rank for each update, from the current update on.
 
-Knows an endless sequence of batches, their assignment to ranks, and the number of updates done; does
-not know texts or models.
+Knows an endless sequence of batches, their assignment to ranks, and the number of updates; does not
+know texts or models.
 """
 
 import logging

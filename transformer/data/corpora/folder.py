@@ -5,6 +5,7 @@ Does not read the files.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
@@ -32,12 +33,14 @@ def as_files(config: DataConfig) -> DataConfig:
     root = given_path(config.root)
     if not root.is_dir():
         raise MissingFile(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
-    files: dict[str, tuple[str, ...] | None] = {}
+    files: dict[str, Any] = {}
     for split, names in NAMES.items():
         sides = [_find(root, names, code) for code in (config.source, config.target)]
         found = tuple(side for side in sides if side is not None)
         if len(found) == 1 or (split == "train" and not found):
-            missing = [c for c, s in zip((config.source, config.target), sides, strict=True) if not s]
+            missing = [
+                c for c, s in zip((config.source, config.target), sides, strict=True) if not s
+            ]
             raise InputError(
                 f"{root} has no {split}.{f' and no {split}.'.join(missing)} (or .gz)"
                 f"{f', only {Path(found[0]).name}' if found else ''}; add it, or set data.source "

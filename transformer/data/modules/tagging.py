@@ -104,7 +104,11 @@ class TaggingData(BatchModule):
         given = {"train": data.train, "validation": data.validation, "test": data.test}
         files = {key: path for key, path in given.items() if isinstance(path, str)}
         named = [key for key, path in given.items() if path is not None]
-        if data.corpus != "files" or list(files) != named or not {"train", "validation"} <= {*files}:
+        if (
+            data.corpus != "files"
+            or list(files) != named
+            or not {"train", "validation"} <= {*files}
+        ):
             raise InputError(
                 "task=tagging reads pocket, or a CoNLL-U file a split, and holds no sentences out; "
                 "set data=files data.train=A.conllu data.validation=B.conllu, and perhaps "

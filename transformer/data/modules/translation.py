@@ -208,7 +208,7 @@ class DataModule(BatchModule):
         return MixedDataset([self._training_part(name) for name in self._parts("train")])
 
     def _training_part(self, name: str) -> BatchDataset:
-                data = self._data
+        data = self._data
         corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
             return SamplingDataset(

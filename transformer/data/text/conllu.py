@@ -71,7 +71,7 @@ def _parsed(line: str, expected: int, where: str) -> list[tuple[str, str]]:
         )
     if not word.strip() or tag not in UPOS:
         raise InputError(
-            f"{where}: word {word!r} with UPOS {tag!r}; the second column is a word, the fourth one "
-            f"of {' '.join(UPOS)}"
+            f"{where}: word {word!r} with UPOS {tag!r}; the second column is a word, the fourth "
+            f"one of {' '.join(UPOS)}"
         )
     return [(word, tag)]

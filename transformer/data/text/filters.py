@@ -80,8 +80,8 @@ class Filters:
         line += ", ".join(counted)
         if refused:
             raise InputError(
-                f"{line}; correct the text (transformer doctor shows its faults), set these keys so "
-                f"that more stays, or data.max_left_out=1 (now {limit}) to train on the rest"
+                f"{line}; correct the text (transformer doctor shows its faults), set these keys "
+                f"so that more stays, or data.max_left_out=1 (now {limit}) to train on the rest"
             )
         logger.warning("%s; set these keys so that more stays, if it is good", line)
         return True

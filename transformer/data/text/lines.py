@@ -58,7 +58,8 @@ def unpacked_lines(
     number = 0
     try:
         lines = raw_lines(gzip.GzipFile(fileobj=packed), name, max_line)
-        for number, line in enumerate(decoded_lines(lines, name), 1):
+        for line in decoded_lines(lines, name):
+            number += 1
             yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(

@@ -59,7 +59,9 @@ class Corpus:
         found = tuple(given_path(name) for name in names)
         formats = [file_format(path) for path in found]
         if formats not in (["plain", "plain"], ["tsv"], ["jsonl"]):
-            listed = ", ".join(f"{name} ({kind})" for name, kind in zip(names, formats, strict=True))
+            listed = ", ".join(
+                f"{name} ({kind})" for name, kind in zip(names, formats, strict=True)
+            )
             raise InputError(
                 f"[{listed}] is not a corpus; give two plain files as [SOURCE,TARGET], or one .tsv "
                 "or .jsonl file (each may be .gz); a treebank is for task=tagging"
@@ -237,8 +239,8 @@ def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> P
         # A carriage return at the end would be half of a line end in a plain file.
         if _NOT_A_LINE.search(text):
             raise InputError(
-                f"{where}: {key!r} is not one line of UTF-8: it has a line break, a carriage return "
-                "at its end or half a surrogate pair; correct the text"
+                f"{where}: {key!r} is not one line of UTF-8: it has a line break, a carriage "
+                "return at its end or half a surrogate pair; correct the text"
             )
         texts.append(text)
     return texts[0], texts[1]

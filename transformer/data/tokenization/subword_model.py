@@ -49,7 +49,9 @@ class Subwords:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the subword ids of texts; a blank text has none."""
-        return self._by_sentence(texts, lambda sentences, _: self._spelling_out(sentences, self.processor.encode))
+        return self._by_sentence(
+            texts, lambda sentences, _: self._spelling_out(sentences, self.processor.encode)
+        )
 
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
         """Sample a segmentation of each text: a function of text and seed."""
@@ -67,7 +69,7 @@ class Subwords:
         return self._by_sentence(texts, draw)
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """Join subwords into texts; a separator is a space, other tags and control symbols nothing."""
+        """Join subwords into texts; a separator is a space, other tags and controls nothing."""
         texts: list[str] = []
         for row in rows:
             parts = [part for part in self.sentences(row) if part] or [[]]

@@ -1,7 +1,7 @@
 """Tags: symbols before the source or between the sentences of a document.
 
-Tags have ids after the subword vocabulary, which no text can spell; a written tag has a space, which
-no subword has. Does not know the vocabulary, nor which corpus has which tag.
+Tags have ids after the subword vocabulary, which no text can spell; a tag is written with a space,
+which no subword has. Does not know the vocabulary, nor which corpus has which tag.
 Target languages: Johnson et al. 2017, https://aclanthology.org/Q17-1024; tagged back-translation:
 Caswell et al. 2019, https://aclanthology.org/W19-5206; documents: Tiedemann and Scherrer 2017,
 https://aclanthology.org/W17-4811.
@@ -143,8 +143,8 @@ class Tags:
             )
         if known.targets and not self.targets:
             raise InputError(
-                f"each source needs a tag of its target language, {' or '.join(known.targets)}; set "
-                "data.target_tag=true"
+                f"each source needs a tag of its target language, {' or '.join(known.targets)}; "
+                "set data.target_tag=true"
             )
         if (self.sentences, self.subwords) != (known.sentences, known.subwords):
             raise InputError(

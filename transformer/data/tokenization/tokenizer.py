@@ -113,7 +113,7 @@ class Tokenizer:
 
     @property
     def cut_fingerprint(self) -> str:
-        """A hash of all that decides the ids of a text, which excludes tags that it does not have."""
+        """A hash of all that decides the ids of a text: without tags that it does not have."""
         first, separator = self._source.first_tag, self._target.separator
         before = [first + index for index in self.tags.indices(self.source_tags)]
         subwords = self.with_tags(Tags()).fingerprint
@@ -166,9 +166,7 @@ class Tokenizer:
         }
         if not any(prefixes.values()):
             return rows
-        return [
-            prefixes.get(tags, []) + row for tags, row in zip(tags_of_rows, rows, strict=True)
-        ]
+        return [prefixes.get(tags, []) + row for tags, row in zip(tags_of_rows, rows, strict=True)]
 
     def leading_tags(self, source: Sequence[int]) -> int:
         """Return the number of tags that a source begins with."""

@@ -87,7 +87,10 @@ def learn_vocabulary(
             max_sentence_length=_MAX_LINE_BYTES,
             num_threads=1,  # sums of floats in another order would give another vocabulary
             minloglevel=2,
-            **{f"{name}_id": index for name, index in symbols.items()},
+            pad_id=symbols["pad"],
+            unk_id=symbols["unk"],
+            bos_id=symbols["bos"],
+            eos_id=symbols["eos"],
         )
     except (RuntimeError, OSError) as error:
         raise lines.error or _explained(error, config.vocab_size) from error

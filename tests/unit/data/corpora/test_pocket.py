@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.data.corpora import data_config, pairs_of, tokenizer_config
+from tests.helpers.corpora import data_config, pairs_of, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.corpora.pocket import pocket_splits, pocket_text, read_pocket_tags

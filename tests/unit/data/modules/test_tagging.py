@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from tests.helpers.conllu import format_conllu
-from tests.unit.data.corpora import data_config, first_epoch, tokenizer_config
+from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
 from tests.unit.decoding.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.batching.sampler import BatchKey
