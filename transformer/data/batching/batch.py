@@ -5,7 +5,7 @@ Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014,
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 
 Row = Sequence[int] | np.ndarray
 """Subword ids of a sentence, without bos or eos."""
+
+
+P = TypeVar("P", bound="PaddedBatch")
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,23 @@ class PaddedBatch:
         """Source tokens without padding, EOS included."""
         return int((self.source != PAD).sum())
 
-    def halves(self) -> tuple[Self, Self]:
+    def halves(self: P) -> tuple[P, P]:
         """Return the first and the second half of the rows, without needless padding."""
         middle = (self.size + 1) // 2
         return self._rows(slice(None, middle)), self._rows(slice(middle, None))
 
-    def to(self, device: torch.device | str, **kwargs: Any) -> Self:
+    def to(self: P, device: torch.device | str, **kwargs: Any) -> P:
         """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
         return self._each(lambda tensor: tensor.to(device, **kwargs))
 
-    def pin_memory(self) -> Self:
+    def pin_memory(self: P) -> P:
         """Return the batch in page-locked memory; the DataLoader calls this."""
         return self._each(Tensor.pin_memory)
 
-    def _rows(self, rows: slice) -> Self:
+    def _rows(self: P, rows: slice) -> P:
         raise NotImplementedError
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
+    def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
         tensors = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
         return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
 

@@ -83,7 +83,7 @@ def encode_corpus(
         )
     except BrokenProcessPool as error:
         raise InputError(
-            f"{split}: a process that prepares the text was killed, perhaps for lack of memory; set "
+            f"{split}: a process that prepares the text was killed, perhaps out of memory; set "
             "data.prepare_workers lower and start again, it resumes"
         ) from error
     except InputError:  # the text will change

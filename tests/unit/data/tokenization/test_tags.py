@@ -109,11 +109,11 @@ def test_a_tag_that_a_text_does_not_have_leaves_its_ids_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("tags", "wanted", "says"),
     [
-        (TAGS, SourceTags(), "translates to de or fr; say to which, with to=de"),
+        (TAGS, SourceTags(), "needs one of the tags de, fr; set to=de"),
         (TAGS, SourceTags("it"), "to=it is not a tag of the model; set to= to de or fr"),
         (TAGS, SourceTags("de", "news"), "tag=news is not a tag of the model; set tag= to web"),
         (Tags(), SourceTags("de"), "to=de is not a tag of the model; leave to= out"),
-        (Tags(corpora=("a", "b"), optional=False), SourceTags(), "one of the tags a, b; say which"),
+        (Tags(corpora=("a", "b"), optional=False), SourceTags(), "one of the tags a, b; set tag=a"),
     ],
 )
 def test_an_unknown_or_missing_tag_is_one_line(tags: Tags, wanted: SourceTags, says: str) -> None:
