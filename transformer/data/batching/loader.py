@@ -226,11 +226,7 @@ class EpochLoader(Generic[B]):
         """Load the batches of the keys, in their order."""
         self._keys = keys
         self._loader = DataLoader(
-            dataset,
-            sampler=keys,
-            batch_size=None,
-            collate_fn=_whole,
-            pin_memory=pin_memory,
+            dataset, sampler=keys, batch_size=None, collate_fn=_whole, pin_memory=pin_memory
         )
 
     def __len__(self) -> int:

@@ -39,14 +39,9 @@ class Tokenizer:
         tags: Tags | None = None,
         threads: int = -1,
     ) -> None:
-        """Wrap trained SentencePiece models.
+        """Wrap SentencePiece models; ``target`` is None when the vocabulary is joint.
 
-        Args:
-            config: settings of the vocabulary.
-            source: model of the source side, or of both.
-            target: model of the target side; None when the vocabulary is joint.
-            tags: of the vocabulary.
-            threads: that encode a batch of texts; -1: as many as there are cores.
+        ``threads`` encode a batch of texts; -1: as many as there are cores.
         """
         self.config = config
         self.tags = tags or Tags()
@@ -236,15 +231,7 @@ class Tokenizer:
             ) from error
 
     def check_vocabulary_sizes(self, source: int, target: int) -> None:
-        """Check the vocabulary sizes of a model against this tokenizer.
-
-        Args:
-            source: Number of subwords and tags that the model reads.
-            target: Number that it writes.
-
-        Raises:
-            InputError: They differ.
-        """
+        """Raise an InputError if these vocabulary sizes of a model differ from the tokenizer's."""
         if (source, target) != (self.source_vocab_size, self.target_vocab_size):
             raise InputError(
                 f"the model has {source} source and {target} target subwords, and its tokenizer "
