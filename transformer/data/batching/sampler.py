@@ -71,9 +71,8 @@ class BatchSequence(Protocol):
 class BatchPlan:
     """Divides a corpus into batches, and shuffles them for an epoch.
 
-    Every pair is in one batch of an epoch, and every epoch has the same number of batches. The
-    padded tokens of the larger side, rows times the longest of either with its eos, never exceed
-    the budget.
+    Every pair is in one batch of an epoch, and every epoch has the same number of batches. Rows
+    times the longest side of a batch with its eos never exceed the budget.
     """
 
     def __init__(
@@ -105,14 +104,7 @@ class BatchPlan:
         self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
         self._seed, self._shuffle = seed, shuffle
         longest = np.maximum(self._source, self._target)
-        if not len(longest):
-            raise InputError("no sentence pairs are left to train or validate on")
-        if longest.max() > batch_tokens:
-            raise InputError(
-                f"the longest pair has {longest.max():,} tokens, eos included, and "
-                f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
-                "more, or data.max_length lower"
-            )
+        _check_longest(longest, batch_tokens)
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
         # Where pairs of other lengths begin in the layout.
@@ -207,6 +199,16 @@ class BatchPlan:
                 order[start:end] = np.argsort(drawn[start:end], kind="stable")
                 order[start:end] += start
         return self._layout[order]
+
+
+def _check_longest(longest: Int[np.ndarray, " pair"], batch_tokens: int) -> None:
+    if not len(longest):
+        raise InputError("no sentence pairs are left to train or validate on")
+    if longest.max() > batch_tokens:
+        raise InputError(
+            f"the longest pair has {longest.max():,} tokens, eos included, and data.batch_tokens is "
+            f"{batch_tokens}; set data.batch_tokens={longest.max()} or more, or data.max_length lower"
+        )
 
 
 def _by_length(

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -73,10 +74,22 @@ def encode_corpus(
     for left in parts.glob("*.part"):  # of killed processes; the caller has a lock
         left.unlink()
     writer = ShardWriter(parts, tokenizer, filters, texts)
-    try:
+    with _explained(split, parts):
         first = _first_occurrences(parts / "first.npy", pairs, filters)
         missing = _missing(split, writer, _blocks(pairs, links, first))
         _write(missing, writer, _cores() if workers is None else workers)
+    (parts / "first.npy").unlink(missing_ok=True)
+    read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
+    os.replace(parts, folder)
+    every = f"{split}: {read:,} pairs, every line kept"
+    logger.info(every if filters is None else filters.describe(split, dropped, read))
+
+
+@contextmanager
+def _explained(split: str, parts: Path) -> Iterator[None]:
+    """Explain errors, and delete the parts of a text that has to change."""
+    try:
+        yield
     except NoSpaceLeft as error:
         raise InputError(f"{error}: data.cache=FOLDER; what is done stays for the next run") from (
             error
@@ -89,11 +102,6 @@ def encode_corpus(
     except InputError:  # the text will change
         shutil.rmtree(parts)
         raise
-    (parts / "first.npy").unlink(missing_ok=True)
-    read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
-    os.replace(parts, folder)
-    every = f"{split}: {read:,} pairs, every line kept"
-    logger.info(every if filters is None else filters.describe(split, dropped, read))
 
 
 def _first_occurrences(

@@ -86,7 +86,7 @@ def test_a_line_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as raised:
         list(read_lines(path, 6))
     assert str(raised.value) == (
-        f"{path}:3: the line is longer than 6 bytes, which is hardly one sentence; cut it, or "
+        f"{path}:3: the line is longer than 6 bytes, too long for one sentence; cut it, or "
         "raise data.max_line"
     )
 

@@ -89,12 +89,9 @@ def test_drawn_segmentations_have_the_same_tags() -> None:
     assert tokenizer.decode_target(drawn) == ["d e a b c a b"] * 20
 
 
-def test_tags_are_kept_in_the_state_and_an_older_state_has_none() -> None:
+def test_tags_are_kept_in_the_state() -> None:
     state = plain().with_tags(TAGS).to_state()
     assert Tokenizer.from_state(state).tags == TAGS
-    del state["tags"]
-    older = Tokenizer.from_state(state)
-    assert older.tags == Tags() and older.fingerprint == plain().fingerprint
     assert plain().with_tags(TAGS).fingerprint != plain().fingerprint
 
 
