@@ -71,8 +71,8 @@ class BatchSequence(Protocol):
 class BatchPlan:
     """Divides a corpus into batches, and shuffles them for an epoch.
 
-    Every pair is in one batch of an epoch, and every epoch has the same number of batches. Rows
-    times the longest side of a batch with its eos never exceed the budget.
+    Every pair is in one batch of an epoch; all epochs have the same number of batches. Rows times
+    the longest side of a batch with its eos never exceed the budget.
     """
 
     def __init__(
@@ -206,8 +206,9 @@ def _check_longest(longest: Int[np.ndarray, " pair"], batch_tokens: int) -> None
         raise InputError("no sentence pairs are left to train or validate on")
     if longest.max() > batch_tokens:
         raise InputError(
-            f"the longest pair has {longest.max():,} tokens, eos included, and data.batch_tokens is "
-            f"{batch_tokens}; set data.batch_tokens={longest.max()} or more, or data.max_length lower"
+            f"the longest pair has {longest.max():,} tokens, eos included, and data.batch_tokens "
+            f"is {batch_tokens}; set data.batch_tokens={longest.max()} or more, or "
+            "data.max_length lower"
         )
 
 

@@ -50,21 +50,17 @@ def encode_corpus(
     texts: bool,
     workers: int | None,
 ) -> None:
-    """Encode a corpus and write the shards of an `EncodedCorpus`, in the order of the text.
-
-    Only one process at a time may write to a folder (`cache.locked`).
+    """Encode a corpus and write the shards of an `EncodedCorpus`, in order, under `cache.locked`.
 
     Args:
         split: its name in the log.
         pairs: called for each pass over the (source, target) text.
         tokenizer: encodes both sides.
         filters: which pairs to leave out; None keeps every line.
-        folder: of the shards, which appears when it is complete. Until then they are in a folder
-            beside it, ending in ``.parts``, from which a second call resumes.
+        folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
         links: word links of the pairs; the sure ones are written.
         texts: whether the raw text is written too.
-        workers: processes that encode; None: as many as there are cores, 0: this process, which
-            also encodes one or two shards by itself.
+        workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
 
     Raises:
         InputError: text or links cannot be read, the disk is full, or a process was killed.
