@@ -14,7 +14,6 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 
-# Lengths in a step of the checksum.
 _SLICE = 1 << 20
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.common.errors import InputError
+from transformer.common.files import PACKAGE
 from transformer.data.corpora.split import Split
 from transformer.data.text.conllu import TaggedSentence
 from transformer.data.text.lines import read_lines
@@ -22,9 +23,8 @@ _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
 
 def _folder() -> Path:
     """Return the folder of the corpus, in the installed package or in the checkout."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "pocket"
-    return inside if inside.is_dir() else package.parent / "data" / "pocket"
+    inside = PACKAGE / "pocket"
+    return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
 
 
 def pocket_text(language: str) -> dict[str, Path]:
