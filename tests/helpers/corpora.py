@@ -33,7 +33,6 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
         "test": None,
         "validation_size": 9,
         "test_size": 0,
-        "held_out_by": "content",
         "batch_tokens": 96,
         "max_length": 50,
         "max_ratio": None,

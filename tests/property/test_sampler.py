@@ -69,7 +69,7 @@ def test_any_number_of_ranks_deals_every_epoch_out_once(
     updates = -(-(epoch + 1) * length // shares.batches)
     dealt: dict[int, list[int]] = {}
     for rank in range(ranks):
-        corpus: Any = {"shares": shares, "rank": rank, "done": lambda: 0}
+        corpus: Any = {"assignment": shares, "rank": rank, "done": lambda: 0}
         loader = UpdateLoader(Pairs(), row, **corpus, workers=0, pin_memory=False)
         for update in islice(loader, updates):
             for number, pairs in zip(update.numbers, update.batches, strict=True):

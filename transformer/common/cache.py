@@ -1,7 +1,7 @@
-"""A folder of derived files, each of which is there whole or not at all.
+"""A folder of derived files, each written atomically.
 
-Does not know what is in the files. A process killed while it writes leaves a `.part` file of its
-own name, which nobody may read; who fills the folder next, under its lock, can delete it.
+A process killed while it writes leaves a `.part` file, which the next process with the lock may
+delete.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time fill the folder, which is made if need be.
+    """Make the folder, and let one process at a time fill it.
 
-    The processes of a distributed run, and runs side by side, then share one preparation. Who has
-    to wait says so in the log. The lock of a killed process is free.
+    The processes of a distributed run, and parallel runs, share one preparation; a waiting process
+    logs it. The lock of a killed process is free.
 
     Raises:
         InputError: the folder cannot be made or written to.
@@ -45,23 +45,23 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
-    """Return what was answered to a question before, or else the answer, which is kept.
+    """Return the cached answer to a question, or compute and cache it.
 
     Args:
-        folder: whose subfolder "answers" keeps it.
+        folder: its subfolder "answers" has a file for each answer.
         question: names all that the answer depends on.
-        answer: finds it out; an empty one is not believed.
+        answer: computes it; an empty file is ignored.
 
     Raises:
         InputError: the folder cannot be written to.
     """
-    index = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
-    if index.is_file() and (known := index.read_text(encoding="utf-8")):
+    file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
+    if file.is_file() and (known := file.read_text(encoding="utf-8")):
         return known
     found = answer()
     try:
-        index.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(index) as part:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(file) as part:
             part.write_text(found, encoding="utf-8")
     except OSError as error:
         raise _unwritable(folder, error) from error

@@ -1,4 +1,4 @@
-"""The exceptions that speak to the user, and words for them; they do not know who catches them."""
+"""Exceptions with messages for the user, and parts of these messages."""
 
 import difflib
 from collections.abc import Iterable, Iterator
@@ -7,23 +7,23 @@ from pathlib import Path
 
 
 class InputError(Exception):
-    """The input or the call is wrong, and the user can mend it.
+    """The input or the command is wrong, and the user can correct it.
 
-    The message is one line that says what is wrong, where, and what to do. The command line
-    prints it without a traceback and exits with code 2.
+    The message is one line: what is wrong, where, and what to do. The command line prints it
+    without a traceback and exits with code 2.
     """
 
 
 class MissingFile(InputError):
-    """A file that the user, or the config of a run, names is not there."""
+    """A file that the user or the config of a run names does not exist."""
 
 
 @contextmanager
 def errors_name(file: Path) -> Iterator[None]:
-    """Let an InputError name the file whose values it is about.
+    """Begin the message of an InputError with the name of the file.
 
     Raises:
-        InputError: The same, with the file before it.
+        InputError: The same, with the file.
     """
     try:
         yield
@@ -34,56 +34,56 @@ def errors_name(file: Path) -> Iterator[None]:
 
 
 ALSO = "; also "
-"""Between the objections of one message."""
+"""Separator of the objections in one message."""
 
-_MOST = 10
-"""Objections that one message has room for."""
+_LIMIT = 10
+"""Maximum number of objections in one message."""
 
 
 def raise_objections(objections: Iterable[str]) -> None:
-    """Raise all objections as one, so that whoever mends one does not meet the next.
+    """Raise all objections as one error.
 
     Raises:
-        InputError: There is any.
+        InputError: There is an objection.
     """
     if reasons := list(dict.fromkeys(objections)):
-        more = len(reasons) - _MOST
-        raise InputError(ALSO.join(reasons[:_MOST]) + (f"; and {more} more" if more > 0 else ""))
+        more = len(reasons) - _LIMIT
+        raise InputError(ALSO.join(reasons[:_LIMIT]) + (f"; and {more} more" if more > 0 else ""))
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`` (did you mean NAME?)`` with the nearest other name; empty where none is near.
+    """Return `` (did you mean NAME?)`` with the nearest known name, or nothing.
 
     Args:
-        name: What is unknown.
-        known: What it could be.
-        cutoff: How much has to be alike, from 0 to 1 (``difflib``).
+        name: The unknown name.
+        known: All known names.
+        cutoff: Minimum similarity, from 0 to 1 (``difflib``).
     """
-    others = [other for other in known if other != name]
-    near = difflib.get_close_matches(name, others, n=1, cutoff=cutoff)
+    candidates = [candidate for candidate in known if candidate != name]
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""
 
 
 def how_to_install(extra: str) -> str:
-    """What to do where a package of an extra is missing; the project is not on PyPI."""
+    """Return the command that installs an extra; the project is not on PyPI."""
     return f"pip install -e '.[{extra}]' in the checkout"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory did not suffice: torch, CUDA and the libraries under them say so variously."""
+    """Whether memory ran out: torch, CUDA and their libraries have various errors for it."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(said in str(error) for said in _NO_MEMORY)
+    return isinstance(error, RuntimeError) and any(part in str(error) for part in _NO_MEMORY)
 
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "_ALLOC_FAILED")
 
 
 class Interrupted(Exception):
-    """The user or the system stopped the work; the message says in one line how to go on.
+    """The user or the system stopped the work; the message says in one line how to resume.
 
     Attributes:
-        code: The exit code: 128 and the number of the signal, as a shell says.
+        code: The exit code: 128 plus the number of the signal, as in a shell.
     """
 
     def __init__(self, message: str, code: int = 130) -> None:
@@ -92,12 +92,12 @@ class Interrupted(Exception):
 
 
 class AnotherRankFailed(Exception):
-    """This process cannot go on, and the one that knows why has reported it.
+    """This process ends because of another rank, which has reported the error.
 
     The message may be empty.
 
     Attributes:
-        code: The exit code, that of the other; 1 where it was killed, or nobody knows.
+        code: The exit code of the other rank; 1 if it was killed or is unknown.
     """
 
     def __init__(self, message: str, code: int = 2) -> None:

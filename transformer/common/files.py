@@ -1,7 +1,4 @@
-"""Files as users name them, and as they are written: whole or not at all.
-
-It does not know what is in them.
-"""
+"""Paths of users, and atomic writes."""
 
 import errno
 import glob
@@ -20,11 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def given_path(name: str | Path) -> Path:
-    """A path that the user names, with ``~`` as a shell reads it.
-
-    Raises:
-        InputError: There is no such user.
-    """
+    """Expand ``~`` in a path of the user; raises InputError if there is no such home."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
@@ -32,12 +25,7 @@ def given_path(name: str | Path) -> Path:
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
-    """Open a file of a folder that others may write to: a symbolic link there is not followed.
-
-    Args:
-        path: The file.
-        mode: As of ``open``.
-        settings: Likewise.
+    """Open a file in a folder that other users may write to, as ``open``; not a symbolic link.
 
     Raises:
         OSError: It cannot be opened, or is a link.
@@ -50,12 +38,12 @@ def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
 
 
 class NoSpaceLeft(InputError):
-    """The disk, or the user's share of it, is full."""
+    """The disk, or the user's quota, is full."""
 
 
 @contextmanager
 def named(path: str | Path) -> Iterator[None]:
-    """Let what goes wrong with a file say which it was, as reading and writing alone do not."""
+    """Add the file name to an OSError of reading or writing."""
     try:
         yield
     except OSError as error:
@@ -65,14 +53,14 @@ def named(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path to write to (a file or a folder), which becomes ``path`` when all went well.
+    """Yield a path to write a file or folder to, which becomes ``path`` if there is no error.
 
-    It is on the disk then: a power failure leaves nothing of it, or all.
+    It is synced: a power failure leaves all of it, or nothing.
 
     Raises:
-        NoSpaceLeft: there is no room for it; nothing of it stays.
+        NoSpaceLeft: the disk is full; nothing is left of it.
     """
-    # At random: nobody can have put a link there.
+    # A random name: nobody can have put a link there.
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         yield part
@@ -96,13 +84,13 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def remove_parts(path: Path) -> None:
-    """Delete what killed processes have left of a file that no other process writes now."""
+    """Delete the parts of a file that killed processes left; no process may be writing it."""
     for part in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
         part.unlink()
 
 
 def sync(path: Path) -> None:
-    """Let a file, or the names in a folder, survive a power failure."""
+    """Write a file, or the names in a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Helpers for processes; it does not know what a process does."""
+"""Helpers for processes."""
 
 import os
 import threading
@@ -7,15 +7,15 @@ from multiprocessing import connection, parent_process
 
 
 def end_with_parent() -> None:
-    """Let this process end when its parent does, however that is.
+    """End this process when its parent ends.
 
-    Otherwise the children of a killed process would wait for it for ever, and hold its locks.
+    Otherwise the children of a killed process would wait forever, and hold its locks.
     """
     parent, number = parent_process(), os.getppid()
 
     def watch() -> None:
         if parent is not None:
-            # A fork server may stand between the two.
+            # There may be a fork server between the two.
             connection.wait([parent.sentinel])
         while parent is None and os.getppid() == number:
             time.sleep(1)

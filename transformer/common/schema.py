@@ -1,7 +1,4 @@
-"""Plain values as the annotations of a dataclass want them.
-
-It does not know what the values mean, and imports nothing heavy.
-"""
+"""Checks plain values against the annotations of a dataclass, and numbers against ranges."""
 
 import math
 import types
@@ -45,7 +42,7 @@ def typed(kind: type[T], values: Any, where: str) -> T:
 
 
 def typed_value(value: Any, hint: Any, where: str) -> Any:
-    """The value as its annotation says.
+    """Return the value in the type of its annotation.
 
     An annotation is int, float, bool, str, Any, None, a literal, a tuple, a sequence, a mapping
     from str, a dataclass, or a union.
@@ -61,44 +58,40 @@ def typed_value(value: Any, hint: Any, where: str) -> Any:
             except InputError:
                 mapping = get_origin(option) is Mapping or is_dataclass(option)
                 if isinstance(value, Mapping) and mapping:
-                    # What is wrong inside it says more than that it is none of the options.
-                    raise
+                    raise  # an error inside the mapping is the more precise message
     elif isinstance(value, Mapping) and (origin is Mapping or is_dataclass(hint)):
         return _mapped(value, hint, where)
-    elif origin in (tuple, Sequence) and isinstance(value, list | tuple):
-        return _items(value, hint, where)
-    elif (origin is Literal and value in get_args(hint)) or hint is Any:
+    elif isinstance(value, list | tuple) and (items := _item_hints(hint, len(value))) is not None:
+        return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
+    elif origin is Literal and value in get_args(hint):
         return value
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     elif hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
-    raise _refusal(value, hint, where)
+    shown = "null" if value is None else repr(value)[:200]
+    raise InputError(f"{where}={shown} must be {_words(hint)}")
 
 
 def _mapped(value: Mapping[str, Any], hint: Any, where: str) -> Any:
     if get_origin(hint) is not Mapping:
         return typed(hint, value, where)
     kind = get_args(hint)[1]
-    return {str(key): typed_value(one, kind, f"{where}.{key}") for key, one in value.items()}
+    return {str(key): typed_value(v, kind, f"{where}.{key}") for key, v in value.items()}
 
 
-def _items(value: Sequence[Any], hint: Any, where: str) -> tuple[Any, ...]:
+def _item_hints(hint: Any, length: int) -> tuple[Any, ...] | None:
+    """Return the annotation of each item of a list, or None if it may not have this length."""
+    if get_origin(hint) not in (tuple, Sequence):
+        return None
     items = get_args(hint)
     if get_origin(hint) is Sequence or items[-1] is ...:
-        items = items[:1] * len(value)
-    if len(items) != len(value):
-        raise _refusal(value, hint, where)
-    return tuple(typed_value(v, i, where) for v, i in zip(value, items, strict=True))
-
-
-def _refusal(value: Any, hint: Any, where: str) -> InputError:
-    said = "null" if value is None else repr(value)[:200]
-    return InputError(f"{where}={said} must be {_words(hint)}")
+        return items[:1] * length
+    return items if len(items) == length else None
 
 
 def _words(hint: Any) -> str:
-    """How to say an annotation to the user."""
+    """Return an annotation in words for the user."""
     origin = get_origin(hint)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_words(option) for option in get_args(hint))
@@ -115,7 +108,7 @@ def _words(hint: Any) -> str:
 
 
 class Range(NamedTuple):
-    """The values that a number may have, as a note of its annotation.
+    """Allowed values of a number, in its annotation.
 
     ``Annotated[float, Range(0, below=1)]`` is from 0 to less than 1.
     """
@@ -138,10 +131,10 @@ class Range(NamedTuple):
 
 
 def out_of_range(config: Any, where: str) -> Iterator[str]:
-    """Objections to the numbers of a dataclass that are outside of their `Range`.
+    """Yield an objection for each number of a dataclass outside of its `Range`.
 
     Args:
-        config: A dataclass; a range stands in ``Annotated``, also inside a union with None.
+        config: A dataclass with ``Annotated`` fields, also in a union with None.
         where: The name of its group, for the message.
     """
     for name, hint in get_type_hints(type(config), include_extras=True).items():

@@ -49,8 +49,10 @@ def test_paths_are_given_as_a_pair_or_as_one_file() -> None:
         ("test_size", -5, r"data\.test_size=-5 must be at least 0"),
         ("max_length", 0, r"data\.max_length=0 must be at least 1"),
         ("max_line", 0, r"data\.max_line=0 must be at least 1"),
-        ("max_ratio", 0.5, r"data\.max_ratio=0\.5 leaves out every pair; set 1 "),
-        ("held_out_by", "chance", r"data\.held_out_by=chance is unknown; leave it out"),
+        ("max_ratio", 0.5, r"data\.max_ratio=0\.5 must be at least 1"),
+        ("max_left_out", 1.5, r"data\.max_left_out=1\.5 must be from 0 to 1"),
+        ("buffer", 0, r"data\.buffer=0 must be at least 1"),
+        ("prepare_workers", -1, r"data\.prepare_workers=-1 must be at least 0"),
         (
             "corpora",
             {"web": CorpusConfig(test_size=-1)},

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from transformer.common.errors import InputError
 from transformer.common.files import named
-from transformer.data.text.lines import MOST, decoded_lines, read_lines, too_long, unreadable
+from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long, unreadable
 
 
 def input_files(source: str | None, output: str | None) -> tuple[Path, Path] | None:
@@ -92,7 +92,7 @@ class _LineReader:
 
     @property
     def _holds_line(self) -> bool:
-        return self.ended or len(self.pending) > MOST or b"\n" in self.pending
+        return self.ended or len(self.pending) > MAX_LINE or b"\n" in self.pending
 
     def _lines(self) -> Iterator[bytes]:
         for number in count(1):
@@ -101,7 +101,7 @@ class _LineReader:
             line, end, self.pending = self.pending.partition(b"\n")
             if not line and not end:
                 return
-            if len(line) > MOST:
+            if len(line) > MAX_LINE:
                 raise too_long(f"stdin:{number}", None)
             yield line
 

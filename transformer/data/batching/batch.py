@@ -1,11 +1,11 @@
-"""Batches: rows of piece ids padded at the right, and the shift of the target.
+"""Batches: subword ids padded at the right, and the shift of the target.
 
-Knows nothing of text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
+Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,30 +15,22 @@ from torch import Tensor
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 
 Row = Sequence[int] | np.ndarray
-"""Piece ids of a sentence, without bos or eos."""
+"""Subword ids of a sentence, without bos or eos."""
+
+
+P = TypeVar("P", bound="PaddedBatch")
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Sentence pairs of one training or validation step.
-
-    Shapes: all int64; rows are padded with PAD at the right. ``target_input`` and
-    ``target_output`` are the same pieces, one shifted against the other by a position.
-    """
+class PaddedBatch:
+    """Sentences of one step as tensors with a row for each, padded with PAD at the right."""
 
     source: Int[Tensor, "batch source"]
-    """Source pieces and EOS."""
-    target_input: Int[Tensor, "batch target"]
-    """BOS and the target pieces: what the decoder sees."""
-    target_output: Int[Tensor, "batch target"]
-    """Target pieces and EOS: what the decoder has to say."""
-    alignment: Bool[Tensor, "batch target source"] | None = None
-    """Where links are used: which source pieces each piece of ``target_output`` is linked to.
-    EOS and padding have no links."""
+    """Source subwords and EOS."""
 
     @property
     def size(self) -> int:
-        """Number of sentence pairs."""
+        """Number of sentences, or of sentence pairs."""
         return self.source.shape[0]
 
     @property
@@ -46,9 +38,46 @@ class Batch:
         """Source tokens without padding, EOS included."""
         return int((self.source != PAD).sum())
 
+    def halves(self: P) -> tuple[P, P]:
+        """Return the first and the second half of the rows, without needless padding."""
+        middle = (self.size + 1) // 2
+        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
+
+    def to(self: P, device: torch.device | str, **kwargs: Any) -> P:
+        """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
+        return self._each(lambda tensor: tensor.to(device, **kwargs))
+
+    def pin_memory(self: P) -> P:
+        """Return the batch in page-locked memory; the DataLoader calls this."""
+        return self._each(Tensor.pin_memory)
+
+    def _rows(self: P, rows: slice) -> P:
+        raise NotImplementedError
+
+    def _each(self: P, change: Callable[[Tensor], Tensor]) -> P:
+        tensors = {name: tensor for name, tensor in vars(self).items() if tensor is not None}
+        return replace(self, **{name: change(tensor) for name, tensor in tensors.items()})
+
+
+@dataclass(frozen=True)
+class Batch(PaddedBatch):
+    """Sentence pairs of one training or validation step.
+
+    Shapes: all int64. ``target_input`` and ``target_output`` are the same subwords, shifted by one
+    position.
+    """
+
+    target_input: Int[Tensor, "batch target"]
+    """BOS and the target subwords: the input of the decoder."""
+    target_output: Int[Tensor, "batch target"]
+    """Target subwords and EOS: the labels."""
+    alignment: Bool[Tensor, "batch target source"] | None = None
+    """With word links: the source subwords that each subword of ``target_output`` is linked to.
+    EOS and padding have no links."""
+
     @property
     def target_tokens(self) -> int:
-        """Target tokens without padding, EOS included: the tokens the loss counts."""
+        """Target tokens without padding, EOS included: the tokens of the loss."""
         return int((self.target_output != PAD).sum())
 
     @property
@@ -62,21 +91,8 @@ class Batch:
         return self.source.numel() + self.target_output.numel()
 
     def text(self) -> tuple[Int[Tensor, "batch source"], Int[Tensor, "batch target"]]:
-        """Return the rows of pieces that stand for text, with eos and padding."""
+        """Return source and target subwords, with eos and padding."""
         return self.source, self.target_output
-
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """The first and the second half of the pairs, without padding that neither needs."""
-        middle = (self.size + 1) // 2
-        return self._rows(slice(None, middle)), self._rows(slice(middle, None))
-
-    def to(self, device: torch.device | str, **kwargs: Any) -> "Batch":
-        """Return the batch on ``device``; Lightning calls this with ``non_blocking=True``."""
-        return self._each(lambda tensor: tensor.to(device, **kwargs))
-
-    def pin_memory(self) -> "Batch":
-        """Return the batch in page-locked memory; the DataLoader calls this."""
-        return self._each(Tensor.pin_memory)
 
     def _rows(self, rows: slice) -> "Batch":
         source = int((self.source[rows] != PAD).any(0).sum())
@@ -89,21 +105,13 @@ class Batch:
             alignment=None if links is None else links[rows, :target, :source],
         )
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        return Batch(
-            source=change(self.source),
-            target_input=change(self.target_input),
-            target_output=change(self.target_output),
-            alignment=None if self.alignment is None else change(self.alignment),
-        )
-
 
 def collate(
     sources: Sequence[Row],
     targets: Sequence[Row],
     links: Sequence[Bool[np.ndarray, "_ _"]] | None = None,
 ) -> Batch:
-    """Pad pairs of piece ids (without bos or eos), and their links if given, into a Batch.
+    """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch.
 
     Raises:
         ValueError: the numbers of sources and targets differ, or are zero.
@@ -111,8 +119,8 @@ def collate(
     if len(sources) != len(targets) or not sources:
         raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")
     shifted = _pad(targets, before=(BOS,), after=(EOS,))
-    # batch (bos pieces eos) -> batch (bos pieces), batch (pieces eos). In a shorter row the input
-    # still ends in EOS: the decoder need not see it, so it becomes padding.
+    # batch (bos subwords eos) -> batch (bos subwords), batch (subwords eos). EOS at the end of a
+    # shorter row of the input becomes padding.
     target_input = shifted[:, :-1].masked_fill(shifted[:, :-1] == EOS, PAD)
     source, target_output = pad_source(sources), shifted[:, 1:].contiguous()
     alignment = None

@@ -1,6 +1,6 @@
-"""Endless rows of batches: of one corpus, or of several that share a row.
+"""Endless sequences of batches, of one or several corpora (sampler.py: ``BatchSequence``).
 
-Knows plans, neither ranks nor what the pairs are (the protocol is sampler.py's ``BatchSequence``).
+Does not know ranks or the pairs.
 """
 
 import math
@@ -27,13 +27,13 @@ class PlannedBatches:
         self._epoch = lru_cache(maxsize=2)(plan.epoch)
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch, at whatever number; the first of an epoch lays that epoch out."""
+        """Return a batch by number; the first of an epoch plans that epoch."""
         epoch, index = divmod(number, len(self.plan))
         batches: EpochBatches = self._epoch(epoch)
         return BatchKey(epoch, batches[index], self._corpus)
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the batch of the first epoch with the most positions, and how many it has."""
+        """Return the number of positions of the largest batch of the first epoch, and the batch."""
         batches = self._epoch(0)
         positions = self.plan.positions(batches)
         index = int(positions.argmax())
@@ -45,73 +45,69 @@ class PlannedBatches:
         return len(self.plan)
 
     def epochs(self, number: int) -> float:
-        """Return how many epochs the batches before this one make."""
+        """Return the number of epochs before this batch."""
         return number / len(self.plan)
 
     def identity(self) -> dict[str, Any]:
-        """Return what two rows have in common if and only if they give the same batches."""
+        """Return values that are equal if and only if the batches are."""
         return self.plan.identity()
 
 
 class MixedBatches:
-    """Batches of several rows by turns, at random, in fixed shares.
+    """Batches of several sequences in random order, with fixed sampling weights.
 
-    A batch is of one row alone, and each row keeps its own epochs: no pair comes twice in an epoch
-    of its corpus. Each thousand batches hold the shares exactly (to a thousandth, and at least one
-    batch of each row), so that the place in every row follows from the number.
+    Each batch is from one sequence, and each sequence keeps its own epochs: no pair comes twice in
+    an epoch of its corpus. Each thousand batches have the weights exactly (to a thousandth, and at
+    least one batch of each sequence), so that the index in each sequence follows from the number.
     """
 
-    def __init__(self, rows: Sequence[BatchSequence], shares: Sequence[float], seed: int) -> None:
-        """Mix.
-
-        Args:
-            rows: one a corpus.
-            shares: of the batches, for each row, above 0; their sum does not matter.
-            seed: of the order.
-        """
-        self._rows, self._seed = list(rows), seed
-        self._counts = _apportioned(np.asarray(shares, dtype=np.float64), _BLOCK)
+    def __init__(
+        self, sequences: Sequence[BatchSequence], weights: Sequence[float], seed: int
+    ) -> None:
+        """Mix one sequence for each corpus, with weights above 0 of any sum, in a seeded order."""
+        self._sequences, self._seed = list(sequences), seed
+        self._counts = _apportioned(np.asarray(weights, dtype=np.float64), _BLOCK)
         self._block = lru_cache(maxsize=2)(self._shuffled)
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch, at whatever number."""
+        """Return a batch by number."""
         block, position = divmod(number, _BLOCK)
         turns = self._block(block)
-        row = int(turns[position])
-        earlier = block * int(self._counts[row]) + int((turns[:position] == row).sum())
-        return self._rows[row][earlier]
+        chosen = int(turns[position])
+        earlier = block * int(self._counts[chosen]) + int((turns[:position] == chosen).sum())
+        return self._sequences[chosen][earlier]
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the largest of the largest batches of each row."""
-        return max((row.largest() for row in self._rows), key=lambda found: found[0])
+        """Return the number of positions of the largest batch, and the batch."""
+        return max((each.largest() for each in self._sequences), key=lambda found: found[0])
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of batches of one epoch of every row together."""
-        known = [length for row in self._rows if (length := row.epoch_length) is not None]
-        return sum(known) if len(known) == len(self._rows) else None
+        """Number of batches of one epoch of all sequences."""
+        lengths = [each.epoch_length for each in self._sequences]
+        return None if None in lengths else sum(length or 0 for length in lengths)
 
     def epochs(self, number: int) -> float:
-        """Return how often as many batches as an epoch of all rows has come before this one."""
+        """Return the number of epochs before this batch."""
         return number / (self.epoch_length or math.inf)
 
     def identity(self) -> dict[str, Any]:
-        """Return what two rows have in common if and only if they give the same batches."""
+        """Return values that are equal if and only if the batches are."""
         return {
-            "rows": [row.identity() for row in self._rows],
+            "rows": [each.identity() for each in self._sequences],
             "shares": self._counts.tolist(),
             "seed": self._seed,
         }
 
-    def _shuffled(self, block: int) -> Int[np.ndarray, " place"]:
-        turns = np.repeat(np.arange(len(self._rows)), self._counts)
-        # A third number, so that it is not the random order of an epoch of the same number.
+    def _shuffled(self, block: int) -> Int[np.ndarray, " block"]:
+        turns = np.repeat(np.arange(len(self._sequences)), self._counts)
+        # The third number makes it differ from the order of an epoch with the same number.
         return np.random.default_rng([self._seed, block, 2]).permutation(turns)
 
 
-def _apportioned(shares: np.ndarray, total: int) -> Int[np.ndarray, " row"]:
-    """Round shares to whole numbers of the given sum, at least 1 each, by largest remainders."""
-    exact = shares / shares.sum() * (total - len(shares)) + 1
+def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"]:
+    """Round weights to whole numbers of the given sum, at least 1 each, by largest remainders."""
+    exact = weights / weights.sum() * (total - len(weights)) + 1
     counts = np.floor(exact).astype(np.int64)
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1

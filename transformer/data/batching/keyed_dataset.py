@@ -1,4 +1,4 @@
-"""Datasets whose items are whole batches, asked for by a key.
+"""Datasets whose items are whole batches, by key.
 
 Do not know how a batch is made, nor the order of the keys.
 """
@@ -18,30 +18,30 @@ B = TypeVar("B")
 
 
 class KeyedDataset(Dataset[B], ABC):
-    """Makes the batch of a key, whole: use it with ``batch_size=None``."""
+    """Makes the whole batch of a key: use it with ``batch_size=None``."""
 
     @abstractmethod
     def __getitem__(self, key: BatchKey) -> B: ...
 
 
 class PlannedDataset(KeyedDataset[B]):
-    """Gives lengths to plan batches with, too."""
+    """Also has lengths to plan batches with."""
 
     @property
     def parts(self) -> Sequence["PlannedDataset[B]"]:
-        """The corpora, in the order in which keys count them; of one itself."""
+        """The corpora, in the order of their numbers in keys; a single corpus is its own part."""
         return (self,)
 
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return the lengths of source and target that batches are to be planned with."""
+        """Return the lengths of source and target to plan batches with."""
 
 
 class MixedDataset(PlannedDataset[Batch]):
-    """Several corpora; a key says which of them its batch is of."""
+    """Several corpora; a key has the number of its corpus."""
 
     def __init__(self, parts: Sequence[PlannedDataset[Batch]]) -> None:
-        """Serve these corpora, in the order in which keys count them."""
+        """Serve these corpora, in the order of their numbers in keys."""
         self._parts = tuple(parts)
 
     @property
@@ -53,6 +53,6 @@ class MixedDataset(PlannedDataset[Batch]):
         return self.parts[key.corpus][key]
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return the lengths of all, corpus after corpus."""
+        """Return the lengths of all pairs, corpus after corpus."""
         sources, targets = zip(*(part.lengths() for part in self.parts), strict=True)
         return np.concatenate(sources), np.concatenate(targets)

@@ -1,7 +1,7 @@
-"""Hands updates to the trainer: the micro-batches of this rank, from where the run stands.
+"""Loads the micro-batches of this rank for each update, from the current update on.
 
-Knows the endless row of batches, its shares, and how many updates are done; does not know texts or
-models.
+Knows an endless sequence of batches, their assignment to ranks, and the number of updates; does not
+know texts or models.
 """
 
 import logging
@@ -20,8 +20,8 @@ from transformer.data.batching.sampler import BatchKey, BatchSequence
 
 logger = logging.getLogger(__name__)
 
-_CHANGED = {"lengths": "the text is another", "shards": "the shards are others"}
-"""What has changed where the identity of a row has a checksum."""
+_CHANGED = {"lengths": "the text changed", "shards": "the shards changed"}
+"""Messages for keys of the identity that are checksums."""
 
 
 @runtime_checkable
@@ -30,25 +30,25 @@ class Movable(Protocol):
 
     @property
     def tokens(self) -> int:
-        """All without padding."""
+        """Tokens without padding."""
 
     @property
     def positions(self) -> int:
-        """All with padding."""
+        """Tokens with padding."""
 
     def to(self, device: torch.device | str, **kwargs: Any) -> Any:
         """Return the batch on a device."""
 
 
 @runtime_checkable
-class Placed(Protocol):
-    """A row that finds a batch quickly only if it is told where it stood before it."""
+class Resumable(Protocol):
+    """A sequence of batches that needs a state to find a batch quickly."""
 
     def state_dict(self, number: int) -> dict[str, Any]:
-        """Return where it stands at a batch."""
+        """Return the state at a batch."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Stand there."""
+        """Continue from a state."""
 
 
 B = TypeVar("B", bound=Movable)
@@ -60,15 +60,15 @@ class Update(Generic[B]):
 
     batches: list[B]
     numbers: list[int]
-    """Of each, in the endless row: what is drawn at random for it is drawn from this."""
+    """Numbers of the batches in the endless sequence: seeds of all that is random for them."""
     tokens: int
-    """Of all of them, without padding."""
+    """Tokens of all batches without padding."""
     positions: int
-    """The same with padding."""
+    """Tokens of all batches with padding."""
 
     @classmethod
     def of(cls, batches: list[B], numbers: list[int]) -> "Update[B]":
-        """Count them where they are: later, on a GPU, it would have to finish its work first."""
+        """Make an update; the tokens are counted before a GPU would have to be waited for."""
         tokens = sum(batch.tokens for batch in batches)
         return cls(batches, numbers, tokens, sum(batch.positions for batch in batches))
 
@@ -89,12 +89,11 @@ class _Keys(Sampler[BatchKey]):
 
 
 class UpdateLoader(Generic[B]):
-    """An endless iterable of updates, which Lightning takes as it is.
+    """An endless iterable of updates, for Lightning.
 
-    It is no DataLoader itself and shows no sampler: Lightning would replace it in a distributed
-    run, and with it the token budget. Where to begin follows from the number of updates done, by
-    index, however many they are; it is asked when the first batch is, not when the loader is made:
-    only then has Lightning restored it.
+    It is not a DataLoader and has no sampler: Lightning would replace it in a distributed run, and
+    lose the token budget. The first update is the number of updates done. That number is read at
+    the first batch, since Lightning restores it after it makes the loader.
     """
 
     def __init__(
@@ -102,36 +101,36 @@ class UpdateLoader(Generic[B]):
         dataset: KeyedDataset[B],
         row: BatchSequence,
         *,
-        shares: RankAssignment,
+        assignment: RankAssignment,
         rank: int,
         done: Callable[[], int],
         workers: int,
         pin_memory: bool,
     ) -> None:
-        """Load the batches of a row.
+        """Load the batches of a sequence.
 
         Args:
             dataset: makes the batches.
-            row: what is in them.
-            shares: how they are dealt out.
-            rank: whose batches these are.
-            done: how many updates the run has made, those of the runs it resumes included.
-            workers: processes that make batches; 0 makes them as they are asked for.
-            pin_memory: in page-locked memory, for a GPU to fetch.
+            row: keys of the batches.
+            assignment: of the batches to ranks and updates.
+            rank: of this process.
+            done: returns the number of updates, including those of the runs that this one resumes.
+            workers: processes that make batches; 0: this process.
+            pin_memory: in page-locked memory, for a GPU.
         """
-        self.row, self.dataset, self.shares = row, dataset, shares
+        self.row, self.dataset, self.assignment = row, dataset, assignment
         self._rank, self._done = rank, done
         self._workers, self._pin_memory = workers, pin_memory
         self._before: dict[str, Any] | None = None
-        # The first batch of the row that these shares deal out, and the updates done before.
+        # The first batch with this assignment, and the number of updates before it.
         self._first = self._since = 0
-        self._begun = False
+        self._started = False
         self._batches: Iterator[B] | None = None
 
     def __iter__(self) -> Iterator[Update[B]]:
         """Yield the updates that are not done yet; no batch before them is made."""
-        self._begun = self._begin()
-        numbers = range(self._first + self._rank, 2**63, self.shares.ranks)
+        self._start()
+        numbers = range(self._first + self._rank, 2**63, self.assignment.ranks)
         loader = DataLoader(
             self.dataset,
             sampler=_Keys(self.row, numbers),
@@ -140,21 +139,21 @@ class UpdateLoader(Generic[B]):
             num_workers=self._workers,
             prefetch_factor=4 if self._workers else None,
             pin_memory=self._pin_memory,
-            worker_init_fn=_leave_sigterm_to_the_parent,
+            worker_init_fn=_ignore_sigterm,
         )
         self._batches = iter(loader)
         try:
-            for start in count(0, self.shares.accumulation):
-                those = numbers[start : start + self.shares.accumulation]
-                yield Update.of([next(self._batches) for _ in those], list(those))
+            for start in count(0, self.assignment.accumulation):
+                own = numbers[start : start + self.assignment.accumulation]
+                yield Update.of([next(self._batches) for _ in own], list(own))
         finally:
             self.close()
 
     def close(self) -> None:
         """End the worker processes.
 
-        Left to the garbage collector they would end late, perhaps within another run, or never: an
-        exception may hold on to what started them, and they do not heed SIGTERM.
+        The garbage collector would end them late or never (an exception may refer to the loader),
+        and they ignore SIGTERM.
         """
         batches, self._batches = self._batches, None
         if self._workers and batches is not None:
@@ -162,36 +161,37 @@ class UpdateLoader(Generic[B]):
             workers._shutdown_workers()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where these shares began in the row; the updates since are the trainer's."""
+        """Return the start of this assignment in the sequence; the trainer counts the updates."""
         row: Any = self.row
+        resumable = isinstance(self.row, Resumable)
         return {
             "identity": self.row.identity(),
-            "row": row.state_dict(self._next(self._done())) if isinstance(row, Placed) else None,
+            "row": row.state_dict(self._next(self._done())) if resumable else None,
             "epoch_length": self.row.epoch_length,
-            "ranks": self.shares.ranks,
-            "accumulation": self.shares.accumulation,
+            "ranks": self.assignment.ranks,
+            "accumulation": self.assignment.accumulation,
             "first": self._first,
             "since": self._since,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another loader stood; says what has changed since.
+        """Continue after another loader; logs differences.
 
-        With another number of ranks or another accumulation the row stays whole: no pair twice in
-        an epoch, none left out. With other batches the run goes on at the same part of its epoch.
+        With other ranks or another accumulation every pair is still used once in an epoch. With
+        other batches the run continues at the same fraction of its epoch.
         """
         self._before = state
-        mine, before = self.state_dict(), state
-        if isinstance(self.row, Placed) and before["row"] is not None:
-            self.row.load_state_dict(before["row"])
-        if self.shares != RankAssignment(before["ranks"], before["accumulation"]):
+        now = self.state_dict()
+        if isinstance(self.row, Resumable) and state["row"] is not None:
+            self.row.load_state_dict(state["row"])
+        if self.assignment != RankAssignment(state["ranks"], state["accumulation"]):
             logger.info(
                 "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
-                "the row of batches stays whole",
-                *(mine["ranks"], mine["accumulation"]),
-                *(before["ranks"], before["accumulation"]),
+                "every pair is still used once in an epoch",
+                *(now["ranks"], now["accumulation"]),
+                *(state["ranks"], state["accumulation"]),
             )
-        old, new = before["identity"], mine["identity"]
+        old, new = state["identity"], now["identity"]
         changed = [name for name in new if new[name] != old.get(name)]
         if changed:
             logger.warning(
@@ -201,38 +201,32 @@ class UpdateLoader(Generic[B]):
             )
 
     def epochs(self, done: int) -> float:
-        """Return how many epochs so many updates make, those of the runs it resumes included."""
-        if not self._begun:
-            self._begin()
+        """Return how many epochs ``done`` updates are, including those of the runs it resumes."""
+        if not self._started:
+            self._start()
         return self.row.epochs(self._next(done))
 
     def _next(self, done: int) -> int:
-        """Return the first batch that these shares have not dealt out after so many updates."""
-        return self._first + (done - self._since) * self.shares.batches
+        """Return the first unused batch after ``done`` updates."""
+        return self._first + (done - self._since) * self.assignment.batches
 
-    def _begin(self) -> bool:
-        """Note the first batch that is not done, and how many updates are."""
-        self._since = self._done()
-        self._first = next_batch(self._before, self._since, self.row, self.shares)
-        return True
+    def _start(self) -> None:
+        self._since, self._started = self._done(), True
+        self._first = next_batch(self._before, self._since, self.row, self.assignment)
 
 
 class EpochLoader(Generic[B]):
-    """The batches of one rank in one epoch of a plan, to validate on.
+    """The batches of one rank in one epoch of a plan, for validation.
 
-    Where a rank has none it gets None once, and keeps step: Lightning would leave out everything
-    else that it does at a validation too, while the others wait for it there.
+    A rank without batches gets None once: otherwise Lightning would skip its validation, and the
+    other ranks would wait for it.
     """
 
     def __init__(self, dataset: KeyedDataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
         self._keys = keys
         self._loader = DataLoader(
-            dataset,
-            sampler=keys,
-            batch_size=None,
-            collate_fn=_whole,
-            pin_memory=pin_memory,
+            dataset, sampler=keys, batch_size=None, collate_fn=_whole, pin_memory=pin_memory
         )
 
     def __len__(self) -> int:
@@ -242,10 +236,10 @@ class EpochLoader(Generic[B]):
         return iter(self._loader) if self._keys else iter([None])
 
 
-def _leave_sigterm_to_the_parent(worker: int) -> None:
-    """Let the training process finish its update, though a scheduler tells all processes to stop.
+def _ignore_sigterm(worker: int) -> None:
+    """Let the training process finish its update if a scheduler signals all processes.
 
-    They end with their loader (`UpdateLoader.close`).
+    Workers end with their loader (`UpdateLoader.close`).
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 

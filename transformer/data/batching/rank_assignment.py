@@ -1,6 +1,6 @@
-"""Shares of a row of batches: which of them an update takes, and which a run takes next.
+"""Assigns batches to ranks and updates, and finds the next batch of a resumed run.
 
-Knows their numbers alone; does not make them.
+Knows the numbers of batches only.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,11 @@ from transformer.data.batching.sampler import BatchSequence
 
 @dataclass(frozen=True)
 class RankAssignment:
-    """How the batches of a row are dealt out: each update takes the next few.
+    """Assignment of consecutive batches to ranks and updates.
 
-    Update u, counted from where these shares began, takes ``ranks * accumulation`` batches, and
-    rank r every ``ranks``-th of them. What an update learns from depends on the product alone.
+    Update u takes the u-th group of ``ranks * accumulation`` batches, counted from the first batch
+    with this assignment, and rank r every ``ranks``-th batch of them. The batches of an update
+    depend on the product only.
     """
 
     ranks: int = 1
@@ -28,23 +29,22 @@ class RankAssignment:
 
 
 def next_batch(
-    before: dict[str, Any] | None, done: int, row: BatchSequence, shares: RankAssignment
+    before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
 ) -> int:
-    """Return the first batch that a run has not dealt out.
+    """Return the number of the first batch that a run has not used.
 
     Args:
-        before: what the loader said when the run was broken off; None: it has been dealt out by
-            these shares alone.
-        done: updates that the run has made.
+        before: state of the loader of the run that is resumed; None: there is none.
+        done: updates of the run, including those of the runs it resumes.
         row: the batches now.
-        shares: how they are dealt out now.
+        assignment: to ranks and updates now.
     """
     if before is None:
-        return done * shares.batches
-    then = RankAssignment(before["ranks"], before["accumulation"])
-    first: int = before["first"] + (done - before["since"]) * then.batches
+        return done * assignment.batches
+    old = RankAssignment(before["ranks"], before["accumulation"])
+    first: int = before["first"] + (done - before["since"]) * old.batches
     lengths = row.epoch_length, before["epoch_length"]
     if before["identity"] != row.identity() and lengths[0] and lengths[1]:
-        # The same part of the same epoch.
+        # The same fraction of the same epoch.
         first = first * lengths[0] // lengths[1]
     return first

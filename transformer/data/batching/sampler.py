@@ -1,7 +1,7 @@
-"""Token-budget batches in one endless row, a pure function of lengths and seed.
+"""Token-budget batches in an endless sequence, a pure function of lengths and seed.
 
-Knows lengths only, neither text nor tensors, nor how many ranks there are: who takes which batches
-of the row is loader.py's. Buckets by both lengths, as fairseq and Sockeye do.
+Knows lengths only, not texts, tensors or ranks (loader.py). Buckets by both lengths, as fairseq and
+Sockeye do.
 """
 
 import zlib
@@ -14,16 +14,12 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 
-# Lengths that are looked at at once.
 _SLICE = 1 << 20
 
 
 @dataclass(frozen=True)
 class BatchKey:
-    """Names one batch: which pairs of which corpus, and in which epoch of that corpus.
-
-    Subword sampling depends on the epoch.
-    """
+    """Names a batch: pairs of a corpus, and the epoch, on which subword sampling depends."""
 
     epoch: int
     pairs: Int[np.ndarray, " batch"]
@@ -46,37 +42,36 @@ class EpochBatches:
 
 @runtime_checkable
 class BatchSequence(Protocol):
-    """All batches that a run may ever train on, numbered from 0: a row without an end.
+    """All batches of training, numbered from 0, without an end.
 
-    Ranks and accumulation only say how many of it an update takes, so that a run goes on in the
-    same row with others.
+    It does not depend on ranks and accumulation, so that a run can be resumed with others.
     """
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch, at whatever number, without making those before it."""
+        """Return a batch by number, without making the batches before it."""
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the batch of the beginning with the most positions, and how many it has.
+        """Return the number of positions of the largest of the first batches, and that batch.
 
         Positions are tokens of both sides, padding and eos included.
         """
 
     @property
     def epoch_length(self) -> int | None:
-        """Number of batches that make an epoch; None: not known before it is over."""
+        """Number of batches of an epoch; None: unknown."""
 
     def epochs(self, number: int) -> float:
-        """Return how many epochs the batches before this one make, such as 3.4."""
+        """Return the number of epochs before this batch, such as 3.4."""
 
     def identity(self) -> dict[str, Any]:
-        """Return what two rows have in common if and only if they give the same batches."""
+        """Return values that are equal if and only if the batches are."""
 
 
 class BatchPlan:
-    """Cuts a corpus into batches, and shuffles them for an epoch.
+    """Divides a corpus into batches, and shuffles them for an epoch.
 
-    Every pair is in one batch of an epoch, and every epoch has as many batches. Their padded tokens
-    of the larger side, rows times the longest of either with its eos, never exceed the budget.
+    Every pair is in one batch of an epoch; all epochs have the same number of batches. Rows times
+    the longest side of a batch with its eos never exceed the budget.
     """
 
     def __init__(
@@ -89,33 +84,26 @@ class BatchPlan:
         shuffle: bool = True,
         multiple_of: int = 1,
     ) -> None:
-        """Lay the pairs out by length; the work of an epoch is done in `epoch`.
+        """Sort the pairs by length; `epoch` does the rest.
 
         Args:
-            source_lengths: pieces of each source, eos not counted.
-            target_lengths: pieces of each target, eos not counted.
+            source_lengths: subwords of each source without eos.
+            target_lengths: subwords of each target without eos.
             batch_tokens: the budget.
             seed: of the order.
             shuffle: otherwise the order is the same in every epoch.
-            multiple_of: the number of batches is one of this, so that ranks have equal shares of
-                one epoch; an endless row needs none.
+            multiple_of: the number of batches is a multiple of this, so that each rank has the
+                same number in one epoch.
 
         Raises:
             InputError: no pairs, a pair longer than the budget, or fewer pairs than batches.
         """
-        # Of ten million pairs a column of int64 is 80 MB, and there are many of them.
+        # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)
         self._target = np.asarray(target_lengths, dtype=np.int32) + np.int32(1)
         self._seed, self._shuffle = seed, shuffle
         longest = np.maximum(self._source, self._target)
-        if not len(longest):
-            raise InputError("no sentence pairs are left to train or validate on")
-        if longest.max() > batch_tokens:
-            raise InputError(
-                f"the longest pair has {longest.max():,} tokens, eos included, and "
-                f"data.batch_tokens is {batch_tokens}; set data.batch_tokens={longest.max()} or "
-                "more, or data.max_length lower"
-            )
+        _check_longest(longest, batch_tokens)
         self._layout = _by_length(self._source, self._target)
         self._longest = longest[self._layout]
         # Where pairs of other lengths begin in the layout.
@@ -144,7 +132,7 @@ class BatchPlan:
         return EpochBatches(pairs[index], np.concatenate([[0], ends]))
 
     def identity(self) -> dict[str, int]:
-        """Return what two plans have in common if and only if they give the same batches."""
+        """Return values that are equal if and only if the batches are."""
         return {
             "pairs": len(self._source),
             "lengths": self._checksum,
@@ -154,7 +142,7 @@ class BatchPlan:
 
     @cached_property
     def _checksum(self) -> int:
-        """Of all lengths, which never change; every checkpoint says it."""
+        """Checksum of all lengths, for checkpoints."""
         check = 0
         for lengths in (self._source, self._target):
             for start in range(0, len(lengths), _SLICE):
@@ -170,20 +158,19 @@ class BatchPlan:
         return np.diff(batches.bounds) * (source + target)
 
     def _batch_count(self, multiple_of: int) -> tuple[int, bool]:
-        """Return the number of batches, and whether epochs start to cut anywhere.
+        """Return the number of batches, and whether a shuffled epoch starts at a random pair.
 
-        Wherever a shuffled epoch starts to cut, it needs at most one batch more than from the
-        start: the interval that holds the starting point becomes two.
+        From any start, an epoch needs at most one batch more than from the first pair: the batch
+        with the starting pair becomes two.
         """
-        least = len(_cut_greedily(self._longest, self._batch_tokens)) - 1
+        fewest = len(_cut_greedily(self._longest, self._batch_tokens)) - 1
         pairs = len(self._longest)
         for extra in (1, 0) if self._shuffle else (0,):
-            count = -(-(least + extra) // multiple_of) * multiple_of
+            count = -(-(fewest + extra) // multiple_of) * multiple_of
             if count <= pairs:
                 return count, extra == 1
         raise InputError(
-            f"{pairs:,} pairs in {least:,} batches cannot be shared by {multiple_of} ranks without "
-            "repeating one; use fewer devices or more pairs"
+            f"{pairs:,} pairs are too few for {multiple_of} ranks; use fewer devices or more pairs"
         )
 
     def _random(self, epoch: int, stage: int) -> np.random.Generator:
@@ -202,7 +189,7 @@ class BatchPlan:
         return pairs, _split_largest(np.concatenate([before[:-1], after]), self._count)
 
     def _mixed(self, random: np.random.Generator) -> Int[np.ndarray, " pair"]:
-        """Shuffle pairs of equal lengths among each other: the lengths keep their order."""
+        """Shuffle pairs of equal lengths among each other."""
         drawn = random.random(len(self._layout))
         order = np.arange(len(drawn), dtype=self._layout.dtype)
         ends = np.append(self._cells[1:], len(drawn))
@@ -213,13 +200,24 @@ class BatchPlan:
         return self._layout[order]
 
 
+def _check_longest(longest: Int[np.ndarray, " pair"], batch_tokens: int) -> None:
+    if not len(longest):
+        raise InputError("no sentence pairs are left to train or validate on")
+    if longest.max() > batch_tokens:
+        raise InputError(
+            f"the longest pair has {longest.max():,} tokens, eos included, and data.batch_tokens "
+            f"is {batch_tokens}; set data.batch_tokens={longest.max()} or more, or "
+            "data.max_length lower"
+        )
+
+
 def _by_length(
     source: Int[np.ndarray, " pair"], target: Int[np.ndarray, " pair"]
 ) -> Int[np.ndarray, " pair"]:
-    """Order pairs so that neighbours are alike in both lengths.
+    """Order pairs so that neighbours are similar in both lengths.
 
-    The larger side grows; within one length of it the difference of the sides runs up, then down
-    for the next length, like a snake, so that there is no jump from one length to the next.
+    The larger side grows; within one length of it the difference of the sides rises, then falls for
+    the next length, so that there is no jump between lengths.
     """
     longest = np.maximum(source, target)
     # Numbers of 16 bits are sorted in linear time.
@@ -232,7 +230,7 @@ def _by_length(
 def _cut_greedily(
     longest: Int[np.ndarray, " pair"], batch_tokens: int
 ) -> Int[np.ndarray, " bound"]:
-    """Fill batch after batch; ``longest`` never falls, so a batch's last pair is its longest."""
+    """Fill batch after batch; ``longest`` is sorted, so that a batch's last pair is its longest."""
     bounds = [0]
     while bounds[-1] < len(longest):
         start = bounds[-1]

@@ -1,6 +1,6 @@
-"""The text of an evaluation split, line for line.
+"""The sentences of an evaluation split, line for line.
 
-Knows splits and tags; does not know pieces.
+Knows splits and tags; does not know subwords.
 """
 
 import json
@@ -28,15 +28,11 @@ class Texts(NamedTuple):
     """Each with its tags."""
     references: list[str]
     ranges: dict[str, range]
-    """Of several corpora, which lines are of which."""
+    """The lines of each corpus, if there are several."""
 
 
 def read_texts(split: AnySplit, cache: Path) -> Texts:
-    """Read a whole split.
-
-    Args:
-        split: of one corpus or of several.
-        cache: remembers the few pairs that are held out of a large file.
+    """Read a whole split; the folder ``cache`` keeps pairs that are held out of a large file.
 
     Raises:
         InputError: the text cannot be read.
@@ -60,7 +56,7 @@ def _pairs(split: Split, cache: Path) -> list[Pair]:
 
 
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
-    """The first so many pairs, in their order; None takes all.
+    """Return the first ``sentences`` pairs of the validation text, in order; None: all.
 
     Raises:
         InputError: There is none, the number is below 1, or as `find_splits`.
@@ -69,17 +65,14 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
     with named_by_run():
         split = find_splits(config)["validation"]
-        pairs = list(islice(split, sentences))
-    if not pairs:
-        raise InputError(
-            f"{split.location}: the validation text of the run is empty; fill it again"
-        )
-    return pairs
+        if pairs := list(islice(split, sentences)):
+            return pairs
+    raise InputError(f"{split.location}: the validation text of the run is empty; fill it again")
 
 
 @contextmanager
 def named_by_run() -> Iterator[None]:
-    """Say of a missing file that the config of a run names it, not the call.
+    """Add to a MissingFile that the config of the run names the file, not the command.
 
     Raises:
         MissingFile: There is one.

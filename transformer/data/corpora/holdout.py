@@ -1,8 +1,8 @@
-"""Which pairs of a text are held out where no validation or test text is given.
+"""Holds pairs out of a training text if no validation or test text is given.
 
-That follows from what the pairs say: from neither a seed nor the order of the lines nor which side
-is the source. A text that grows moves pairs from the held-out splits into training, and never the
-other way. Does not know where texts come from.
+The choice depends on the content of the pairs only, not on a seed, the order of the lines or the
+direction. When a text grows, pairs move from the held-out splits into training, never the other
+way. Does not know where texts come from.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ from transformer.data.text.parallel import Corpus, Pair
 
 logger = logging.getLogger(__name__)
 
-# Bytes of a text that is looked through anew at each start: some ten thousand pairs.
+# A smaller text (in bytes; some ten thousand pairs) is searched again at each start.
 _REMEMBERED = 2**22
-# To be raised when other pairs are drawn.
+# To be raised when the choice of pairs changes.
 _VERSION = 1
 
 
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
-    """Return "train" without the pairs that make up other splits, and those.
+    """Return "train" without the held-out pairs, and the held-out splits.
 
-    Of pairs that are equal, or would be with the sides swapped, the first is held out and none
-    trained on.
+    Of pairs that are equal, perhaps with the sides swapped, the first is held out and none is used
+    for training.
 
     Args:
         train: the whole text.
-        sizes: of the other splits.
+        sizes: of the held-out splits.
         cache: remembers which pairs of a large text are held out.
 
     Raises:
@@ -42,12 +42,11 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
     corpus, links = train.corpus, train.links
     equal = _remembered(corpus, sum(sizes.values()), cache)
     if len(equal) < sum(sizes.values()) + 1:
-        asked = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
+        keys = " and ".join(f"data.{name}_size={size}" for name, size in sizes.items())
         raise InputError(
-            f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {asked}; "
+            f"{corpus.paths[0]} has {len(equal):,} different pairs, too few to hold out {keys}; "
             "set them lower, or give data.validation and data.test"
         )
-    # The last would be the next to be held out.
     chosen = equal[:-1]
     leave = frozenset(line for lines in chosen for line in lines)
     splits, first = {"train": Split(corpus, leave, links=links)}, [lines[0] for lines in chosen]
@@ -58,13 +57,7 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
 
 
 def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
-    """Log how many pairs of a training text are held out, if any.
-
-    Args:
-        name: of the training text among the splits.
-        left: how many pairs are not held out.
-        splits: all there are, by name.
-    """
+    """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
     held, keys = len(_lines(splits[name])), list[str]()
     for split in ("validation", "test"):
         if size := len(_lines(splits.get(name.replace("train", split, 1)))):
@@ -92,12 +85,12 @@ def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:
 
 
 def _smallest(pairs: Iterable[Pair], wanted: int) -> list[list[int]]:
-    """Return the lines of those pairs that have the smallest hashes, equal pairs together.
+    """Return the lines of the pairs with the smallest hashes, equal pairs together.
 
-    A pair that is blank on both sides parts documents, and is none.
+    A pair that is blank on both sides separates documents, and is ignored.
     """
     lines: dict[int, list[int]] = {}
-    largest: list[int] = []  # the hashes, negative: heapq has the smallest on top
+    largest: list[int] = []  # negative hashes, since heapq has the smallest on top
     for number, pair in enumerate(pairs):
         if not any(pair):
             continue
@@ -108,7 +101,7 @@ def _smallest(pairs: Iterable[Pair], wanted: int) -> list[list[int]]:
             heapq.heappush(largest, -value)
             lines[value] = [number]
         elif value < -largest[0]:
-            # What leaves cannot come back: the largest only falls.
+            # A removed hash cannot come back: the largest only falls.
             del lines[-heapq.heapreplace(largest, -value)]
             lines[value] = [number]
     return [lines[value] for value in sorted(lines)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.common.errors import InputError
+from transformer.common.files import PACKAGE
 from transformer.data.corpora.split import Split
 from transformer.data.text.conllu import TaggedSentence
 from transformer.data.text.lines import read_lines
@@ -16,15 +17,14 @@ from transformer.data.text.parallel import Corpus
 LANGUAGES = ("en", "de")
 SPLITS = ("train", "validation", "test", "test_novel")
 
-# Punctuation and the English genitive are words of their own, and are written without a space.
+# Punctuation and the English genitive are words, written without a space before them.
 _WRITTEN_TOGETHER = re.compile(r"(?=[.,?!]|'s\b)")
 
 
 def _folder() -> Path:
-    """Return the folder of the corpus: in the installed package, or else in the checkout."""
-    package = Path(__file__).resolve().parents[2]
-    inside = package / "pocket"
-    return inside if inside.is_dir() else package.parent / "data" / "pocket"
+    """Return the folder of the corpus, in the installed package or in the checkout."""
+    inside = PACKAGE / "pocket"
+    return inside if inside.is_dir() else PACKAGE.parent / "data" / "pocket"
 
 
 def pocket_text(language: str) -> dict[str, Path]:
@@ -36,7 +36,7 @@ def pocket_splits(source: str, target: str) -> dict[str, Split]:
     """Return its splits with their word links.
 
     Raises:
-        InputError: it is in other languages.
+        InputError: the languages are not English and German.
     """
     if {source, target} != set(LANGUAGES):
         raise InputError(

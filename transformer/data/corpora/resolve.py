@@ -1,6 +1,6 @@
-"""From a DataConfig to the text of each split: built in, published by others, or the user's own.
+"""From a DataConfig to the text of each split: built in, downloaded, or the user's own.
 
-Knows where text lies; does not know pieces or batches. Nothing is read before it is asked for.
+Finds the text of each split; does not read it before it is iterated over.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from pathlib import Path
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.config import DataConfig
+from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.catalog import PUBLISHED
 from transformer.data.corpora.download import fetch, find
 from transformer.data.corpora.folder import as_files
@@ -18,19 +18,18 @@ from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
-from transformer.data.corpora.unused_keys import check_unused_keys
-from transformer.data.text.parallel import Corpus, read_again_and_again
+from transformer.data.text.parallel import Corpus, rereadable
 from transformer.data.tokenization.tags import SourceTags
 
 
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
-    """Return "train", "validation" and what else there is to evaluate on, by name.
+    """Return "train", "validation" and the other evaluation splits by name.
 
-    Of several corpora, "train" and "validation" are all of theirs, and each has its own
-    ("train_NAME", "validation_NAME", "test_NAME"). Fetches a corpus if need be.
+    With several corpora, "train" and "validation" join those of all, and each corpus has its own
+    ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
 
     Raises:
-        InputError: a corpus is unknown, or lacks what the config asks of it.
+        InputError: a corpus is unknown, or lacks something that the config asks for.
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:
@@ -46,15 +45,14 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 
 
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
-    """Return what `find_splits` does of a config without several corpora.
-
-    There need be no validation text.
+    """Return the splits of a single corpus as `find_splits` does; it may lack a validation text.
 
     Raises:
-        InputError: the corpus is unknown, lacks what the config asks of it, or would not read it.
+        InputError: the corpus is unknown, lacks something that the config asks for, or does not
+            read a text that the config names.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
-        "pocket": _pocket,
+        "pocket": lambda config: pocket_splits(config.source, config.target),
         **dict.fromkeys(PUBLISHED, _published),
         "files": _files,
         "folder": lambda config: _files(as_files(config)),
@@ -71,15 +69,6 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     }
 
 
-def _pocket(config: DataConfig) -> dict[str, Split]:
-    if config.alignment is not None:
-        raise InputError(
-            "the pocket corpus has links of its own; leave data.alignment out, or give your text "
-            "with data=files"
-        )
-    return pocket_splits(config.source, config.target)
-
-
 def _published(config: DataConfig) -> dict[str, Split]:
     published = PUBLISHED[config.corpus]
 
@@ -94,8 +83,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
         split: Split(
             Corpus(
                 (path(config.source, split), path(config.target, split)),
-                config.source,
-                config.target,
+                *(config.source, config.target),
                 max_line=config.max_line,
             ),
             links=_links_of_training(config) if split == "train" else None,
@@ -112,35 +100,23 @@ def _files(config: DataConfig) -> dict[str, Split]:
         )
     given = {"train": config.train, "validation": config.validation, "test": config.test}
     if config.streaming:
-        del given["train"]  # shards.py finds it
-    splits = {
-        name: Split(
-            read_again_and_again(
-                Corpus.of(
-                    *(paths, config.source, config.target, config.document_key, config.max_line)
-                )
-            ),
-            links=_links_of_training(config) if name == "train" else None,
-        )
-        for name, paths in given.items()
-        if paths is not None
-    }
-    if config.streaming:
-        return splits
+        del given["train"]  # streaming/shards.py finds it
+    splits: dict[str, Split] = {}
+    for name, paths in given.items():
+        if paths is not None:
+            corpus = Corpus.of(
+                *(paths, config.source, config.target, config.document_key, config.max_line)
+            )
+            links = _links_of_training(config) if name == "train" else None
+            splits[name] = Split(rereadable(corpus), links=links)
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
-    if missing and config.documents is not None and config.documents > 1:
-        raise InputError(
-            "single pairs held out would tear documents apart; give whole ones as data.validation "
-            "and data.test, or set data.validation_size=0 or data.test_size=0"
-        )
-    if not missing:
+    if config.streaming or not missing:
         return splits
-    if config.held_out_by != "content":
+    if (config.documents or 1) > 1:
         raise InputError(
-            "an older version drew the pairs that this run held out, which cannot be told from its "
-            "training text any more; score texts with transformer evaluate source=FILE "
-            "reference=FILE, and train in a new run"
+            "pairs cannot be held out of documents; give whole documents as data.validation and "
+            "data.test, or set data.validation_size=0 or data.test_size=0"
         )
     return splits | hold_out(splits["train"], missing, given_path(config.cache))
 

@@ -1,6 +1,6 @@
-"""The part of a corpus that is trained on, or evaluated on.
+"""The lines of a corpus that one split has.
 
-Knows which lines are its own; does not know where corpora come from, nor pieces.
+Does not know where corpora come from, nor subwords.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ class Split:
 
     corpus: Corpus
     lines: frozenset[int] = frozenset()
-    """0-based line numbers, all of which the corpus has."""
+    """0-based line numbers of the corpus."""
     inverted: bool = True
-    """True: all lines but those; False: those alone."""
+    """True: all lines except ``lines``; False: only ``lines``."""
     links: Path | None = None
-    """Word alignment of the whole corpus, a line of Pharaoh links a pair; None: not known."""
+    """Word alignment of the whole corpus, a line of Pharaoh links for each pair; None: unknown."""
     tags: SourceTags = UNTAGGED
-    """What stands before each source."""
+    """Tags before each source."""
     sentences: int = 1
-    """The most sentences of a document that make one pair; 1: each line is a pair."""
+    """Maximum number of sentences of a document in one pair; 1: each line is a pair."""
 
     @property
     def location(self) -> Path:
-        """Where the text lies: its first file."""
+        """The first file of the text."""
         return self.corpus.paths[0]
 
     def __iter__(self) -> Iterator[Pair]:
@@ -46,28 +46,26 @@ class Split:
         return ((TaggedText(source, self.tags), target) for source, target in pairs)
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs; raises InputError, and remembers, as `Corpus.count` does."""
-        if not self.inverted:
-            return len(self.lines)
-        return self.corpus.count(cache) - len(self.lines)
+        """Return the number of pairs; uses the cache, and raises InputError, as `Corpus.count`."""
+        return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
         """Yield the links of each pair, in the order of the pairs.
 
         Raises:
-            InputError: they are not known, cannot be read, or do not fit the text.
+            InputError: they are unknown, cannot be read, or do not fit the text.
         """
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of what the file of links holds; raises InputError as `word_links`."""
+        """Return a hash of the lines of links; raises InputError as `word_links`."""
         digest = hashlib.sha256()
         for line in read_lines(self._known_links(), self.corpus.max_line):
             digest.update(f"{line}\n".encode())
         return digest.hexdigest()
 
     def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the split yields, links and tags apart.
+        """Return a hash of all that decides what the split yields, except links and tags.
 
         A cache remembers the digests of large files (`lines.file_digest`).
         """
@@ -79,7 +77,7 @@ class Split:
             raise InputError(
                 f"the word alignment of {self.corpus.paths[0]} is not known; set "
                 "data.alignment=FILE (a line of links such as 0-0 1-2 for each training pair), "
-                "or do without: loss.alignment_weight=0"
+                "or loss.alignment_weight=0"
             )
         return self.links
 

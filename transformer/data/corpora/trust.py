@@ -1,4 +1,4 @@
-"""Which text a file may let a program read: a checkpoint of somebody else names what it likes.
+"""Guards against checkpoints of strangers, whose config may name any file to be read.
 
 It does not read anything.
 """
@@ -10,18 +10,18 @@ from typing import Any
 from transformer.common.errors import InputError
 
 TRUST = "TRANSFORMER_TRUST"
-"""An environment variable: ``true`` is a yes for all commands of a user."""
+"""Environment variable: ``true`` trusts all checkpoints."""
 
 _READ = ("root", "train", "validation", "test", "alignment", "cache")
 """Keys of a corpus that name files or folders."""
 
 
 def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tuple[str, str]]:
-    """URLs and paths that do not lie below the working folder, each with its dotted key.
+    """Yield (dotted key, path) for each URL and each path outside of the working folder.
 
     Args:
         data: The group ``data`` of a run's config.
-        prefix: Its name.
+        prefix: Its dotted name.
     """
     for key in _READ:
         value = data.get(key)
@@ -38,16 +38,16 @@ def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tup
 def require_trust(
     data: Mapping[str, Any], trusted: bool, whose: object, given: Mapping[str, Any] | None = None
 ) -> None:
-    """Refuse to read what a checkpoint names outside of the working folder, without a yes.
+    """Refuse to read files outside of the working folder that an untrusted checkpoint names.
 
     Args:
         data: The group ``data`` of its config.
         trusted: Whether the command says ``trust=true``.
         whose: The checkpoint, for the message.
-        given: Dotted keys that the command has set itself.
+        given: Dotted keys that the command sets itself.
 
     Raises:
-        InputError: There is such a name.
+        InputError: The config names such a file.
     """
     outside = [(key, path) for key, path in paths_outside(data) if key not in (given or {})]
     if outside and not trusted and os.environ.get(TRUST) != "true":

@@ -1,7 +1,6 @@
-"""Cuts a block of a corpus into pieces and writes it to an Arrow file, a shard of `EncodedCorpus`.
+"""Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
 
-Knows texts, ids and links; does not know where the text came from, who writes which block, nor
-batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
+Knows texts, ids and links; does not know corpora, processes or batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
 """
 
 import json
@@ -32,34 +31,34 @@ class Block(NamedTuple):
     """Consecutive pairs of a corpus."""
 
     number: int
-    """Which block it is, from 0."""
+    """Index of the block, from 0."""
     pairs: list[Pair]
     """Source and target texts."""
     links: list[WordLinks] | None
-    """Those of each pair, where they are wanted."""
+    """Word links of each pair, if needed."""
     first: Bool[np.ndarray, " pair"] | None
-    """Whether each pair is the first of its like, where duplicates are left out."""
+    """Whether each pair is the first of equal ones; None: duplicates are kept."""
 
 
 @dataclass(frozen=True)
 class ShardWriter:
-    """Writes blocks to a folder, each as a file that is there whole or not at all."""
+    """Writes blocks to a folder, each as a file, atomically."""
 
     folder: Path
-    """Where the shards go."""
+    """Folder of the shards."""
     tokenizer: Tokenizer
-    """Cuts both sides."""
+    """Encodes both sides."""
     filters: Filters | None
     """Which pairs to leave out; None keeps every line."""
     texts: bool
-    """Whether the raw text is written too, which only subword sampling reads."""
+    """Whether the raw text is written too, for subword sampling."""
 
     def path(self, number: int) -> Path:
         """Return the file of a block."""
         return self.folder / f"{number:05d}.arrow"
 
     def write(self, block: Block) -> None:
-        """Cut a block and write what is kept of it; the same block gives the same bytes.
+        """Encode a block and write the kept pairs; the same block gives the same bytes.
 
         Raises:
             NoSpaceLeft: the disk is full.
@@ -97,16 +96,18 @@ class ShardWriter:
 def encoded(
     pairs: Sequence[Pair], tokenizer: Tokenizer, selection: Selection
 ) -> Iterator[tuple[int, list[int], list[int]]]:
-    """Cut pairs, and yield the place and the pieces of both sides of each that is kept."""
-    sources = tokenizer.encode_source([source for source, _ in pairs])
-    targets = tokenizer.encode_target([target for _, target in pairs])
-    for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        if selection.keeps(len(source), len(target)):
-            yield index, source, target
+    """Encode pairs, and yield (index, source, target) of each that is kept."""
+    for start in range(0, len(pairs), _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        sources = tokenizer.encode_source([source for source, _ in chunk])
+        targets = tokenizer.encode_target([target for _, target in chunk])
+        for index, (source, target) in enumerate(zip(sources, targets, strict=True), start):
+            if selection.keeps(len(source), len(target)):
+                yield index, source, target
 
 
 def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
-    """Return how many pairs were read for some shards, and why how many were left out."""
+    """Return the number of pairs read for some shards, and of those left out by reason."""
     read, dropped = 0, Counter[str]()
     for shard in shards:
         with pa.memory_map(str(shard)) as file:
@@ -118,8 +119,8 @@ def count_subwords(shards: Iterable[Path]) -> tuple[int, Counter[str]]:
 
 def joined(
     rows: Sequence[Sequence[int]],
-) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " bound"]]:
-    """Return the pieces of all rows, and where each row begins; the last bound is the end."""
+) -> tuple[Int[np.ndarray, " subword"], Int[np.ndarray, " bound"]]:
+    """Return the ids of all rows, and the bounds of the rows."""
     bounds = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum([len(row) for row in rows], out=bounds[1:])
     subwords = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(bounds[-1]))
@@ -132,5 +133,5 @@ def _lists(rows: Sequence[Sequence[int]]) -> pa.ListArray:
 
 
 def _flat(links: WordLinks) -> list[int]:
-    """Return source and target words by turns."""
+    """Return source word, target word, source word, …"""
     return [word for link in sorted(links.sure) for word in link]

@@ -1,7 +1,6 @@
-"""Encoded sentence pairs in Arrow files, memory-mapped, and the batches made of them.
+"""Encoded sentence pairs in memory-mapped Arrow files, and batches of them.
 
-Knows texts, ids, links and lengths; does not know how they came into the file, nor the order of
-batches.
+Does not know who wrote the files, nor the order of batches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,10 +20,10 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 
 
 class EncodedCorpus:
-    """The shards of `encode_corpus`, read through memory maps: workers share their pages."""
+    """The shards of `encode_corpus` as memory maps, whose pages the workers share."""
 
     def __init__(self, *folders: Path) -> None:
-        """Open the shards in a folder, or in several as one; nothing but the lengths is read yet.
+        """Open the shards of one or several folders; only the lengths are read.
 
         Raises:
             InputError: a shard is damaged.
@@ -40,23 +39,23 @@ class EncodedCorpus:
         self._starts = np.cumsum([0, *(batch.num_rows for batch in self._batches)])
 
     def __reduce__(self) -> tuple[type["EncodedCorpus"], tuple[Path, ...]]:
-        """Travel to a spawned worker as paths."""
+        """Pickle as paths."""
         return type(self), self._folders
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def lengths(self, side: str) -> Int[np.ndarray, " pair"]:
-        """Return the number of pieces of each pair on a side ("source" or "target")."""
+        """Return the number of subwords of each pair on a side ("source" or "target")."""
         parts = [np.diff(offsets) for _, offsets in self._columns[side]]
         return np.concatenate(parts or [np.zeros(0, dtype=np.int32)])
 
     def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        """Return the piece ids of some pairs on a side, without bos or eos."""
+        """Return the subword ids of some pairs on a side, without bos or eos."""
         return self._rows(side, pairs)
 
     def links(self, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        """Return the (source word, target word) links of some pairs, a row each.
+        """Return the (source word, target word) links of some pairs.
 
         Raises:
             KeyError: the file was written without links.
@@ -95,12 +94,12 @@ class BatchDataset(PlannedDataset[Batch]):
         pairs: Int[np.ndarray, " pair"],
         linked_by: Tokenizer | None = None,
     ) -> None:
-        """Serve the given pairs of a corpus; a key's pair i means ``pairs[i]``.
+        """Serve some pairs of a corpus.
 
         Args:
             corpus: the encoded pairs.
-            pairs: places in it.
-            linked_by: the tokenizer that cut it, where batches shall carry its word links.
+            pairs: indices of the served pairs in it; keys have indices in this array.
+            linked_by: the tokenizer of the corpus, to add word links to batches; None: no links.
         """
         self._corpus = corpus
         self._pairs = pairs
@@ -117,7 +116,7 @@ class BatchDataset(PlannedDataset[Batch]):
     def _batch(
         self, pairs: Int[np.ndarray, " batch"], sources: Sequence[Row], targets: Sequence[Row]
     ) -> Batch:
-        """Collate pieces; links join words, so that any segmentation of a pair has its own."""
+        """Collate subwords; word links become links of these subwords."""
         if self._spelling is None:
             return collate(sources, targets)
         words = [
@@ -129,22 +128,22 @@ class BatchDataset(PlannedDataset[Batch]):
         )
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return the lengths of source and target that batches are to be planned with."""
+        """Return the lengths of source and target to plan batches with."""
         source, target = (self._corpus.lengths(side) for side in ("source", "target"))
         return source[self._pairs], target[self._pairs]
 
 
 def _mapped(path: Path) -> list[pa.RecordBatch]:
-    """Return the record batches of a shard, none of which is read yet."""
+    """Return the record batches of a shard without reading them."""
     try:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         return [reader.get_batch(number) for number in range(reader.num_record_batches)]
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"{path}: damaged ({error}); delete {path.parent}, it will be made anew"
+            f"{path}: damaged ({error}); delete {path.parent}, it will be made again"
         ) from error
 
 
-def _flat(column: Any) -> tuple[Int[np.ndarray, " piece"], Int[np.ndarray, " row"]]:
+def _flat(column: Any) -> tuple[Int[np.ndarray, " subword"], Int[np.ndarray, " row"]]:
     """Return (values, offsets) of a record batch, without copying the values."""
     return column.values.to_numpy(), column.offsets.to_numpy()

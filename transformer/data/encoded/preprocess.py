@@ -1,7 +1,6 @@
-"""Encodes a corpus block after block, in several processes, and goes on where it was stopped.
+"""Encodes a corpus in blocks, in several processes, and resumes after an interruption.
 
-Knows the order of the blocks and which are done; does not know what is written of them
-(encoding.py). The files are the same for any number of processes.
+The files (arrow_writer.py) do not depend on the number of processes.
 """
 
 import logging
@@ -13,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -30,13 +30,13 @@ from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
 
-# Pairs of a shard: what a killed preparation loses for each process, some seconds of work.
+# Pairs of a shard: the work that a killed process loses, some seconds.
 _BLOCK = 65_536
-# Seconds between two lines of the log.
+# Seconds between two log messages.
 _INTERVAL = 10.0
 
 LinksOfPairs = Callable[[], Iterator[WordLinks]]
-"""Called for a pass over the links of the words of each pair, in the order of the pairs."""
+"""Called for each pass over the word links of the pairs."""
 
 
 def encode_corpus(
@@ -50,46 +50,30 @@ def encode_corpus(
     texts: bool,
     workers: int | None,
 ) -> None:
-    """Cut a corpus into pieces and write the shards of an `EncodedCorpus`, in the text's order.
-
-    One process at a time may do so for a folder (`cache.locked`).
+    """Encode a corpus and write the shards of an `EncodedCorpus`, in order, under `cache.locked`.
 
     Args:
         split: its name in the log.
         pairs: called for each pass over the (source, target) text.
-        tokenizer: cuts both sides.
+        tokenizer: encodes both sides.
         filters: which pairs to leave out; None keeps every line.
-        folder: of the shards, which appears when it is complete. Until then they are in a folder
-            beside it, ending in ``.parts``, where a second call finds what the first has done.
-        links: of the words of each pair; the sure ones are written too.
+        folder: of the shards, once complete; a second call resumes from ``FOLDER.parts``.
+        links: word links of the pairs; the sure ones are written.
         texts: whether the raw text is written too.
-        workers: processes that encode; None: as many as there are cores, 0: none but this one,
-            which also does alone what is no more than two shards.
+        workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
 
     Raises:
         InputError: text or links cannot be read, the disk is full, or a process was killed.
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
-    for left in parts.glob("*.part"):  # by a killed process; none writes now, the caller has a lock
+    for left in parts.glob("*.part"):  # of killed processes; the caller has a lock
         left.unlink()
     writer = ShardWriter(parts, tokenizer, filters, texts)
-    try:
+    with _explained(split, parts):
         first = _first_occurrences(parts / "first.npy", pairs, filters)
         missing = _missing(split, writer, _blocks(pairs, links, first))
         _write(missing, writer, _cores() if workers is None else workers)
-    except NoSpaceLeft as error:
-        raise InputError(f"{error}: data.cache=FOLDER; what is ready stays for the next run") from (
-            error
-        )
-    except BrokenProcessPool as error:
-        raise InputError(
-            f"{split}: a process that prepares the text was killed, perhaps for want of memory; "
-            "start again, it goes on where it stopped; set data.prepare_workers lower"
-        ) from error
-    except InputError:  # the text will be another when it is mended
-        shutil.rmtree(parts)
-        raise
     (parts / "first.npy").unlink(missing_ok=True)
     read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
     os.replace(parts, folder)
@@ -97,10 +81,29 @@ def encode_corpus(
     logger.info(every if filters is None else filters.describe(split, dropped, read))
 
 
+@contextmanager
+def _explained(split: str, parts: Path) -> Iterator[None]:
+    """Explain errors, and delete the parts of a text that has to change."""
+    try:
+        yield
+    except NoSpaceLeft as error:
+        raise InputError(f"{error}: data.cache=FOLDER; what is done stays for the next run") from (
+            error
+        )
+    except BrokenProcessPool as error:
+        raise InputError(
+            f"{split}: a process that prepares the text was killed, perhaps out of memory; set "
+            "data.prepare_workers lower and start again, it resumes"
+        ) from error
+    except InputError:  # the text will change
+        shutil.rmtree(parts)
+        raise
+
+
 def _first_occurrences(
     path: Path, pairs: Pairs, filters: Filters | None
 ) -> Bool[np.ndarray, " pair"] | None:
-    """Mark the first of equal pairs of the whole corpus; a file keeps it for a second start."""
+    """Mark the first of equal pairs of the whole corpus; a file keeps the result."""
     if filters is None or not filters.deduplicate:
         return None
     if not path.exists():
@@ -113,7 +116,7 @@ def _first_occurrences(
 def _blocks(
     pairs: Pairs, links: LinksOfPairs | None, first: Bool[np.ndarray, " pair"] | None
 ) -> Iterator[Block]:
-    """Yield the corpus block by block; the last is shorter, and empty if it is the only one."""
+    """Yield the corpus in blocks; the last is shorter, and empty if it is the only one."""
     stream = iter(pairs())
     linked = None if links is None else links()
     number = 0
@@ -127,22 +130,18 @@ def _blocks(
         )
         number += 1
     if linked is not None:
-        next(linked, None)  # here the file of links complains if it has lines left
+        next(linked, None)  # raises an error if the file of links has more lines
 
 
 def _missing(split: str, writer: ShardWriter, blocks: Iterator[Block]) -> Iterator[Block]:
-    """Pass over the blocks that are done, and say how far the others are."""
+    """Yield the blocks that are not done, and log the progress."""
     done = read = 0
     begin = last = time.monotonic()
     for block in blocks:
         now = time.monotonic()
         if now - last >= _INTERVAL:
-            logger.info(
-                "%s: %s pairs, %s a second",
-                split,
-                f"{done + read:,}",
-                f"{read / (now - begin):,.0f}",
-            )
+            speed = read / (now - begin)
+            logger.info("%s: %s pairs, %s a second", split, f"{done + read:,}", f"{speed:,.0f}")
             last = now
         if writer.path(block.number).exists():
             done += len(block.pairs)
@@ -171,7 +170,7 @@ def _write(blocks: Iterator[Block], writer: ShardWriter, workers: int) -> None:
 
 
 def _cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -181,10 +180,10 @@ _writer: ShardWriter
 
 
 def _begin(writer: ShardWriter) -> None:
-    """Begin a process; what it needs for every block stays in it."""
+    """Start a process, which keeps the writer for all blocks."""
     global _writer
     _writer = replace(writer, tokenizer=writer.tokenizer.in_one_thread())
-    # Ctrl-C is the parent's.
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 

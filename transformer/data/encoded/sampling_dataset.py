@@ -1,4 +1,4 @@
-"""Batches of segmentations drawn anew in each epoch (Kudo 2018, section 3).
+"""Batches of segmentations sampled in each epoch (Kudo 2018, section 3).
 
 Knows the encoded corpus and the tokenizer; does not know the order of batches.
 """
@@ -16,10 +16,10 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 
 
 class SamplingDataset(BatchDataset):
-    """Draws the segmentation of each sentence anew in each epoch (Kudo 2018, section 3).
+    """Samples a segmentation of each sentence in each epoch.
 
-    A drawn segmentation is a function of (seed, epoch, pair), whichever worker or rank asks. One
-    so long that its batch would exceed the budget gives way to the sentence's best segmentation.
+    It is a function of (seed, epoch, pair), whatever the worker or rank. If it is so long that its
+    batch would exceed the budget, the best segmentation of the sentence replaces it.
     """
 
     def __init__(
@@ -32,9 +32,10 @@ class SamplingDataset(BatchDataset):
         max_length: int,
         linked: bool = False,
     ) -> None:
-        """Serve a whole corpus; ``batch_tokens`` and ``max_length`` bound what is drawn.
+        """Serve a whole corpus.
 
-        ``linked`` batches carry the word links of the corpus.
+        ``batch_tokens`` and ``max_length`` limit the segmentations; ``linked`` batches have the
+        word links of the corpus.
         """
         pairs = np.arange(len(corpus), dtype=np.int32)
         super().__init__(corpus, pairs, tokenizer if linked else None)
@@ -43,7 +44,7 @@ class SamplingDataset(BatchDataset):
         self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to a spawned worker without the SentencePiece processors."""
+        """Pickle without the SentencePiece processors."""
         return self.__dict__ | {"_tokenizer": None}
 
     def __getitem__(self, key: BatchKey) -> Batch:
@@ -55,17 +56,13 @@ class SamplingDataset(BatchDataset):
         return self._batch(key.pairs, *sides)
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return lengths that 95% of the drawn segmentations keep to.
+        """Return lengths that 95% of the sampled segmentations do not exceed."""
+        return self._planned("source"), self._planned("target")
 
-        How much longer they are than the best ones is measured on the first pairs.
-        """
+    def _planned(self, side: str) -> Int[np.ndarray, " pair"]:
         probe = np.arange(min(len(self._corpus), 1_000))
-        planned = []
-        for side in ("source", "target"):
-            drawn = self._drawn(side, probe, epoch=0)
-            planned.append(planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens))
-        source, target = planned
-        return source, target
+        drawn = self._drawn(side, probe, epoch=0)
+        return planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens)
 
     def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
         if self._tokenizer is None:
@@ -77,7 +74,7 @@ class SamplingDataset(BatchDataset):
 def draw(
     tokenizer: Tokenizer, side: str, texts: Sequence[str], drawn_for: tuple[int, int, np.ndarray]
 ) -> list[list[int]]:
-    """Draw a segmentation of each text of a side, for a (seed, epoch, number of each pair)."""
+    """Sample a segmentation of each text of a side, for (seed, epoch, number of each pair)."""
     seeds = _seeds(*drawn_for, side == "target")
     drawn: list[list[int]] = getattr(tokenizer, f"sample_{side}")(texts, seeds)
     return drawn
@@ -86,7 +83,7 @@ def draw(
 def fitting(
     drawn: Sequence[Row], best: Sequence[Row], batch_tokens: int, max_length: int
 ) -> list[Row]:
-    """Return what is drawn for the rows of a batch, or the best where that is too long."""
+    """Return the sampled segmentations of a batch, or the best where these are too long."""
     room = min(batch_tokens // len(best) - 1, max_length)
     return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
 
@@ -94,12 +91,12 @@ def fitting(
 def planned_lengths(
     best: Int[np.ndarray, " pair"], drawn: Sequence[Row], batch_tokens: int
 ) -> Int[np.ndarray, " pair"]:
-    """Return lengths that 95% of drawn segmentations keep to.
+    """Return lengths that 95% of sampled segmentations do not exceed.
 
     Args:
         best: lengths of the best segmentations.
-        drawn: segmentations of the first pairs, to measure how much longer they are.
-        batch_tokens: the budget, which no single pair may exceed.
+        drawn: sampled segmentations of the first pairs, to measure how much longer they are.
+        batch_tokens: the budget, which no pair may exceed.
     """
     if not len(best):
         return best

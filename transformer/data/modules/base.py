@@ -1,6 +1,6 @@
 """Plans and loads the batches of a training and a validation dataset for Lightning.
 
-Does not know what the datasets are made of: datamodule.py fills them with sentence pairs.
+Does not know the contents of the datasets (translation.py, tagging.py).
 """
 
 import logging
@@ -12,46 +12,46 @@ from pytorch_lightning import LightningDataModule
 
 from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
 from transformer.data.batching.keyed_dataset import KeyedDataset, PlannedDataset
-from transformer.data.batching.loader import EpochLoader, Placed, UpdateLoader
+from transformer.data.batching.loader import EpochLoader, Resumable, UpdateLoader
 from transformer.data.batching.rank_assignment import RankAssignment, next_batch
 from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
 from transformer.data.config import DataConfig
-from transformer.data.corpora.mixture import format_weights, sampling_weights
+from transformer.data.corpora.mixture import sampling_weights
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 
 class BatchModule(LightningDataModule, ABC):
-    """Batches in their order: shuffled to train on, from where the trainer stands; or all.
+    """Training batches, shuffled, from the current update on; and validation batches.
 
     Attributes:
-        accumulation: Micro-batches of an update on one rank; who trains sets it.
+        accumulation: Micro-batches of an update on one rank; the trainer sets it.
     """
 
     def __init__(self, data: DataConfig) -> None:
-        """Set out how to plan; nothing is read yet."""
+        """Store the config; nothing is read yet."""
         super().__init__()
         self._data = data
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
-        # Whether the log says what is left out: Lightning prepares a second time.
-        self._judged = False
+        # Whether left out pairs are logged: Lightning calls `prepare_data` twice.
+        self._reported = False
 
     @property
     @abstractmethod
     def tokenizer(self) -> Tokenizer:
-        """What cuts the text into pieces.
+        """Splits the text into subwords.
 
         Raises:
-            InputError: it must be learnt, and the text cannot be read or does not suit it.
+            InputError: it must be learnt, and the text cannot be read or is unsuitable.
         """
 
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are: "validation", and what else the corpus has."""
+        """The evaluation splits: "validation", and others that the corpus has."""
 
     @property
     @abstractmethod
@@ -63,39 +63,40 @@ class BatchModule(LightningDataModule, ABC):
 
     @cached_property
     def row(self) -> BatchSequence:
-        """All batches that training may ever take.
+        """All batches of training, without an end.
 
         Raises:
             InputError: no pair is left to train on, or one is longer than the budget.
         """
         data, training = self._data, self._training
-        assert isinstance(training, PlannedDataset), "what has no lengths has a row of its own"
-        rows = [
+        assert isinstance(training, PlannedDataset)
+        sequences = [
             PlannedBatches(
-                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), position
+                BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
             )
-            for position, part in enumerate(training.parts)
+            for index, part in enumerate(training.parts)
         ]
         if data.corpora is None:
-            return rows[0]
-        shares = sampling_weights(data, [row.epoch_length for row in rows])
-        logger.info("shares of the batches: %s", format_weights(shares))
-        return MixedBatches(rows, list(shares.values()), data.seed)
+            return sequences[0]
+        weights = sampling_weights(data, [sequence.epoch_length for sequence in sequences])
+        shown = ", ".join(f"{name} {weight:.1%}" for name, weight in weights.items())
+        logger.info("shares of the batches: %s", shown)
+        return MixedBatches(sequences, list(weights.values()), data.seed)
 
     def setup(self, stage: str) -> None:
-        """Open the encoded text that a stage needs; makes it if `prepare_data` did not."""
+        """Open the encoded text of a stage; makes it if `prepare_data` did not."""
         if stage == "fit":
             _ = self._training
         if stage in ("fit", "validate"):
             _ = self._validation
 
     def train_dataloader(self) -> UpdateLoader[Any]:
-        """Return the updates of this rank, from where the trainer stands."""
-        rank, ranks = self._index()
+        """Return the updates of this rank, from the current one on."""
+        rank, ranks = self._rank()
         self._loader = UpdateLoader(
             self._training,
             self.row,
-            shares=RankAssignment(ranks, self.accumulation),
+            assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
             done=self._updates_done,
             workers=self._data.workers,
@@ -106,37 +107,36 @@ class BatchModule(LightningDataModule, ABC):
         return self._loader
 
     def resume_from(self, state: dict[str, Any] | None) -> None:
-        """Deal out, from the next loader on, what follows on the batches of another run.
+        """Let the next loader continue after the batches of an earlier run.
 
         Args:
-            state: what its loader said; None: it was dealt out as it is now.
+            state: of its loader; None: it had the same ranks and accumulation.
         """
         self._before = state
-        if state is not None and state["row"] is not None and isinstance(self.row, Placed):
+        if state is not None and state["row"] is not None and isinstance(self.row, Resumable):
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
-        """Return how many epochs so many updates make, those of the runs it resumes included.
+        """Return how many epochs ``done`` updates are, including those of the runs it resumes.
 
-        Where nobody knows how long an epoch is, there is no number before its first part is over.
+        None: the length of an epoch is unknown, and the first part of it is not over.
         """
         if self._loader is not None:
             epochs = self._loader.epochs(done)
         else:
-            shares = RankAssignment(self._index()[1], self.accumulation)
-            epochs = self.row.epochs(next_batch(self._before, done, self.row, shares))
+            assignment = RankAssignment(self._rank()[1], self.accumulation)
+            epochs = self.row.epochs(next_batch(self._before, done, self.row, assignment))
         return epochs if epochs or self.row.epoch_length else None
 
     def val_dataloader(self) -> EpochLoader[Any]:
-        """Return the validation batches of this rank: the best segmentation, in one order."""
-        rank, ranks = self._index()
-        source, target = self._validation.lengths()
+        """Return the validation batches of this rank, with the best segmentations, not shuffled."""
+        rank, ranks = self._rank()
+        lengths = self._validation.lengths()
         plan = BatchPlan(
-            source,
-            target,
+            *lengths,
             batch_tokens=self._data.batch_tokens,
             shuffle=False,
-            multiple_of=min(ranks, len(source)),
+            multiple_of=min(ranks, len(lengths[0])),
         )
         batches = plan.epoch(0)
         keys = [BatchKey(0, batches[index]) for index in range(rank, len(batches), ranks)]
@@ -156,15 +156,14 @@ class BatchModule(LightningDataModule, ABC):
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
 
-    def _index(self) -> tuple[int, int]:
+    def _rank(self) -> tuple[int, int]:
         """Return the rank of this process, and the number of ranks."""
-        return (
-            (0, 1) if self.trainer is None else (self.trainer.global_rank, self.trainer.world_size)
-        )
+        trainer = self.trainer
+        return (0, 1) if trainer is None else (trainer.global_rank, trainer.world_size)
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     def _updates_done(self) -> int:
-        """Return how many updates the run has made, those of the runs it resumes included."""
+        """Return the number of updates so far, including those of the runs it resumes."""
         return 0 if self.trainer is None else self.trainer.global_step

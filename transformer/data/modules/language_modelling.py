@@ -1,7 +1,7 @@
-"""The target side of a corpus alone, for a task that reads one language.
+"""The target side of a corpus, for a task of one language.
 
-Every sentence stands on both sides, so that filters, batches and counts see nothing else. It does
-not know what is learnt from the text.
+Source and target of each pair are the same sentence, so that filters, batches and counts work as
+for translation. Does not know models.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 @dataclass(frozen=True)
 class TargetSplit(Split):
-    """The targets of a split, each as both sides."""
+    """The targets of a split, as source and target."""
 
     def __iter__(self) -> Iterator[Pair]:
         """Yield (target, target); raises InputError as `Corpus` does."""
@@ -27,7 +27,7 @@ class TargetSplit(Split):
 
 
 class MonolingualData(DataModule):
-    """Batches of the target side of a corpus; ``data.source`` matters only to find it."""
+    """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
     def __init__(
         self,
@@ -37,83 +37,72 @@ class MonolingualData(DataModule):
         initial_tokenizer: Tokenizer | None = None,
         positions: int | None = None,
     ) -> None:
-        """Set out what to load; nothing is read yet.
+        """Store the config; nothing is read yet.
 
         Args:
             data: the corpus and its batches.
             tokenizer: how to learn the vocabulary.
-            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
-            positions: that the model has for a sentence and its bos; None: as many as need be.
+            initial_tokenizer: of a checkpoint, used instead of learning one.
+            positions: of the model, for a sentence and its bos; None: unlimited.
 
         Raises:
-            InputError: the text is to be streamed.
+            InputError: the text is streamed.
         """
         check_not_streaming(data, "language_modelling")
         super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
         self._positions = positions
 
     def prepare_data(self) -> None:
-        """Do as `DataModule` does, and refuse what the model could not be evaluated on.
+        """Prepare as `DataModule` does, and check that evaluation texts fit the model.
 
         Raises:
-            InputError: text cannot be read, or does not suit vocabulary or model.
+            InputError: text cannot be read, or is unsuitable for vocabulary or model.
         """
         super().prepare_data()
-        if self._positions is None:
-            return
-        for name in self.splits:
-            rows = self.tokenizer.encode_target(self.texts(name)[1])
-            check_training_lengths(
-                map(len, rows), self._positions, partial(_line, self._part(name))
-            )
+        for name in () if self._positions is None else self.splits:
+            lengths = map(len, self.tokenizer.encode_target(self.texts(name).references))
+            check_training_lengths(lengths, self._positions, partial(_line, self._part(name)))
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
-        found = find_splits(_found(self._data))
-        views = {
-            name: _target_language(split)
-            for name, split in found.items()
-            if isinstance(split, Split)
-        }
-        held_out = [view for view in views.values() if not view.inverted]
-        return {**views, "train": _without(views["train"], held_out)}
+        found = find_splits(_two_sided(self._data)).items()
+        splits = {name: _target_side(split) for name, split in found if isinstance(split, Split)}
+        held_out = [split for split in splits.values() if not split.inverted]
+        return {**splits, "train": _without(splits["train"], held_out)}
 
 
-def _target_language(split: Split) -> TargetSplit:
-    """Look at the target alone: the file, the JSONL key, or the second column of a TSV."""
+def _target_side(split: Split) -> TargetSplit:
+    """Return the target file, JSONL key, or second column of a TSV file."""
     corpus, paths = split.corpus, split.corpus.paths
     corpus = replace(corpus, paths=paths[-1:] * len(paths), source=corpus.target)
     return TargetSplit(corpus, split.lines, split.inverted)
 
 
 def _without(train: TargetSplit, held_out: Sequence[TargetSplit]) -> TargetSplit:
-    """Leave out what is held out, beside whatever source it stands again."""
+    """Leave out held-out sentences, whatever their source is."""
     if not held_out:
         return train
     texts = {target for split in held_out for _, target in split}
     whole = replace(train, lines=frozenset())
-    again = frozenset(line for line, (_, target) in enumerate(whole) if target in texts)
-    return replace(train, lines=train.lines | again)
+    equal = frozenset(line for line, (_, target) in enumerate(whole) if target in texts)
+    return replace(train, lines=train.lines | equal)
 
 
-def _line(split: Split, location: int) -> str:
-    """Say where a text of a split stands: file and line."""
-    line = location if split.inverted else sorted(split.lines)[location]
+def _line(split: Split, index: int) -> str:
+    """Return the file and line of a text of a split."""
+    line = index if split.inverted else sorted(split.lines)[index]
     return f"{split.corpus.paths[0]}:{line + 1}"
 
 
-def _found(data: DataConfig) -> DataConfig:
-    """Give `find_splits` two sides, where one was given."""
+def _two_sided(data: DataConfig) -> DataConfig:
+    """Return a config with two sides, as `find_splits` expects, if only the target is given."""
     if data.corpus != "files":
         return data
     if data.source == data.target:
         data = replace(data, source=f"not {data.target}")
-    return replace(
-        data,
-        train=_target_twice(data.train),
-        validation=_target_twice(data.validation),
-        test=_target_twice(data.test),
-    )
+    paths = (data.train, data.validation, data.test)
+    train, validation, test = map(_target_twice, paths)
+    return replace(data, train=train, validation=validation, test=test)
 
 
 def _target_twice(given: str | Sequence[str] | None) -> str | Sequence[str] | None:

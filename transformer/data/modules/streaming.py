@@ -1,13 +1,15 @@
-"""Wires a stream of training text together: shards, vocabulary, row of batches.
+"""Training data of translation as a stream: shards, vocabulary, batches.
 
-Validation and test text are ordinary files, as without a stream. Does not know models.
+Validation and test text are ordinary files. Does not know models.
 """
 
 import logging
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
+
+import numpy as np
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
@@ -17,7 +19,7 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import config_tags
 from transformer.data.encoded.sampling_dataset import draw, fitting
 from transformer.data.modules.translation import DataModule
-from transformer.data.streaming.shards import Place, Shard, find_shards, shards_fingerprint
+from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
 from transformer.data.streaming.shuffle_buffer import BufferReader, Position, StreamConfig
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
 from transformer.data.text.filters import Filters
@@ -28,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 
 class StreamDataset(KeyedDataset[Batch]):
-    """Makes the batch that a key carries, with segmentations drawn for the epoch if need be."""
+    """Makes a batch of the pairs in a key, with segmentations sampled for its epoch."""
 
     def __init__(self, data: DataConfig, tokenizer: Tokenizer) -> None:
-        """Draw as the tokenizer says, within the bounds of the batches."""
+        """Sample with the tokenizer, within the bounds of the batches."""
         self._data = data
         self._state = tokenizer.to_state()
         self._tokenizer: Tokenizer | None = tokenizer
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel to a spawned worker without the SentencePiece processors."""
+        """Pickle without the SentencePiece processors."""
         return self.__dict__ | {"_tokenizer": None}
 
     def __getitem__(self, key: StreamedKey) -> Batch:  # type: ignore[override]
@@ -55,7 +57,7 @@ class StreamDataset(KeyedDataset[Batch]):
 
 
 class StreamData(DataModule):
-    """Batches of shards that are read again in each epoch, and never kept."""
+    """Batches of shards that are read again in each epoch."""
 
     def __init__(
         self,
@@ -65,10 +67,10 @@ class StreamData(DataModule):
         initial_tokenizer: Tokenizer | None = None,
         links: bool = False,
     ) -> None:
-        """Set out what to load; nothing is read yet. The arguments are those of `DataModule`.
+        """Store the config as `DataModule` does; nothing is read yet.
 
         Raises:
-            InputError: the corpus is not given as files, or links are asked for.
+            InputError: the corpus is not given as files, or word links are needed.
         """
         if data.corpus != "files":
             raise InputError(
@@ -80,8 +82,6 @@ class StreamData(DataModule):
                 "a stream has no word alignment; leave data.alignment out and set "
                 "loss.alignment_weight=0, or data.streaming=false"
             )
-        if data.buffer < 1:
-            raise InputError(f"data.buffer={data.buffer} must be at least 1 pair")
         super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
 
     @cached_property
@@ -98,7 +98,7 @@ class StreamData(DataModule):
         """The tokenizer: given, from the cache, or learnt from the beginning of the stream.
 
         Raises:
-            InputError: the text cannot be read, or does not suit the vocabulary size.
+            InputError: the text cannot be read, or is unsuitable for the vocabulary size.
         """
         config = self._tokenizer_config
         if self._initial_tokenizer is not None:
@@ -117,23 +117,22 @@ class StreamData(DataModule):
         """Learn the vocabulary and encode the validation text, unless in the cache.
 
         Raises:
-            InputError: text cannot be read, or does not suit the vocabulary size.
+            InputError: text cannot be read, or is unsuitable for the vocabulary size.
         """
         for split in self.splits:
             self.texts(split)
         _ = self._fingerprint, self.tokenizer
         self._encoded_path("validation")
 
-    def training_targets(self, most: int) -> list[list[int]]:
-        """Return the target pieces of the first pairs of the stream that training uses."""
+    def training_targets(self, limit: int) -> list[list[int]]:
+        """Return the target subwords of the first ``limit`` training pairs of the stream."""
         buffer = BufferReader(self._stream, self.tokenizer).fill(Position())
-        values, bounds = buffer.subwords["target"]
-        ends = islice(pairwise(bounds.tolist()), most)
-        return [values[start:end].tolist() for start, end in ends]
+        first = np.arange(min(limit, len(buffer.numbers)))
+        return [subwords.tolist() for subwords in buffer.rows("target", first)]
 
     @cached_property
     def row(self) -> StreamedBatches:
-        """All batches that training may ever take."""
+        """All batches of training, without an end."""
         return StreamedBatches(
             self._stream, self.tokenizer, identity=self._fingerprint, ahead=self._data.workers > 0
         )
@@ -153,7 +152,7 @@ class StreamData(DataModule):
 
     def _pairs_in_order(self) -> Iterator[Pair]:
         for shard in self._shards:
-            for pair, _ in shard.pairs(Place()):
+            for pair, _ in shard.pairs(ShardPosition()):
                 yield pair
 
     @cached_property

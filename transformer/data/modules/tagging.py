@@ -1,7 +1,7 @@
 """Tagged sentences as subwords, from pocket or from CoNLL-U files.
 
-Words are cut into subwords one by one; the first of each carries the tag of its word. It does not
-know models, nor how CoNLL-U is read. Source: Devlin et al. 2019, "BERT", section 5.3.
+Words are split into subwords one by one; the first subword has the tag of its word. Does not know
+models, nor the CoNLL-U format. Source: Devlin et al. 2019, "BERT", section 5.3.
 """
 
 import logging
@@ -21,9 +21,8 @@ from transformer.common.files import given_path
 from transformer.data.batching.keyed_dataset import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.config import DataConfig, check_not_streaming
+from transformer.data.config import DataConfig, check_not_streaming, check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
-from transformer.data.corpora.unused_keys import check_unused_keys
 from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
@@ -39,28 +38,25 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
     """Tagged sentences as subwords, in memory."""
 
     def __init__(self, sentences: Sequence[TaggedSentence], tokenizer: Tokenizer) -> None:
-        """Cut each word, which is not blank, into subwords."""
+        """Split each word, none of which is blank, into subwords."""
         self.sentences = sentences
         words = list({word for sentence in sentences for word in sentence.words})
-        of_word = dict(zip(words, tokenizer.encode_source(words), strict=True))
-        self._subwords: list[list[int]] = []
-        self._tags: list[list[int]] = []
+        subwords = dict(zip(words, tokenizer.encode_source(words), strict=True))
+        self._rows: list[tuple[list[int], list[int]]] = []
         for sentence in sentences:
-            subwords: list[int] = []
+            ids: list[int] = []
             tags: list[int] = []
             for word, tag in zip(*sentence, strict=True):
-                subwords += of_word[word]
-                tags += [UPOS.index(tag), *[UNTAGGED] * (len(of_word[word]) - 1)]
-            self._subwords.append(subwords)
-            self._tags.append(tags)
+                ids += subwords[word]
+                tags += [UPOS.index(tag), *[UNTAGGED] * (len(subwords[word]) - 1)]
+            self._rows.append((ids, tags))
 
     def __getitem__(self, key: BatchKey) -> TaggedBatch:
-        rows = [(self._subwords[index], self._tags[index]) for index in key.pairs]
-        return collate_tagged(*zip(*rows, strict=True))
+        return collate_tagged(*zip(*(self._rows[index] for index in key.pairs), strict=True))
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
-        """Return the subwords of each sentence, twice: there is one side."""
-        lengths = np.array([len(subwords) for subwords in self._subwords], dtype=np.int64)
+        """Return the number of subwords of each sentence, for both sides."""
+        lengths = np.array([len(ids) for ids, _ in self._rows], dtype=np.int64)
         return lengths, lengths
 
 
@@ -75,23 +71,23 @@ class TaggingData(BatchModule):
         initial_tokenizer: Tokenizer | None = None,
         positions: int | None = None,
     ) -> None:
-        """Set out what to load; nothing is read yet.
+        """Store the config; nothing is read yet.
 
         Args:
             data: the corpus and its batches.
             tokenizer: how to learn the vocabulary.
-            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own).
-            positions: that the model has for a sentence and its eos; None: as many as need be.
+            initial_tokenizer: of a checkpoint, used instead of learning one.
+            positions: of the model, for a sentence and its eos; None: unlimited.
 
         Raises:
-            InputError: subwords are to be sampled, or the text streamed.
+            InputError: subword sampling or streaming is on.
         """
         check_not_streaming(data, "tagging")
         super().__init__(data)
         if tokenizer.sampling:
             raise InputError(
-                f"tokenizer.sampling={tokenizer.sampling} does not go with task=tagging, "
-                "where a word has one first subword; set tokenizer.sampling=0"
+                f"tokenizer.sampling={tokenizer.sampling} does not go with task=tagging; set "
+                "tokenizer.sampling=0"
             )
         self._tokenizer_config = replace(tokenizer, joint=True)
         self._initial_tokenizer = initial_tokenizer
@@ -105,18 +101,20 @@ class TaggingData(BatchModule):
             if data.source not in LANGUAGES:
                 raise InputError(f"data.source={data.source} has no tags in pocket; set en or de")
             return pocket_text(data.source)
-        if data.corpus != "files" or data.train is None:
-            raise InputError(
-                "task=tagging reads pocket, or CoNLL-U: set data=files data.train=A.conllu "
-                "data.validation=B.conllu data.test=C.conllu"
-            )
-        if data.validation is None:
-            raise InputError(
-                "task=tagging holds no sentences out (data.validation_size, data.test_size); set "
-                "data.validation=B.conllu, and data.test=C.conllu where there is a test"
-            )
         given = {"train": data.train, "validation": data.validation, "test": data.test}
-        return {key: _one_path(key, value) for key, value in given.items() if value is not None}
+        files = {key: path for key, path in given.items() if isinstance(path, str)}
+        named = [key for key, path in given.items() if path is not None]
+        if (
+            data.corpus != "files"
+            or list(files) != named
+            or not {"train", "validation"} <= {*files}
+        ):
+            raise InputError(
+                "task=tagging reads pocket, or a CoNLL-U file a split, and holds no sentences out; "
+                "set data=files data.train=A.conllu data.validation=B.conllu, and perhaps "
+                "data.test=C.conllu"
+            )
+        return {key: given_path(path) for key, path in files.items()}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
         """Return all sentences of a split.
@@ -131,17 +129,17 @@ class TaggingData(BatchModule):
         raise InputError(f"{path} holds no tagged sentence; give a file in CoNLL-U")
 
     def training_sentences(self) -> Sequence[TaggedSentence]:
-        """Return the sentences of the training text that training uses; raises as `sentences`."""
+        """Return the sentences that training uses; raises as `sentences`."""
         return self._training.sentences
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are."""
+        """The evaluation splits."""
         return tuple(split for split in self._files if split != "train")
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Given, from the cache, or learnt from the words of the training text."""
+        """The tokenizer: given, from the cache, or learnt from the words of the training text."""
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
@@ -152,27 +150,25 @@ class TaggingData(BatchModule):
             )
 
     def prepare_data(self) -> None:
-        """Learn the vocabulary; what cannot be evaluated on is known before, not at the end.
+        """Learn the vocabulary, and check that evaluation texts fit the model.
 
         Raises:
-            InputError: text cannot be read, or does not suit vocabulary or model, or too much of
+            InputError: text cannot be read, is unsuitable for vocabulary or model, or too much of
                 the training text is left out.
         """
         data = self._data
         check_files_exist(self._files.values())
         evaluated = {split: self.sentences(split) for split in self.splits}
         tokenizer = self.tokenizer
-        if not self._judged:
+        if not self._reported:
             _ = self._training
             filters = Filters(min(data.max_length, data.batch_tokens - 1), None, data.deduplicate)
             filters.report("train", *self._left, data.max_left_out, "sentences")
-            self._judged = True
-        if self._positions is None:
-            return
-        for split, sentences in evaluated.items():
+            self._reported = True
+        for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
-            line_of = partial(_line, self._files[split], self._data.max_line)
-            check_training_lengths(lengths, self._positions, line_of)
+            line = partial(_line, self._files[split], data.max_line)
+            check_training_lengths(lengths, self._positions, line)
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -183,10 +179,10 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Leave out what training leaves out: repeated sentences, and those too long for it.
+        """Return a split without too long sentences, in training also without repeated ones.
 
         Raises:
-            InputError: the text cannot be read, or nothing of it is left.
+            InputError: the text cannot be read, or no sentence is left.
         """
         data, sentences = self._data, self.sentences(split)
         read = len(sentences)
@@ -200,14 +196,14 @@ class TaggingData(BatchModule):
                 f"{self._files[split]}: every sentence is longer than {limit} tokens; give shorter "
                 "ones, or raise data.max_length and data.batch_tokens"
             )
-        left, judged = int((~usable).sum()), len(usable)
+        left, distinct = int((~usable).sum()), len(usable)
         if split == "train":
-            self._left = Counter(duplicate=read - judged, length=left), read
+            self._left = Counter(duplicate=read - distinct, length=left), read
         if left:
             logger.log(
-                logging.INFO if split == "train" else log_level(left, judged),
+                logging.INFO if split == "train" else log_level(left, distinct),
                 "%s: %s of %s sentences, longer than %s tokens, are left out%s",
-                *(split, f"{left:,}", f"{judged:,}", limit),
+                *(split, f"{left:,}", f"{distinct:,}", limit),
                 "" if split == "train" else " of loss and accuracy in training",
             )
             kept = [sentences[index] for index in np.flatnonzero(usable)]
@@ -215,17 +211,8 @@ class TaggingData(BatchModule):
         return dataset
 
 
-def _one_path(key: str, given: str | Sequence[str]) -> Path:
-    if not isinstance(given, str):
-        raise InputError(
-            f"data.{key}=[{','.join(given)}] is not one path; task=tagging reads words and tags "
-            f"from one file: set data.{key}=FILE.conllu"
-        )
-    return given_path(given)
-
-
-def _line(path: Path, max_line: int, position: int) -> str:
-    """Say where a sentence stands: file and line, in CoNLL-U that of its first word (ID 1)."""
+def _line(path: Path, max_line: int, index: int) -> str:
+    """Return the file and line of a sentence, in CoNLL-U of its first word (ID 1)."""
     lines = enumerate(read_lines(path, max_line), start=1)
     firsts = (number for number, line in lines if line.lstrip("0").startswith("1\t"))
-    return f"{path}:{next(islice(firsts, position, None), position + 1)}"
+    return f"{path}:{next(islice(firsts, index, None), index + 1)}"

@@ -1,11 +1,10 @@
-"""Wires text, tokenizer and encoded corpora together; batch_module.py plans and loads from them.
+"""Training and validation data of translation: text, tokenizer and encoded corpora.
 
 Does not know models, losses or scores.
 """
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -30,14 +29,13 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
-from transformer.data.text.parallel import Pair
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Pairs, Tokenizer, TokenizerConfig
 
 __all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
 
 logger = logging.getLogger(__name__)
 
-# Of the encoded files; to be raised when their columns change.
+# Version of the encoded files; to be raised when their columns change.
 _LAYOUT = 2
 
 
@@ -52,27 +50,28 @@ class DataModule(BatchModule):
         initial_tokenizer: Tokenizer | None = None,
         links: bool = False,
     ) -> None:
-        """Set out what to load; nothing is read yet.
+        """Store the config; nothing is read yet.
 
         Args:
             data: the corpus and its batches.
             tokenizer: how to learn the vocabulary.
-            initial_tokenizer: used in place of one learnt from the corpus (a checkpoint's own);
-                only the sampling strength is taken from ``tokenizer`` then.
-            links: let training batches carry word alignment, which the corpus must know.
+            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
+                gives its sampling strength then.
+            links: add the word alignment of the corpus to training batches.
         """
         super().__init__(data)
         self._tokenizer_config = tokenizer
         self._initial_tokenizer = initial_tokenizer
         self._links = links
         self._cache = given_path(data.cache)
+        self._filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer: given, from the cache, or learnt from the training text.
 
         Raises:
-            InputError: the text cannot be read, or does not suit the vocabulary size.
+            InputError: the text cannot be read, or is unsuitable for the vocabulary size.
         """
         tags = config_tags(self._data)
         if self._initial_tokenizer is not None:
@@ -94,9 +93,9 @@ class DataModule(BatchModule):
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The evaluation splits there are: "validation", "test", and what the corpus adds.
+        """The evaluation splits: "validation", "test", and others that the corpus has.
 
-        Of several corpora: the validation text of all together, the test text of each alone.
+        With several corpora: one validation text of all, and the test text of each.
         """
         parts = ("train", "validation_") if self._data.corpora else ("train",)
         return tuple(name for name in self._splits if not name.startswith(parts))
@@ -116,26 +115,23 @@ class DataModule(BatchModule):
             )
         return texts
 
-    def training_targets(self, most: int) -> list[list[int]]:
-        """Return the target pieces of the first pairs that training uses, in one segmentation.
-
-        Args:
-            most: as many pairs, if there are, of the first corpus.
+    def training_targets(self, limit: int) -> list[list[int]]:
+        """Return the target subwords of the first ``limit`` training pairs of the first corpus.
 
         Raises:
             InputError: the text cannot be read.
         """
         corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
-        rows = corpus.ids("target", np.arange(min(most, len(corpus))))
+        rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
         return [row.tolist() for row in rows]
 
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
         Raises:
-            InputError: texts or links are unreadable or unfit, or too much of them is left out.
+            InputError: texts or links are unreadable or unsuitable, or too many pairs are left out.
         """
-        # What is missing or malformed is known before the hard work, not when it is over.
+        # Missing and malformed files are found before the long work.
         training = self._parts("train")
         read = [*training, *(part for name in self.splits for part in self._parts(name))]
         check_files_exist(path for name in read for path in self._part(name).corpus.paths)
@@ -144,11 +140,11 @@ class DataModule(BatchModule):
                 self._part(name).links_fingerprint()
         for split in self.splits:
             self.texts(split)
-        for name in () if self._judged else training:
+        for name in () if self._reported else training:
             pairs, dropped = count_subwords(self._encoded_path(name).glob("*.arrow"))
             log_held_out(name, pairs, self._splits)
             self._filters.report(name, dropped, pairs, self._data.max_left_out)
-        self._judged = True
+        self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
 
@@ -157,7 +153,7 @@ class DataModule(BatchModule):
         return find_splits(self._data)
 
     def _parts(self, name: str) -> list[str]:
-        """Return the splits that a split is made of: of one corpus itself."""
+        """Return the names of the splits of each corpus in a split."""
         split = self._split(name)
         return [name] if isinstance(split, Split) else [f"{name}_{part}" for part in split.parts]
 
@@ -172,17 +168,17 @@ class DataModule(BatchModule):
         return self._splits[name]
 
     def _encoded_path(self, name: str) -> Path:
-        """Return the encoded shards of a split of one corpus, made if they are not in the cache."""
+        """Return the folder of the encoded split of one corpus, made if it is not in the cache."""
         split, training = self._part(name), name == "train" or name.startswith("train_")
         tokenizer = self.tokenizer.tagged(split.tags)
         texts = training and tokenizer.config.sampling > 0
         filters = links = None
-        pairs: Callable[[], Iterable[Pair]] = split.__iter__
+        pairs: Pairs = split.__iter__
         decides = f"{split.fingerprint(self._cache)} {tokenizer.cut_fingerprint} {texts}"
         if split.sentences > 1:
             if self._links:
                 raise InputError(
-                    "guided alignment learns from single sentences; set data.documents=null or "
+                    "guided alignment needs single sentences; set data.documents=null or "
                     "loss.alignment_weight=0"
                 )
             pairs = partial(joined_pairs, split, tokenizer, split.sentences)
@@ -205,18 +201,13 @@ class DataModule(BatchModule):
                 )
         return folder
 
-    @property
-    def _filters(self) -> Filters:
-        return Filters(self._data.max_length, self._data.max_ratio, self._data.deduplicate)
-
     @cached_property
     def _training(self) -> KeyedDataset[Batch]:
         if self._data.corpora is None:
-            return self._training_config("train")
-        return MixedDataset([self._training_config(name) for name in self._parts("train")])
+            return self._training_part("train")
+        return MixedDataset([self._training_part(name) for name in self._parts("train")])
 
-    def _training_config(self, name: str) -> BatchDataset:
-        """Return the pairs of one corpus."""
+    def _training_part(self, name: str) -> BatchDataset:
         data = self._data
         corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
@@ -233,10 +224,10 @@ class DataModule(BatchModule):
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs that a loss can be computed on; says how many are not.
+        """Return the validation pairs for the loss, without empty and too long ones.
 
         Raises:
-            InputError: it can be computed on none.
+            InputError: there is none.
         """
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         source, target = corpus.lengths("source"), corpus.lengths("target")
@@ -244,9 +235,8 @@ class DataModule(BatchModule):
         usable = (np.minimum(source, target) > 0) & (np.maximum(source, target) <= limit)
         if not usable.any():
             raise InputError(
-                f"{self._split('validation').location}: every validation pair is empty or longer "
-                "than "
-                f"{limit} tokens; give other text, or raise data.max_length and data.batch_tokens"
+                f"{self._split('validation').location}: every pair is empty or longer than {limit} "
+                "tokens; give other text, or raise data.max_length and data.batch_tokens"
             )
         if left := int((~usable).sum()):
             logger.log(

@@ -1,9 +1,9 @@
-"""Finds the shards of a corpus, local or at a URL, and reads their pairs from any place on.
+"""Finds the shards of a corpus, local or at a URL, and reads their pairs from any position on.
 
 Knows TSV, JSONL, Parquet and pairs of plain files wherever fsspec does
-(https://filesystem-spec.readthedocs.io); does not know in which order shards are read, nor pieces.
-The line formats are read as in corpus.py, which libraries for tables do not: there a quotation
-mark, a lone \\r or U+2028 would be more than text.
+(https://filesystem-spec.readthedocs.io); does not know the order of shards, nor subwords. Lines are
+read as in text/parallel.py, not by libraries for tables: these interpret quotation marks, \\r and
+U+2028.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -25,41 +24,41 @@ from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
 from transformer.data.text.parallel import (
     Pair,
     file_format,
-    jsonl_field,
     jsonl_pairs,
     plain_pairs,
+    record_pair,
     tsv_pairs,
 )
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192
-# Libraries behind fsspec whose errors, all about the connection, are no OSError.
+# Libraries of fsspec whose errors, all about the connection, are not OSErrors.
 _CLIENTS = ("aiohttp", "botocore", "gcsfs", "azure", "requests", "paramiko")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Between two pairs of a shard."""
+class ShardPosition:
+    """A position between two pairs of a shard."""
 
     row: int = 0
-    """Pairs before it."""
+    """Number of pairs before it."""
     offsets: tuple[int, ...] = ()
-    """Bytes before it in each file, where it can be jumped to."""
+    """Bytes before it in each file; none if the file cannot be read from there."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file with both sides, or two plain ones."""
+    """One file with both sides, or two plain files."""
 
     urls: tuple[str, ...]
     """Paths, or URLs of any kind that fsspec opens."""
     sides: tuple[str, str]
     """Keys of source and target in JSONL, columns in Parquet."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MOST`."""
+    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
 
-    def pairs(self, place: Place) -> Iterator[tuple[Pair, Place]]:
-        """Yield the pairs from a place on, each with the place behind it.
+    def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
+        """Yield the pairs from a position on, each with the position after it.
 
         Raises:
             InputError: a file is missing, cannot be read, is damaged or malformed.
@@ -68,33 +67,31 @@ class Shard:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
             with _explained(self.urls[-1]):
                 if _kind(self.urls[0]) == "parquet":
-                    yield from self._rows(files[0], place.row)
+                    yield from self._rows(files[0], start.row)
                 elif any(map(_is_packed, self.urls)):
-                    yield from self._packed(files, place.row)
+                    yield from self._packed(files, start.row)
                 else:
-                    yield from self._plain(files, place)
+                    yield from self._plain(files, start)
 
     def _plain(
-        self, files: Sequence[io.BufferedReader], place: Place
-    ) -> Iterator[tuple[Pair, Place]]:
-        offsets = list(place.offsets or [0] * len(files))
-
-        start = place.row + 1
+        self, files: Sequence[io.BufferedReader], start: ShardPosition
+    ) -> Iterator[tuple[Pair, ShardPosition]]:
+        offsets, number = list(start.offsets or [0] * len(files)), start.row + 1
 
         def counted(index: int) -> Iterator[bytes]:
             files[index].seek(offsets[index])
-            for line in raw_lines(files[index], self.urls[index], self.max_line, start):
+            for line in raw_lines(files[index], self.urls[index], self.max_line, number):
                 offsets[index] += len(line)
                 yield line
 
-        lines = [decoded_lines(counted(index), url, start) for index, url in enumerate(self.urls)]
-        for row, pair in enumerate(self._parsed(lines, start), start):
-            yield pair, Place(row, tuple(offsets))
+        lines = [decoded_lines(counted(index), url, number) for index, url in enumerate(self.urls)]
+        for row, pair in enumerate(self._parsed(lines, number), number):
+            yield pair, ShardPosition(row, tuple(offsets))
 
     def _packed(
         self, files: Sequence[io.BufferedReader], before: int
-    ) -> Iterator[tuple[Pair, Place]]:
-        """Read on from the start: nothing else can be done with gzip."""
+    ) -> Iterator[tuple[Pair, ShardPosition]]:
+        """Read gzip files, which have to be read from the start."""
         lines = [
             unpacked_lines(file, url, self.max_line)
             if _is_packed(url)
@@ -103,7 +100,7 @@ class Shard:
         ]
         pairs = enumerate(self._parsed(lines, 1), start=1)
         for row, pair in islice(pairs, before, None):
-            yield pair, Place(row)
+            yield pair, ShardPosition(row)
 
     def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
         if len(lines) == 2:
@@ -113,32 +110,21 @@ class Shard:
             return tsv_pairs(lines[0], url, start)
         return jsonl_pairs(lines[0], url, self.sides, start)
 
-    def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, Place]]:
+    def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls
-        for name, side in zip(self.sides, ("source", "target"), strict=True):
-            if name not in table.schema_arrow.names:
-                columns = ", ".join(map(repr, table.schema_arrow.names))
-                raise InputError(
-                    f"{url}: no column {name!r} (columns: {columns}); set data.{side} to the "
-                    "right one"
-                )
-        row, groups = 0, range(table.num_row_groups)
+        row, groups = 0, list(range(table.num_row_groups))
         while groups and row + table.metadata.row_group(groups[0]).num_rows <= before:
-            row += table.metadata.row_group(groups[0]).num_rows
-            groups = groups[1:]
-        batches = table.iter_batches(_ROWS, row_groups=list(groups), columns=list(self.sides))
-        for batch in batches if groups else ():
+            row += table.metadata.row_group(groups.pop(0)).num_rows
+        columns = [name for name in table.schema_arrow.names if name in self.sides]
+        if len(columns) < len({*self.sides}):
+            record_pair(dict.fromkeys(table.schema_arrow.names, ""), self.sides, url)
+        for batch in (
+            table.iter_batches(_ROWS, row_groups=groups, columns=columns) if groups else ()
+        ):
             skipped = min(max(before - row, 0), batch.num_rows)
-            row += skipped
-            for values in batch.slice(skipped).to_pylist():
-                row += 1
-                where = f"{url}:{row}"
-                source, target = self.sides
-                pair = (
-                    jsonl_field(values, source, where, "source"),
-                    jsonl_field(values, target, where, "target"),
-                )
-                yield pair, Place(row)
+            for number, values in enumerate(batch.slice(skipped).to_pylist(), row + skipped + 1):
+                yield record_pair(values, self.sides, f"{url}:{number}"), ShardPosition(number)
+            row += batch.num_rows
 
 
 def find_shards(
@@ -148,34 +134,34 @@ def find_shards(
 
     Args:
         given: a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
-            plain names, or globs of as many plain files each, are source and target.
+            plain names, or globs of equally many plain files, are source and target.
         sides: of JSONL and Parquet.
-        max_line: bytes of the longest line (``data.max_line``); None: `lines.MOST`.
+        max_line: bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`.
 
     Raises:
-        InputError: there are none, one is missing, or the plain files do not go in pairs.
+        InputError: there are none, one is missing, or the plain files are not in pairs.
     """
     names = [given] if isinstance(given, str) else list(given or [])
-    found = [_expanded(name) for name in names]
     if not names:
         raise InputError("data.streaming=true reads shards; set data.train=[SHARDS]")
+    found = [_expanded(name) for name in names]
     plain = [_kind(urls[0]) == "plain" for urls in found]
     if not any(plain):
         return [Shard((url,), sides, max_line) for url in dict.fromkeys(chain.from_iterable(found))]
     if plain != [True, True] or len(found[0]) != len(found[1]):
         listed = ", ".join(f"{name} ({len(urls)})" for name, urls in zip(names, found, strict=True))
         raise InputError(
-            f"data.train: {listed}: plain text streams from two names or globs, [SOURCE,TARGET], "
-            "of as many files; all else is .tsv, .jsonl or .parquet"
+            f"data.train: {listed}: plain text needs two names or globs, [SOURCE,TARGET], of "
+            "equally many files; all else is .tsv, .jsonl or .parquet"
         )
     return [Shard(urls, sides, max_line) for urls in zip(*found, strict=True)]
 
 
 def shards_fingerprint(shards: Iterable[Shard]) -> str:
-    """Return a hash of the names of the files, and of what their file system tells of each.
+    """Return a hash of the names of the files and their states in the file system.
 
-    Of a local file these are its size and when it was modified; a web server's files are taken not
-    to change.
+    The state of a local file is its size and modification time; files of a web server are assumed
+    not to change.
 
     Raises:
         InputError: a file is missing.
@@ -189,10 +175,7 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
 
 
 def _state(url: str) -> str:
-    """Return what tells a file from another of its name.
-
-    Of a local one fsspec would also take where it lies on the disk, which a copy changes.
-    """
+    """Return the state of a file; not fsspec's for a local file, which differs in a copy."""
     system, path = fsspec.url_to_fs(url)
     if isinstance(system, LocalFileSystem):
         status = os.stat(path)
@@ -205,13 +188,13 @@ def _expanded(name: str) -> list[str]:
         system, path = fsspec.url_to_fs(name)
         if "*" in name or "[" in name:
             found = sorted(map(str, system.glob(path)))
-            if not found:
-                raise InputError(f"{name}: no file is named so; set data.train to your shards")
             local = "://" not in name
-            return found if local else [system.unstrip_protocol(entry) for entry in found]
-        if not system.isfile(path):
+            urls = found if local else [system.unstrip_protocol(entry) for entry in found]
+        else:
+            urls = [name] if system.isfile(path) else []
+        if not urls:
             raise FileNotFoundError
-    return [name]
+    return urls
 
 
 def _kind(url: str) -> str:
@@ -224,7 +207,7 @@ def _is_packed(url: str) -> bool:
 
 
 def _name(url: str) -> str:
-    """Without the query, such as a signature."""
+    """Return the URL without its query, such as a signature."""
     return url.partition("?")[0]
 
 
@@ -244,24 +227,19 @@ def _opened(url: str) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """Tell in one line what went wrong with a file."""
+    """Turn errors of a file into an InputError of one line."""
     try:
         yield
     except InputError:
         raise
     except FileNotFoundError as error:
         raise InputError(f"{url}: no such file; set data.train to your shards") from error
-    except (pa.ArrowInvalid, pa.ArrowException) as error:
-        raise InputError(f"{url}: damaged Parquet file ({_first_line(error)})") from error
-    except ImportError as error:
-        raise InputError(f"{url}: cannot be read: {_first_line(error)}") from error
     except Exception as error:
-        known = isinstance(error, OSError | ValueError)
+        known = isinstance(error, OSError | ValueError | ImportError | pa.ArrowException)
         if not known and type(error).__module__.partition(".")[0] not in _CLIENTS:
             raise
-        raise InputError(f"{url}: cannot be read ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    lines: list[Any] = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        damaged = (
+            "damaged Parquet file" if isinstance(error, pa.ArrowException) else "cannot be read"
+        )
+        raise InputError(f"{url}: {damaged} ({reason})") from error

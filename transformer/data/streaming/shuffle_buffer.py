@@ -1,7 +1,7 @@
 """Fills buffers with the encoded pairs of shards, from any position of an endless stream.
 
-An epoch reads every shard once, in an order drawn for it, from its first pair to its last; a
-buffer ends where an epoch does. Does not know batches.
+An epoch reads every shard once, in a random order; its last buffer ends with it. Does not know
+batches.
 """
 
 from collections import Counter
@@ -14,72 +14,70 @@ from jaxtyping import Int
 
 from transformer.data.encoded.arrow_writer import encoded, joined
 from transformer.data.encoded.sampling_dataset import draw, planned_lengths
-from transformer.data.streaming.shards import Place, Shard
+from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.text.filters import Filters, Selection, first_occurrences
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-# Pairs encoded at once.
-_CHUNK = 16_384
-# A pair is numbered by its shard and its row in it.
+# The number of a pair has its shard and its row in these bits.
 _SHARD_BITS = 40
-# Pairs whose segmentations are drawn to see how long they are.
+# Pairs whose segmentations are sampled to estimate their lengths.
 _PROBE = 1_000
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a buffer begins."""
+    """The position where a buffer begins."""
 
     epoch: int = 0
     buffer: int = 0
-    """Which buffer of the epoch it is."""
+    """Number of the buffer in the epoch."""
     shard: int = 0
-    """Which shard of the epoch's order it begins in."""
-    place: Place = field(default_factory=Place)
-    """Where in that shard."""
+    """Index of the shard in the order of the epoch."""
+    place: ShardPosition = field(default_factory=ShardPosition)
+    """Position in that shard."""
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Encoded pairs, as arrays that travel quickly between processes."""
+    """Encoded pairs, as arrays that are fast to pickle."""
 
     numbers: Int[np.ndarray, " pair"]
-    """Names each pair, in every epoch alike."""
+    """Number of each pair, the same in every epoch."""
     subwords: dict[str, tuple[np.ndarray, np.ndarray]]
-    """The pieces of "source" and "target": all of them, and where each pair's begin and end."""
+    """All subwords of "source" and "target", and the bounds of each pair."""
     lengths: dict[str, Int[np.ndarray, " pair"]]
-    """What batches are planned with."""
+    """Lengths to plan batches with."""
     texts: dict[str, list[str]] | None
-    """The text of both sides, where segmentations are drawn from it."""
+    """The text of both sides, for subword sampling."""
     read: int
-    """Pairs it was filled from."""
+    """Number of pairs read."""
     dropped: Counter[str]
-    """Those left out, by reason."""
+    """Numbers of pairs left out, by reason."""
     next: Position
-    """Where the next one begins."""
+    """Position of the next buffer."""
 
     def rows(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        """Return the pieces of some pairs on a side, without bos or eos."""
+        """Return the subwords of some pairs on a side, without bos or eos."""
         values, bounds = self.subwords[side]
         return [values[bounds[pair] : bounds[pair + 1]] for pair in pairs.tolist()]
 
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """What decides which pairs come, in which order."""
+    """Settings that decide the pairs and their order."""
 
     shards: Sequence[Shard]
     filters: Filters
     """Duplicates are left out within a buffer."""
     size: int
-    """Pairs that a buffer is filled from."""
+    """Pairs to read for a buffer."""
     seed: int
     batch_tokens: int
 
 
 class BufferReader:
-    """Fills one buffer after another; goes on reading where the last one ended."""
+    """Fills buffers; continues reading if a buffer follows the last one."""
 
     def __init__(self, config: StreamConfig, tokenizer: Tokenizer) -> None:
         """Prepare to read; no shard is opened yet."""
@@ -105,41 +103,33 @@ class BufferReader:
         return self._encoded([(number, pair) for number, pair, _ in read], self._at)
 
     def _epoch(self, position: Position) -> Iterator[tuple[int, Pair, Position]]:
-        """Yield the pairs of an epoch from a position on: number, texts, the position behind."""
+        """Yield the pairs of an epoch from a position on: number, texts, the position after it."""
         shards = self._config.shards
-        # A fourth number, so that it is no random order of batches either.
+        # The third number makes it differ from the random orders of batches.
         random = np.random.default_rng([self._config.seed, position.epoch, 3])
         order = random.permutation(len(shards)).tolist()
-        place = position.place
+        start = position.place
         for turn in range(position.shard, len(order)):
-            for pair, behind in shards[order[turn]].pairs(place):
-                number = (order[turn] << _SHARD_BITS) + behind.row - 1
-                yield number, pair, Position(shard=turn, place=behind)
-            place = Place()
+            for pair, after in shards[order[turn]].pairs(start):
+                number = (order[turn] << _SHARD_BITS) + after.row - 1
+                yield number, pair, Position(shard=turn, place=after)
+            start = ShardPosition()
 
-    def _encoded(self, numbered: list[tuple[int, Pair]], behind: Position) -> Buffer:
+    def _encoded(self, numbered: list[tuple[int, Pair]], after: Position) -> Buffer:
         pairs = [pair for _, pair in numbered]
         first = first_occurrences(pairs) if self._config.filters.deduplicate else None
         selection = Selection(self._config.filters, first)
-        rows = [
-            (start + place, source, target)
-            for start in range(0, len(pairs), _CHUNK)
-            for place, source, target in encoded(
-                pairs[start : start + _CHUNK], self._tokenizer, selection
-            )
-        ]
-        subwords = {
-            "source": joined([row[1] for row in rows]),
-            "target": joined([r[2] for r in rows]),
-        }
+        kept = list(encoded(pairs, self._tokenizer, selection))
+        indices, *sides = zip(*kept, strict=True) if kept else ((), (), ())
+        subwords = dict(zip(("source", "target"), map(joined, sides), strict=True))
         texts = None
         if self._tokenizer.config.sampling > 0:
-            texts = {side: [pairs[row[0]][i] for row in rows] for i, side in enumerate(subwords)}
-        numbers = np.array([numbered[place][0] for place, *_ in rows], dtype=np.int64)
+            texts = {side: [pairs[k][i] for k in indices] for i, side in enumerate(subwords)}
+        numbers = np.array([numbered[index][0] for index in indices], dtype=np.int64)
         lengths = {side: np.diff(bounds) for side, (_, bounds) in subwords.items()}
-        if texts is not None and rows:
+        if texts is not None and kept:
             lengths = {s: self._planned(s, lengths[s], texts[s], numbers) for s in subwords}
-        return Buffer(numbers, subwords, lengths, texts, selection.read, selection.dropped, behind)
+        return Buffer(numbers, subwords, lengths, texts, selection.read, selection.dropped, after)
 
     def _planned(
         self, side: str, best: np.ndarray, texts: list[str], numbers: np.ndarray

@@ -1,8 +1,7 @@
-"""The endless row of batches of a stream: block after block is shuffled and cut into batches.
+"""The endless sequence of batches of a stream: buffer after buffer is planned and shuffled.
 
-A buffer of pairs is planned as a corpus is (sampler.py), and its batches are handed out; then
-comes the next. Which batch has which number depends on what was read, but neither on ranks nor on
-where a run was stopped. Does not know shards or texts.
+A buffer is planned as a corpus is (sampler.py). The number of a batch depends on the shards and the
+settings, not on ranks or interruptions. Does not know shards or texts.
 """
 
 import logging
@@ -19,7 +18,7 @@ import numpy as np
 from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
 from transformer.data.batching.sampler import BatchKey, BatchPlan
-from transformer.data.streaming.shards import Place
+from transformer.data.streaming.shards import ShardPosition
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -28,34 +27,34 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StreamedKey(BatchKey):
-    """Names a batch of a stream, and carries it: no one else can look its pairs up."""
+    """Names a batch of a stream, and has its contents: other processes do not have the pairs."""
 
     rows: dict[str, list[np.ndarray]] | None = None
-    """Pieces of "source" and "target" of each pair, without bos or eos."""
+    """Subwords of "source" and "target" of each pair, without bos or eos."""
     texts: dict[str, list[str]] | None = None
-    """Texts of both sides, where segmentations are drawn."""
+    """Texts of both sides, for subword sampling."""
 
 
 class StreamedBatches:
-    """Batches by their number, quickly where one buffer is used up before the next is asked for."""
+    """Batches by number, which is fast in ascending order."""
 
     def __init__(
         self, config: StreamConfig, tokenizer: Tokenizer, *, identity: str, ahead: bool
     ) -> None:
-        """Follow a stream from its beginning; `load_state_dict` goes elsewhere.
+        """Start at the beginning of a stream.
 
         Args:
-            config: what is read.
-            tokenizer: cuts both sides.
+            config: of the stream.
+            tokenizer: encodes both sides.
             identity: a hash of the shards.
-            ahead: let another process fill the next buffer meanwhile.
+            ahead: let another process fill the next buffer.
         """
         self._config, self._tokenizer = config, tokenizer
         self._shards, self._ahead = identity, ahead
         self._reader = BufferReader(config, tokenizer)
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Position, Future[Buffer]] | None = None
-        # Number of the first batch, and position, of each buffer that is known.
+        # Number of the first batch, and position, of each known buffer.
         self._starts: list[tuple[int, Position]] = [(0, Position())]
         self._index = -1
         self._buffer: Buffer | None = None
@@ -63,7 +62,7 @@ class StreamedBatches:
         self._plan: list[np.ndarray] = []
 
     def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch; far ahead of those before, all that lies between is read.
+        """Return a batch; all buffers up to it are read.
 
         Raises:
             InputError: a shard is missing, damaged or malformed, or no pair of an epoch is kept.
@@ -73,9 +72,9 @@ class StreamedBatches:
         return self._key(buffer, position, self._plan[number - first])
 
     def largest(self) -> tuple[int, BatchKey]:
-        """Return the batch with the most positions, and how many, of a buffer that is at hand.
+        """Return the number of positions of the largest batch of a buffer, and that batch.
 
-        That is the one that was filled last, and else the first.
+        It is the last buffer filled, or the first of the stream.
         """
         buffer = self._buffer if self._plan and self._buffer else self._containing(0)
         sides = buffer.lengths["source"], buffer.lengths["target"]
@@ -87,16 +86,16 @@ class StreamedBatches:
 
     @property
     def epoch_length(self) -> None:
-        """Not known before an epoch is over."""
+        """Unknown: None."""
         return None
 
     def epochs(self, number: int) -> float:
-        """Return how many epochs are read where the buffer of a batch begins, to whole shards."""
+        """Return the number of epochs, in whole shards, before the buffer of a batch."""
         _, position = self._starts[self._known(number)]
         return position.epoch + position.shard / len(self._config.shards)
 
     def identity(self) -> dict[str, Any]:
-        """Return what two rows have in common if and only if they give the same batches."""
+        """Return values that are equal if and only if the batches are."""
         config = self._config
         return {
             "shards": self._shards,
@@ -109,7 +108,7 @@ class StreamedBatches:
         }
 
     def state_dict(self, number: int) -> dict[str, Any]:
-        """Return where the buffer begins that holds a batch, of those that were asked for."""
+        """Return the position of the buffer of a batch, which has been read."""
         first, position = self._starts[self._known(number)]
         return {
             "first": first,
@@ -119,22 +118,20 @@ class StreamedBatches:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Know where a buffer begins: a batch in it, or after it, costs nothing of those before.
+        """Continue from a buffer, without reading those before it.
 
-        In other shards, or with another order of them, that is the start of the same epoch.
+        With other shards or another seed, continue from the start of the same epoch.
         """
         position = Position(state["position"]["epoch"])
-        # Checkpoints of before do not say the seed.
-        seed = state.get("seed", self._config.seed)
-        if (state["shards"], seed) == (self._shards, self._config.seed):
+        if (state["shards"], state.get("seed")) == (self._shards, self._config.seed):
             place = state["position"]["place"]
-            place = Place(place["row"], tuple(place["offsets"]))
+            place = ShardPosition(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))
         self._starts = [(state["first"], position)]
         self._index, self._buffer = -1, None
 
     def close(self) -> None:
-        """End the process that reads ahead; the next batch starts another."""
+        """End the process that reads ahead; the next buffer starts another."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
         self._pool = self._coming = None
@@ -148,24 +145,23 @@ class StreamedBatches:
             self._starts.insert(0, (0, Position()))
             self._index += 1
         while True:
-            place = self._known(number)
-            if place != self._index or self._buffer is None:
-                self._open(place)
+            index = self._known(number)
+            if index != self._index or self._buffer is None:
+                self._open(index)
             assert self._buffer is not None
-            first, position = self._starts[place]
+            first, position = self._starts[index]
             end = first + len(self._plan)
             if number < end:
                 return self._buffer
             self._check_epoch_not_empty(position, end)
-            self._starts.insert(place + 1, (end, self._buffer.next))
+            self._starts.insert(index + 1, (end, self._buffer.next))
 
-    def _open(self, place: int) -> None:
-        """Fill a buffer, or take it where that is done, and lay its batches out."""
-        _, position = self._starts[place]
+    def _open(self, index: int) -> None:
+        """Get a buffer, and plan its batches."""
+        _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
-        self._index, self._plan = place, []
+        self._index, self._plan = index, []
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
-        # A stream has no whole: it warns once, of what it has read so far.
         self._warned = self._warned or self._config.filters.report(
             "train, so far", self._dropped, self._read
         )
@@ -188,7 +184,7 @@ class StreamedBatches:
             return self._coming[1].result()
         except BrokenProcessPool as error:
             raise InputError(
-                "the process that reads the stream was killed, perhaps for want of memory; set "
+                "the process that reads the stream was killed, perhaps for lack of memory; set "
                 "data.buffer lower"
             ) from error
 
@@ -222,7 +218,7 @@ _reader: BufferReader
 def _begin(reader: BufferReader) -> None:
     global _reader
     _reader = reader
-    # Ctrl-C is the parent's.
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 

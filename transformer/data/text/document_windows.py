@@ -1,7 +1,7 @@
-"""Which consecutive sentences of a document are read, and translated, together.
+"""Splits documents into windows of consecutive sentences, which are translated together.
 
-Knows lengths and texts; does not know batches or models. Windows do not overlap; each is as long
-as may be (Tiedemann and Scherrer 2017, https://aclanthology.org/W17-4811, join two sentences).
+Knows lengths and texts; does not know batches or models. Windows do not overlap; each is as long as
+possible (Tiedemann and Scherrer 2017, https://aclanthology.org/W17-4811, join two sentences).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,20 +11,20 @@ from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-# Pairs cut into pieces at once.
+# Pairs encoded at once.
 _CHUNK = 4_096
 
 
 def begins_window(
     lengths: Iterable[Sequence[int] | None], sentences: int, subwords: int
 ) -> Iterator[bool]:
-    """Tell of each sentence whether it is the first of a window, as soon as it is read.
+    """Yield for each sentence whether it is the first of a window, as soon as it is read.
 
     Args:
-        lengths: pieces of each, on every side that counts; None for one that stands alone, such as
-            the blank line between two documents.
-        sentences: the most of a window.
-        pieces: the most of a window on each side, a separator between two sentences included; a
+        lengths: subwords of each sentence, on every side that counts; None for one that is a window
+            by itself, such as the blank line between two documents.
+        sentences: maximum number of sentences of a window.
+        subwords: maximum number of subwords of a window on each side, separators included; a
             single sentence may have more.
     """
     count, filled = 0, list[int]()
@@ -33,22 +33,22 @@ def begins_window(
             count = 0
             yield True
             continue
-        grown = [one + 1 + more for one, more in zip(filled, sides, strict=True)] if count else []
+        grown = [old + 1 + new for old, new in zip(filled, sides, strict=True)] if count else []
         begins = not count or count >= sentences or max(grown) > subwords
         count, filled = (1, list(sides)) if begins else (count + 1, grown)
         yield begins
 
 
 def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) -> Iterator[Pair]:
-    """Yield a pair of texts for each window of a corpus, the sentences parted by SENTENCE_END.
+    """Yield a pair of texts for each window of a corpus, the sentences separated by SENTENCE_END.
 
-    A pair that is blank on both sides parts two documents, and is left out; one that is blank on
-    one side stays as it is, alone.
+    A pair that is blank on both sides separates two documents, and is left out; a pair that is
+    blank on one side is a window by itself.
 
     Args:
         pairs: of one corpus, all with the same tags.
-        tokenizer: of the run; its ``tags.subwords`` bound a window.
-        sentences: the most of a window.
+        tokenizer: of the run; its ``tags.subwords`` limits a window.
+        sentences: maximum number of sentences of a window.
     """
     measured, again = tee(_measured(pairs, tokenizer))
     room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))
@@ -67,7 +67,7 @@ def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) ->
 def _measured(
     pairs: Iterable[Pair], tokenizer: Tokenizer
 ) -> Iterator[tuple[Pair, tuple[int, int] | None]]:
-    """Yield each pair with its lengths, tags not counted; None where a side is blank."""
+    """Yield each pair with its lengths without tags; None if a side is blank."""
     stream = iter(pairs)
     while chunk := list(islice(stream, _CHUNK)):
         sources = tokenizer.encode_source([source for source, _ in chunk])

@@ -1,4 +1,4 @@
-"""Decides which training pairs are kept, and counts why the others are not.
+"""Decides which training pairs are kept, and counts the others by reason.
 
 Does not know files or batches; never applied to validation or test text.
 """
@@ -22,20 +22,20 @@ _REASONS = {
     "ratio": ("of a length ratio over {max_ratio}", " (data.max_ratio)"),
     "duplicate": ("exact duplicates", " (data.deduplicate)"),
 }
-"""What is said of a reason, and the key that decides."""
+"""Message for a reason, and the key that decides."""
 
-# Share of a text that may be left out without a warning.
+# Fraction of a text that may be left out without a warning.
 _FEW = 0.1
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Bounds on training pairs; a length is a number of tokens after segmentation."""
+    """Bounds on training pairs; a length is a number of subwords."""
 
     max_length: int
-    """Tokens that either side may have, bos and eos apart."""
+    """Maximum number of tokens of either side, without bos and eos."""
     max_ratio: float | None
-    """Tokens of the longer side for one of the shorter; None sets no bound."""
+    """Maximum ratio of the lengths of the longer and the shorter side; None: no bound."""
     deduplicate: bool
     """Keep only the first of equal pairs (both sides equal)."""
 
@@ -51,28 +51,28 @@ class Filters:
         return None
 
     def describe(self, split: str, dropped: Counter[str], read: int) -> str:
-        """Return the line of the log that says what was kept and what was not."""
+        """Return a line for the log: how many pairs are kept, and left out by reason."""
         kept = read - sum(dropped.values())
         reasons = ", ".join(self._counted(dropped, reason) for reason in _REASONS)
         return f"{split}: {kept:,} of {read:,} pairs kept; left out: {reasons}"
 
     def report(
-        self, split: str, dropped: Counter[str], read: int, most: float = 1.0, unit: str = "pairs"
+        self, split: str, dropped: Counter[str], read: int, limit: float = 1.0, unit: str = "pairs"
     ) -> bool:
-        """Warn where more than a tenth of a training text is left out; return whether it is.
+        """Warn if more than a tenth of a training text is left out; return whether it is.
 
         Args:
             split: its name in the log.
-            dropped: how many are left out, by reason.
-            read: how many there are.
-            most: share that may be left out; repeated ones do not count, they are learnt from once.
-            unit: what is counted.
+            dropped: numbers of pairs that are left out, by reason.
+            read: number of all pairs.
+            limit: fraction that may be left out; repeated pairs do not count.
+            unit: name of the counted things.
 
         Raises:
             InputError: more are left out.
         """
-        left, again = sum(dropped.values()), dropped["duplicate"]
-        refused = left - again > most * (read - again)
+        left, duplicates = sum(dropped.values()), dropped["duplicate"]
+        refused = left - duplicates > limit * (read - duplicates)
         if log_level(left, read) == logging.INFO and not refused:
             return False
         counted = [self._counted(dropped, r) + _REASONS[r][1] for r in _REASONS if dropped[r]]
@@ -80,8 +80,8 @@ class Filters:
         line += ", ".join(counted)
         if refused:
             raise InputError(
-                f"{line}; mend the text (transformer doctor shows its faults), set these keys so "
-                f"that more stays, or data.max_left_out=1 (now {most}) to train on the rest"
+                f"{line}; correct the text (transformer doctor shows its faults), set these keys "
+                f"so that more stays, or data.max_left_out=1 (now {limit}) to train on the rest"
             )
         logger.warning("%s; set these keys so that more stays, if it is good", line)
         return True
@@ -92,21 +92,21 @@ class Filters:
 
 
 def log_level(left: int, read: int) -> int:
-    """Return how loud to say that so many of a text are left out, as a level of the log."""
+    """Return the level to log that ``left`` of ``read`` are left out: a warning above a tenth."""
     return logging.WARNING if left > _FEW * read else logging.INFO
 
 
 class Selection:
-    """Walks through pairs in their order, keeps what filters let through, and counts the rest."""
+    """Applies filters to pairs in their order, and counts what they leave out."""
 
     def __init__(
         self, filters: Filters | None, first: Bool[np.ndarray, " pair"] | None = None
     ) -> None:
-        """Prepare to judge the pairs; ``filters`` None keeps all.
+        """Prepare to select.
 
         Args:
-            filters: what to leave out.
-            first: whether each pair is the first of its like, where duplicates are left out.
+            filters: what to leave out; None: nothing.
+            first: whether each pair is the first of equal ones; None: duplicates are kept.
         """
         self._filters = filters
         self._first = first
@@ -114,7 +114,7 @@ class Selection:
         self.read = 0
 
     def keeps(self, source_length: int, target_length: int) -> bool:
-        """Judge the next pair, of so many tokens on either side."""
+        """Whether the next pair, of these lengths, is kept."""
         index, self.read = self.read, self.read + 1
         if self._filters is None:
             return True
@@ -127,7 +127,7 @@ class Selection:
 
 
 def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pair"]:
-    """Mark the pairs that did not stand earlier in the text.
+    """Mark the pairs that do not occur earlier in the text.
 
     Texts are compared by 64-bit hashes, eight bytes of memory a pair: among ten million pairs
     the chance of a single false match is three in a million.
@@ -139,6 +139,6 @@ def first_occurrences(pairs: Iterable[tuple[str, str]]) -> Bool[np.ndarray, " pa
 
 
 def _digest(source: str, target: str) -> int:
-    # A line holds no line end, so that no two pairs give the same bytes.
+    # A line has no line end, so that different pairs give different bytes.
     text = f"{source}\n{target}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

@@ -1,7 +1,7 @@
-"""Reads lines of UTF-8 text, packed or not, and tells whether a file is what it was.
+"""Reads lines of UTF-8 text, gzipped or not, and detects changes of files.
 
-Does not know what a line holds. A line ends at \\n or \\r\\n and nowhere else: U+2028, \\x85 or a
-lone \\r are text.
+Does not know what a line means. A line ends at \\n or \\r\\n only: U+2028, \\x85 or a lone \\r are
+text.
 """
 
 import gzip
@@ -18,45 +18,47 @@ from pathlib import Path
 from transformer.common.cache import remembered
 from transformer.common.errors import InputError, MissingFile, did_you_mean
 
-MOST = 1_000_000
-"""Bytes of the longest line that is read where nothing else is asked (``data.max_line``)."""
+MAX_LINE = 1_000_000
+"""Bytes of the longest line if there is no other limit (``data.max_line``)."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# A file this large (in bytes, a quarter of a second to hash) is not read again at each start.
+# A file of this many bytes (a quarter of a second to hash) is not read again at each start.
 _LARGE = 1 << 28
-# A change within the same tick of the file system's clock would not show; ticks are far shorter.
+# A change within one tick of the file system's clock would not show; ticks are far shorter.
 _SETTLED_SECONDS = 5.0
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-def read_lines(path: Path, most: int | None = None) -> Iterator[str]:
+def read_lines(path: Path, max_line: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
 
     Args:
         path: of the file.
-        most: bytes of the longest line, as ``data.max_line`` says; None: MOST.
+        max_line: bytes of the longest line (``data.max_line``); None: MAX_LINE.
 
     Raises:
-        InputError: the file is missing, a folder, cannot be read, is no UTF-8, is a damaged gzip
-            file, or has a longer line.
+        InputError: the file is missing, a folder, unreadable, not UTF-8, or a damaged gzip file, or
+            a line is too long.
     """
     with _opened(path) as raw:
         if path.suffix == ".gz":
-            yield from unpacked_lines(raw, path, most)
+            yield from unpacked_lines(raw, path, max_line)
         else:
-            yield from decoded_lines(raw_lines(raw, path, most), path)
+            yield from decoded_lines(raw_lines(raw, path, max_line), path)
 
 
-def unpacked_lines(packed: BufferedReader, name: object, most: int | None = None) -> Iterator[str]:
+def unpacked_lines(
+    packed: BufferedReader, name: object, max_line: int | None = None
+) -> Iterator[str]:
     """Yield the lines of an open gzip file.
 
     Raises:
-        InputError: it is damaged or no UTF-8, or as `raw_lines`; the message begins with ``name``.
+        InputError: it is damaged or not UTF-8, or as `raw_lines`; the message begins with ``name``.
     """
     number = 0
     try:
-        unpacked = gzip.GzipFile(fileobj=packed)
-        for line in decoded_lines(raw_lines(unpacked, name, most), name):
+        lines = raw_lines(gzip.GzipFile(fileobj=packed), name, max_line)
+        for line in decoded_lines(lines, name):
             number += 1
             yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -66,40 +68,42 @@ def unpacked_lines(packed: BufferedReader, name: object, most: int | None = None
 
 
 def raw_lines(
-    file: BufferedReader | gzip.GzipFile, name: object, most: int | None = None, start: int = 1
+    file: BufferedReader | gzip.GzipFile, name: object, max_line: int | None = None, start: int = 1
 ) -> Iterator[bytes]:
     """Yield the lines of an open file with their ends; ``start`` is the number of the first.
 
+    Never holds more than ``max_line`` bytes.
+
     Raises:
         InputError: the file cannot be read, or a line is too long; the message begins with
-            ``name``. No more of it than ``most`` bytes are ever held.
+            ``name``.
     """
-    longest = MOST if most is None else most
+    limit = MAX_LINE if max_line is None else max_line
     for number in count(start):
         try:
-            line = file.readline(longest + 1)
+            line = file.readline(limit + 1)
         except gzip.BadGzipFile:
             raise
         except OSError as error:
             raise InputError(f"{name}:{number}: {unreadable(error)}") from error
         if not line:
             return
-        if len(line) > longest and not line.endswith(b"\n"):
-            raise too_long(f"{name}:{number}", most)
+        if len(line) > limit and not line.endswith(b"\n"):
+            raise too_long(f"{name}:{number}", max_line)
         yield line
 
 
 def unreadable(error: OSError) -> str:
-    """Say that reading has failed, and why."""
+    """Return the message for a failed read."""
     return f"cannot be read ({error.strerror or error})"
 
 
-def too_long(where: str, most: int | None) -> InputError:
-    """What to raise for a line that is longer than ``most`` bytes (None: MOST)."""
-    longer = "" if most is None else ", or raise data.max_line"
+def too_long(where: str, max_line: int | None) -> InputError:
+    """Return the error for a line of more than ``max_line`` bytes (None: MAX_LINE)."""
+    longer = "" if max_line is None else ", or raise data.max_line"
     return InputError(
-        f"{where}: the line is longer than {MOST if most is None else most:,} bytes, which is "
-        f"hardly one sentence; cut it{longer}"
+        f"{where}: the line is longer than {MAX_LINE if max_line is None else max_line:,} bytes, "
+        f"too long for one sentence; cut it{longer}"
     )
 
 
@@ -107,7 +111,7 @@ def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterat
     """Yield lines of bytes as text, without their ends; ``start`` is the number of the first.
 
     Raises:
-        InputError: a line is no UTF-8; the message begins with ``name`` and its number.
+        InputError: a line is not UTF-8; the message begins with ``name`` and its number.
     """
     for number, line in enumerate(file, start):
         if number == 1:
@@ -122,7 +126,7 @@ def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterat
 
 
 def is_large(path: Path) -> bool:
-    """Whether a file is too large to be read as a whole at each start."""
+    """Whether a file is too large to be read at each start."""
     try:
         return path.stat().st_size >= _LARGE
     except OSError:
@@ -132,13 +136,12 @@ def is_large(path: Path) -> bool:
 def file_digest(path: Path, cache: Path | None = None) -> bytes:
     """Return the sha256 of a file's bytes.
 
-    With a cache, that of a large file is computed once, and believed as long as the file keeps
-    its path, size, inode and both times (of modification and of change: the second moves with
-    every write, also where the first is set back afterwards). A file changed within the last
-    seconds is hashed each time.
+    The cache keeps the digest of a large file while its path, size, inode and both times (of
+    modification and of change: every write moves the second) are the same. A file changed within
+    the last seconds is always hashed.
 
     Raises:
-        InputError: the file is missing or cannot be read, or what the cache remembers is damaged.
+        InputError: the file is missing or cannot be read, or the answer in the cache is damaged.
     """
     with _opened(path) as file:
 
@@ -149,11 +152,8 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
                 raise InputError(f"{path}: {unreadable(error)}") from error
 
         state = os.fstat(file.fileno())
-        if (
-            cache is None
-            or state.st_size < _LARGE
-            or time.time() - state.st_ctime < (_SETTLED_SECONDS)
-        ):
+        settled = time.time() - state.st_ctime >= _SETTLED_SECONDS
+        if cache is None or state.st_size < _LARGE or not settled:
             return bytes.fromhex(hashed())
         seen = (state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
         known = remembered(cache, f"sha256 of {path.resolve()} {seen}", hashed)
@@ -166,31 +166,29 @@ def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise MissingFile(f"{path}: no such file{_nearest(path)}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path}: is a folder; give a file in it") from error
+        raise MissingFile(_missing(path)) from error
     except OSError as error:
-        raise InputError(f"{path}: {unreadable(error)}") from error
+        raise InputError(f"{path}: {unreadable(error)}; give a file") from error
 
 
 def check_files_exist(paths: Iterable[Path]) -> None:
-    """Refuse files that are not there, all at once.
+    """Name all missing files at once.
 
     Raises:
         MissingFile: there is one.
     """
-    missing = dict.fromkeys(path for path in paths if not path.exists())
-    if missing:
-        raise MissingFile("; ".join(f"{path}: no such file{_nearest(path)}" for path in missing))
+    if missing := dict.fromkeys(path for path in paths if not path.exists()):
+        raise MissingFile("; ".join(map(_missing, missing)))
 
 
-def _nearest(path: Path) -> str:
+def _missing(path: Path) -> str:
     if path.is_symlink():
-        return f"; it is a link to {os.readlink(path)}, which is not there"
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent} (seen from {Path.cwd()})"
-    try:
-        names = [entry.name for entry in path.parent.iterdir()]
-    except OSError:
-        names = []
-    return did_you_mean(path.name, names) or f" (seen from {Path.cwd()})"
+        hint = f"; it is a link to {os.readlink(path)}, which is not there"
+    elif not path.parent.is_dir():
+        hint = f"; there is no folder {path.parent} (seen from {Path.cwd()})"
+    else:
+        try:
+            hint = did_you_mean(path.name, os.listdir(path.parent))
+        except OSError:
+            hint = ""
+    return f"{path}: no such file{hint or f' (seen from {Path.cwd()})'}"

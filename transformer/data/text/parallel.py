@@ -1,10 +1,11 @@
-"""Reads aligned lines: a pair of plain files, one TSV or one JSONL, each also gzipped.
+"""Reads aligned lines: a pair of plain files, one TSV or one JSONL file, each also gzipped.
 
-Streams, and holds one pair at a time. Does not know what the text is for, nor which split it is.
+Holds one pair at a time. Does not know which split a text is.
 """
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -18,25 +19,26 @@ from transformer.data.text.lines import file_digest, is_large, read_lines
 Pair = tuple[str, str]
 
 SEPARATOR: Pair = ("", "")
-"""Parts documents where no line does; it is this very object, and equals a line that is blank."""
+"""Separates documents of JSONL; this very object, though it equals a blank line of a file."""
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_NOT_A_LINE = re.compile("\n|\r\\Z|[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where aligned text lies: (source file, target file), or one file with both sides."""
+    """The files of an aligned text: (source file, target file), or one file with both sides."""
 
     paths: tuple[Path, ...]
-    """Two plain files, or one .tsv or .jsonl file; .gz is unpacked on the way."""
+    """Two plain files, or one .tsv or .jsonl file; each may be .gz."""
     source: str
     """The JSONL key of the source side (``data.source``)."""
     target: str
     """The JSONL key of the target side (``data.target``)."""
     document_key: str | None = None
-    """A JSONL key whose value changes where another document begins: a blank pair is put there."""
+    """A JSONL key whose value changes where a document begins: SEPARATOR is put there."""
     max_line: int | None = None
-    """Bytes of the longest line (``data.max_line``); None: `lines.MOST`."""
+    """Bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`."""
 
     @classmethod
     def of(
@@ -47,34 +49,27 @@ class Corpus:
         document_key: str | None = None,
         max_line: int | None = None,
     ) -> "Corpus":
-        """Name a corpus as a user does; relative paths start where the command was started.
+        """Make a corpus of the paths that a user names; relative ones start at the working folder.
 
         Raises:
-            InputError: there are not one or two paths, one that is neither TSV nor JSONL, or a
-                document key for a file that has none.
+            InputError: the paths are not two plain files or one TSV or JSONL file, or there is a
+                document key for other files than JSONL.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(given_path(name) for name in names)
-        if len(found) not in (1, 2):
-            listed = ", ".join(map(str, names))
-            raise InputError(
-                f"[{listed}] is not a corpus; give [SOURCE,TARGET], or one TSV or JSONL file"
+        formats = [file_format(path) for path in found]
+        if formats not in (["plain", "plain"], ["tsv"], ["jsonl"]):
+            listed = ", ".join(
+                f"{name} ({kind})" for name, kind in zip(names, formats, strict=True)
             )
-        if len(found) == 1 and is_plain(found[0]):
             raise InputError(
-                f"{found[0]}: one file holds both sides only as .tsv or .jsonl (or these .gz); "
-                "give two plain files as [SOURCE,TARGET]; a treebank is for task=tagging"
+                f"[{listed}] is not a corpus; give two plain files as [SOURCE,TARGET], or one .tsv "
+                "or .jsonl file (each may be .gz); a treebank is for task=tagging"
             )
-        for path in found if len(found) == 2 else ():
-            if not is_plain(path):
-                raise InputError(
-                    f"{path}: a {file_format(path).upper()} file holds both sides; give it alone "
-                    "(data.train=FILE), or two plain files"
-                )
-        if document_key is not None and (len(found) != 1 or file_format(found[0]) != "jsonl"):
+        if document_key is not None and formats != ["jsonl"]:
             raise InputError(
-                f"{found[0]}: data.document_key={document_key} is of JSONL; in other files a line "
-                "that is blank on both sides parts documents"
+                f"{found[0]}: data.document_key={document_key} is only for JSONL; in other files a "
+                "line that is blank on both sides separates documents"
             )
         return cls(found, source, target, document_key, max_line)
 
@@ -111,7 +106,7 @@ class Corpus:
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs, which ``cache`` remembers where the files are large.
+        """Return the number of pairs, which ``cache`` remembers if a file is large.
 
         Raises:
             InputError: as reading the corpus does.
@@ -125,27 +120,25 @@ class Corpus:
         return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
 
 
-def read_again_and_again(corpus: Corpus) -> Corpus:
+def rereadable(corpus: Corpus) -> Corpus:
     """Return a corpus that can be read more than once.
 
     Raises:
-        InputError: a file of it is a pipe or a device.
+        InputError: one of its files is a pipe or a device.
     """
     for path in corpus.paths:
         if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(
-                f"{path}: a pipe can be read once, and this is read again; give a file"
-            )
+            raise InputError(f"{path}: a pipe cannot be read twice; give a file")
     return corpus
 
 
 def is_plain(path: str | Path) -> bool:
-    """Whether a file, by its name, holds plain text: one side alone."""
+    """Whether a file, by its name, holds plain text: one side only."""
     return file_format(path) == "plain"
 
 
 def file_format(path: str | Path) -> str:
-    """Return what a file holds, by its name: "plain", "tsv" or "jsonl"."""
+    """Return the format of a file by its name: "plain", "tsv" or "jsonl"."""
     suffix = Path(Path(path).name.removesuffix(".gz")).suffix
     if suffix == ".tsv":
         return "tsv"
@@ -158,7 +151,7 @@ def plain_pairs(
     """Join the lines of two aligned files; ``start`` is the number of the first line.
 
     Raises:
-        InputError: one of the files, of these names, has more lines than the other.
+        InputError: one of the files has more lines than the other.
     """
     source, target = names
     for number, (first, second) in enumerate(zip_longest(sources, targets), start):
@@ -167,23 +160,23 @@ def plain_pairs(
             second_count = number - (second is None) + sum(1 for _ in targets)
             raise InputError(
                 f"{source} has {first_count:,} lines and {target} has {second_count:,}; "
-                "aligned files have as many lines, line by line translations of each other"
+                "aligned files have the same number of lines, translations of each other"
             )
         yield first, second
 
 
 def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
-    """Part the lines of a TSV file; ``start`` is the number of the first line.
+    """Split the lines of a TSV file; ``start`` is the number of the first line.
 
     Raises:
-        InputError: a line has not one tab.
+        InputError: a line does not have exactly one tab.
     """
     for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != 2:
             raise InputError(
                 f"{name}:{number}: {len(fields) - 1} tabs where SOURCE<TAB>TARGET has one; "
-                "mend the line"
+                "correct the line"
             )
         yield fields[0], fields[1]
 
@@ -202,53 +195,52 @@ def jsonl_pairs(
         name: of the file, for messages.
         sides: the keys of source and target.
         start: the number of the first line.
-        document_key: a blank pair comes where its value changes.
+        document_key: SEPARATOR comes where its value changes.
 
     Raises:
-        InputError: a line is no object, or lacks one of the texts or the key.
+        InputError: a line is not an object, or lacks one of the texts or the key.
     """
-    source, target = sides
     document: object = None
     for number, line in enumerate(lines, start):
         where = f"{name}:{number}"
         try:
             row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ValueError
         except (ValueError, RecursionError) as error:
-            # Python reads no number of more than 4,300 digits, and nothing nested too deep.
-            reason = getattr(error, "msg", "a number too long, or nested too deep")
-            raise InputError(f"{where}: not a JSON object ({reason}); mend the line") from error
-        if not isinstance(row, dict):
-            raise InputError(f"{where}: not a JSON object; write {{{source!r}: ..., ...}}")
+            # Too large a number is a ValueError, and too deep nesting a RecursionError.
+            reason = getattr(error, "msg", f"write {{{sides[0]!r}: ..., {sides[1]!r}: ...}}")
+            raise InputError(f"{where}: not a JSON object ({reason}); correct the line") from error
         if document_key is not None:
             if document_key not in row:
                 raise InputError(f"{where}: no key {document_key!r}; set data.document_key to one")
             if number > start and row[document_key] != document:
                 yield SEPARATOR
             document = row[document_key]
-        yield jsonl_field(row, source, where, "source"), jsonl_field(row, target, where, "target")
+        yield record_pair(row, sides, where)
 
 
-def jsonl_field(row: dict[str, object], key: str, where: str, side: str) -> str:
-    """Return the text of a side of a row.
+def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
+    """Return the texts of a record (of JSONL or Parquet) under the keys of source and target.
 
     Raises:
-        InputError: there is none, or it cannot be one line of UTF-8.
+        InputError: a text is missing, or cannot be one line of UTF-8.
     """
-    if key not in row:
-        keys = ", ".join(map(repr, row)) or "none"
-        raise InputError(
-            f"{where}: no key {key!r} (keys: {keys}); set data.{side} to the right key"
-        )
-    text = row[key]
-    if not isinstance(text, str):
-        raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
-    if "\n" in text:
-        raise InputError(f"{where}: {key!r} holds a line break; a text is one line: use a space")
-    if text.endswith("\r"):
-        # In a plain file it would be half of the end of the line.
-        raise InputError(f"{where}: {key!r} ends in a carriage return; take it away")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: {key!r} holds half a surrogate pair; mend the text") from error
-    return text
+    texts: list[str] = []
+    for key, side in zip(sides, ("source", "target"), strict=True):
+        if key not in row:
+            keys = ", ".join(map(repr, row)) or "none"
+            raise InputError(
+                f"{where}: no key {key!r} (keys: {keys}); set data.{side} to the right key"
+            )
+        text = row[key]
+        if not isinstance(text, str):
+            raise InputError(f"{where}: {key!r} is not a string; write the text in quotes")
+        # A carriage return at the end would be half of a line end in a plain file.
+        if _NOT_A_LINE.search(text):
+            raise InputError(
+                f"{where}: {key!r} is not one line of UTF-8: it has a line break, a carriage "
+                "return at its end or half a surrogate pair; correct the text"
+            )
+        texts.append(text)
+    return texts[0], texts[1]

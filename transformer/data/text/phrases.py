@@ -1,8 +1,7 @@
-"""Where a phrase occurs in a text: only between the edges of words.
+"""Finds phrases in a text at word boundaries.
 
-``der`` occurs in "der Hund" and not in "wieder". It knows characters, and neither pieces nor what
-the phrase is wanted for. What belongs to a word follows Unicode Standard Annex 29, section 4, cut
-down to three kinds of characters.
+``der`` occurs in "der Hund" and not in "wieder". It does not know subwords. Words follow Unicode
+Standard Annex 29, section 4, reduced to three kinds of characters.
 """
 
 import json
@@ -15,9 +14,9 @@ from transformer.data.text.parallel import read_lines
 from transformer.data.tokenization.normalization import normalize
 
 WORD, SPACE, OTHER = 0, 1, 2
-"""Kinds of characters: of a word, space, and all that stands by itself, such as punctuation."""
+"""Kinds of characters: of a word, space, and others such as punctuation."""
 
-# Written without spaces: an edge of a word cannot be seen, so that any place may be one.
+# Scripts without spaces: every position may be a word boundary.
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 
 
@@ -32,14 +31,14 @@ def char_kind(character: str) -> int:
 
 
 def one_line(text: str) -> str:
-    """The text as phrases are looked for in it: composed characters, one space for any space."""
+    """Return the text with composed characters, and one space for any white space."""
     return " ".join(normalize(text).split())
 
 
 def occurs(phrase: str, text: str) -> bool:
-    """Whether the text has the phrase, case and all, and no word goes on at either end of it.
+    """Whether the text has the phrase, in the same case, between word boundaries.
 
-    An empty phrase occurs nowhere.
+    An empty phrase does not occur.
     """
     phrase, text = one_line(phrase), one_line(text)
     index = text.find(phrase) if phrase else -1
@@ -52,16 +51,16 @@ def occurs(phrase: str, text: str) -> bool:
 
 
 def _joined(text: str, index: int) -> bool:
-    """Whether the characters before and after this place are of one word."""
+    """Whether the characters before and after this index belong to one word."""
     if not 0 < index < len(text):
         return False
     return char_kind(text[index - 1]) == WORD == char_kind(text[index])
 
 
 def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
-    """The phrases of each line of a file: tabs part them, or the line is a JSON list of strings.
+    """Yield the phrases of each line: separated by tabs, or a JSON list of strings.
 
-    A blank line has none.
+    A blank line has no phrase.
 
     Raises:
         InputError: A line is a broken list, or the file cannot be read.
@@ -73,7 +72,7 @@ def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
                 phrases = json.loads(line)
             except (ValueError, RecursionError):
                 phrases = None
-        if not isinstance(phrases, list) or not all(isinstance(one, str) for one in phrases):
+        if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
             raise InputError(
                 f'{path}:{number}: not a JSON list of strings; write ["…", "…"] or phrases with '
                 "tabs between them"

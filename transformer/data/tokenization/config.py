@@ -1,7 +1,7 @@
-"""How text is cut into subwords: the keys under ``tokenizer.``."""
+"""Settings of the vocabulary: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
@@ -9,22 +9,22 @@ from transformer.common.schema import Range, out_of_range
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """How text is cut into pieces; the defaults stand in conf/tokenizer/."""
+    """How text is split into subwords."""
 
-    algorithm: str
+    algorithm: Literal["unigram", "bpe"]
     """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
     vocab_size: Annotated[int, Range(1)]
-    """Pieces of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
+    """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
     joint: bool
     """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""
     sampling: Annotated[float, Range(0, 1)]
     """Subword regularisation in training; 0 is off. Unigram: the smoothing alpha of Kudo 2018
     (0.1 to 0.5; smaller is wilder). BPE: the dropout probability of Provilkov et al. 2020."""
     character_coverage: Annotated[float, Range(0.98, 1)]
-    """Share of the characters of the training text that get a subword; the rest is spelt
+    """Fraction of the characters of the training text that get a subword; the rest is spelt
     in bytes."""
     max_sentences: Annotated[int, Range(1)]
-    """The vocabulary is learnt from at most so many lines, drawn at random with a fixed seed."""
+    """The vocabulary is learnt from at most this many lines, drawn with a fixed seed."""
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, "tokenizer"))

@@ -1,4 +1,4 @@
-"""What of a text is kept, before it is cut into pieces; it knows nothing of pieces.
+"""Normalizes a text before it is split into subwords.
 
 Unicode Standard Annex 15, https://unicode.org/reports/tr15.
 """
@@ -10,7 +10,7 @@ STAND_IN = "\uffff"
 
 
 def normalize(text: str) -> str:
-    """Return what the tokenizer keeps of a text: everything but the way of writing it.
+    """Return the text as the tokenizer keeps it.
 
     Characters are composed (NFC), runs of spaces become one space, and spaces at the ends go. Half
     of a surrogate pair, which no UTF-8 file can hold, becomes a question mark, and U+FFFF, which is

@@ -1,6 +1,6 @@
-"""One vocabulary: the subwords that SentencePiece learnt, and after them the tags.
+"""One vocabulary: the subwords of SentencePiece, followed by the tags.
 
-Knows texts, pieces and ids; does not know which side it is of, nor what stands before a text.
+Knows texts, subwords and ids; does not know which side it is for, nor which tags a text has.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,16 +16,16 @@ from transformer.data.tokenization.tags import SENTENCE_END, Tags
 
 
 class Subwords:
-    """Cuts texts into pieces, in the best way or in one that is drawn, and joins them again.
+    """Splits texts into subwords, with the best or a sampled segmentation, and joins them.
 
-    Where the vocabulary has a separator, a text may be several sentences of a document with
-    SENTENCE_END between them; each is cut alone, and the separator stands between them.
+    If the vocabulary has a separator, a text may be several sentences of a document with
+    SENTENCE_END between them: each is split by itself, with the separator between them.
     """
 
     def __init__(
         self, model: bytes, config: TokenizerConfig, tags: Tags, *, threads: int = -1
     ) -> None:
-        """Wrap a trained SentencePiece model, which encodes in so many threads; -1: in many."""
+        """Wrap a trained SentencePiece model; see `Tokenizer` for ``threads``."""
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
         )
@@ -44,18 +44,20 @@ class Subwords:
 
     @property
     def separator(self) -> int | None:
-        """Id of what stands between sentences, if there is one."""
+        """Id of the separator between sentences, if there is one."""
         return self.first_tag if self._tags.sentences else None
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut texts into piece ids; a blank text has none."""
-        return self._by_sentence(texts, lambda sentences, _: self._cut(sentences))
+        """Return the subword ids of texts; a blank text has none."""
+        return self._by_sentence(
+            texts, lambda sentences, _: self._spelling_out(sentences, self.processor.encode)
+        )
 
     def sample(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Draw one segmentation of each text; a function of text and seed alone."""
+        """Sample a segmentation of each text: a function of text and seed."""
 
         def draw(sentences: Sequence[str], owners: Sequence[int]) -> list[list[int]]:
-            # Equal sentences of a document are cut alike.
+            # Equal sentences of a document have the same segmentation.
             return self._spelling_out(
                 sentences,
                 lambda texts: [
@@ -67,7 +69,7 @@ class Subwords:
         return self._by_sentence(texts, draw)
 
     def decode(self, rows: Iterable[Sequence[int]]) -> list[str]:
-        """Join pieces into texts, a space for a separator; other tags and controls vanish."""
+        """Join subwords into texts; a separator is a space, other tags and controls nothing."""
         texts: list[str] = []
         for row in rows:
             parts = [part for part in self.sentences(row) if part] or [[]]
@@ -75,7 +77,7 @@ class Subwords:
         return texts
 
     def sentences(self, row: Sequence[int]) -> list[list[int]]:
-        """The pieces of each sentence, between separators, without any tag or control symbol."""
+        """Return the subwords of each sentence, without separators, tags and control symbols."""
         parts: list[list[int]] = [[]]
         for subword in row:
             if subword in self._control:
@@ -87,7 +89,7 @@ class Subwords:
         return parts
 
     def spelt(self, ids: Iterable[int]) -> list[str]:
-        """Return pieces as they are spelt in the vocabulary, control symbols and tags too."""
+        """Return subwords as spelt in the vocabulary, control symbols and tags too."""
         return [
             self.processor.id_to_piece(int(subword))
             if subword < self.first_tag
@@ -95,13 +97,10 @@ class Subwords:
             for subword in ids
         ]
 
-    def _cut(self, sentences: Sequence[str]) -> list[list[int]]:
-        return self._spelling_out(sentences, self.processor.encode)
-
     def _spelling_out(
         self, sentences: Sequence[str], cut: Callable[[list[str]], list[list[int]]]
     ) -> list[list[int]]:
-        """Cut normalised sentences, with U+2581 in bytes: to SentencePiece it is the space."""
+        """Split normalized sentences, with U+2581 in bytes: to SentencePiece it is the space."""
         texts = [normalize(sentence) for sentence in sentences]
         rows = cut([text.replace(WORD_START, STAND_IN) for text in texts])
         for text, row in zip(texts, rows, strict=True):
@@ -123,7 +122,7 @@ class Subwords:
         texts: Sequence[str],
         cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]],
     ) -> list[list[int]]:
-        """Cut the sentences, given with the places of their texts, and put each text together."""
+        """Split the sentences, given with the indices of their texts, and join those of a text."""
         if self.separator is None:
             return cut(texts, range(len(texts)))
         parts = [text.split(SENTENCE_END) for text in texts]

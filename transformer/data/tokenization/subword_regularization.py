@@ -1,10 +1,10 @@
-"""Draws subword segmentations of a text: a function of vocabulary, text and seed alone.
+"""Samples subword segmentations of a text: a function of vocabulary, text and seed.
 
-SentencePiece draws too, but its generator starts elsewhere in each process, so that no run could
-be repeated or resumed; hence the two algorithms stand here. Does not know batches or epochs.
+SentencePiece samples too, but its generator has another state in each process, so that no run
+could be repeated or resumed. Does not know batches or epochs.
 Unigram: Kudo 2018, section 3.3; forward filtering and backward sampling over the whole lattice.
-BPE: Provilkov et al. 2020, algorithm 1, in which every merge that could be made is dropped or not
-before each merge anew; SentencePiece drops one for good, which cuts a text much smaller.
+BPE: Provilkov et al. 2020, algorithm 1, which draws again before each merge whether each possible
+merge is dropped; SentencePiece drops a merge for good, and makes much smaller subwords.
 """
 
 import heapq
@@ -19,26 +19,26 @@ from typing import Any
 WORD_START = "\u2581"
 """SentencePiece's sign for the space before a word."""
 
-# A character without a piece is this much (in log probability) worse than the worst piece, as in
-# SentencePiece; it is then spelt in bytes.
+# A character without a subword, spelt in bytes, has the log probability of the worst subword minus
+# this, as in SentencePiece.
 _UNKNOWN_PENALTY = 10.0
-# Words whose lattice is kept, a few kilobytes each, and how long they may be: in text without
-# spaces a word is a whole sentence, which hardly comes again.
+# Number of words whose lattice is kept, a few kilobytes each, and their maximum length: in text
+# without spaces a word is a whole sentence, which is rarely repeated.
 _WORDS_KEPT = 20_000
 _LONGEST_KEPT = 24
 
 Arrivals = tuple[list[float], list[tuple[int, tuple[int, ...]]]]
-"""Ways to reach a position of a word: cumulative weights, and (where from, pieces) of each."""
+"""Ways to reach a position of a word: cumulative weights, and (start, subwords) of each."""
 
 Merge = tuple[float, int, int, str]
-"""Of two symbols: the negative score, their places, and what they become."""
+"""A merge of two symbols: the negative score, their indices, and the merged symbol."""
 
 
 class SegmentationSampler:
-    """Draws segmentations with the pieces and scores of a SentencePiece model."""
+    """Samples segmentations with the subwords and scores of a SentencePiece model."""
 
     def __init__(self, model: Any, algorithm: str, strength: float) -> None:
-        """Prepare to draw.
+        """Prepare to sample.
 
         Args:
             model: a SentencePieceProcessor with byte fallback.
@@ -59,11 +59,11 @@ class SegmentationSampler:
         self._kept_lattice = lru_cache(maxsize=_WORDS_KEPT)(self._build_lattice)
 
     def draw(self, text: str, seed: int) -> list[int]:
-        """Return the piece ids of one segmentation of a normalised text."""
+        """Return the subword ids of one segmentation of a normalized text."""
         random = Random(seed)
         ids: list[int] = []
         for word in text.split(" ") if text else ():
-            # No piece reaches over a space: words are independent of each other.
+            # No subword spans a space: words are independent of each other.
             ids.extend(self._draw_word(WORD_START + word, random))
         return ids
 
@@ -81,7 +81,7 @@ class SegmentationSampler:
         return self._kept_lattice(word) if short else self._build_lattice(word)
 
     def _build_lattice(self, word: str) -> list[Arrivals]:
-        """Return, for each position after the first, the ways to reach it and their weights."""
+        """Return the ways to reach each position after the first, with their weights."""
         reached, lattice = [0.0], []
         for end in range(1, len(word) + 1):
             scores: list[float] = []
@@ -119,7 +119,7 @@ class SegmentationSampler:
     def _draw_merge(
         self, merges: list[Merge], symbols: Sequence[str], random: Random
     ) -> Merge | None:
-        """Take the best merge that is not dropped; what is dropped comes back for the next."""
+        """Take the best merge that is not dropped; the dropped ones are back for the next merge."""
         dropped: list[Merge] = []
         while merges:
             offer = heapq.heappop(merges)
@@ -127,14 +127,14 @@ class SegmentationSampler:
             if not symbols[right] or symbols[left] + symbols[right] != merged:
                 continue
             if random.random() >= self._strength:
-                for one in dropped:
-                    heapq.heappush(merges, one)
+                for merge in dropped:
+                    heapq.heappush(merges, merge)
                 return offer
             dropped.append(offer)
         return None
 
     def _offer(self, merges: list[Merge], symbols: Sequence[str], left: int, right: int) -> None:
-        """Add the merge of two neighbours, if there is such a piece."""
+        """Add the merge of two neighbours, if there is such a subword."""
         if left >= 0 and right < len(symbols):
             merged = symbols[left] + symbols[right]
             if merged in self._subwords:

@@ -1,6 +1,6 @@
-"""Text to subword pieces and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
+"""Text to subwords and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
 
-Home of the control symbols. Does not know files, batches or models.
+Defines the control symbols. Does not know files, batches or models.
 """
 
 import hashlib
@@ -32,15 +32,24 @@ class Tokenizer:
     """Source and target vocabularies, one and the same when joint, and the tags after each."""
 
     def __init__(
-        self, config: TokenizerConfig, source: bytes, target: bytes | None, tags: Tags | None = None
+        self,
+        config: TokenizerConfig,
+        source: bytes,
+        target: bytes | None,
+        tags: Tags | None = None,
+        threads: int = -1,
     ) -> None:
-        """Wrap trained SentencePiece models; ``target`` is None when the vocabulary is joint."""
+        """Wrap SentencePiece models; ``target`` is None when the vocabulary is joint.
+
+        ``threads`` encode a batch of texts; -1: as many as there are cores.
+        """
         self.config = config
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = Subwords(source, config, self.tags)
-        self._target = self._source if target is None else Subwords(target, config, self.tags)
+        self._source = self._target = Subwords(source, config, self.tags, threads=threads)
+        if target is not None:
+            self._target = Subwords(target, config, self.tags, threads=threads)
 
     @classmethod
     def train(
@@ -57,11 +66,11 @@ class Tokenizer:
             config: what to learn.
             pairs: called for each pass over the aligned (source, target) training text.
             cache: folder that keeps trained vocabularies, by the content of text and config.
-            content: a fingerprint of the text; computed from the text where it is not given.
-            name: of the text, such as its file.
+            content: a fingerprint of the text; None: it is computed.
+            name: of the text, for messages.
 
         Raises:
-            InputError: the text is empty, or cannot fill the vocabulary or not be held by it.
+            InputError: the text is empty, or the vocabulary is too large or too small for it.
         """
         try:
             return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
@@ -75,23 +84,23 @@ class Tokenizer:
 
     @property
     def source_vocab_size(self) -> int:
-        """Pieces of the source vocabulary, and the tags."""
+        """Number of source subwords and tags."""
         return len(self._source)
 
     @property
     def target_vocab_size(self) -> int:
-        """Pieces of the target vocabulary, and the tags."""
+        """Number of target subwords and tags."""
         return len(self._target)
 
     @property
     def never_written(self) -> range:
-        """Ids of the tags that no target holds: all but the separator."""
+        """Ids of the tags that no target has: all but the separator."""
         separators = 0 if self._target.separator is None else 1
         return range(self._target.first_tag + separators, len(self._target))
 
     @property
     def fingerprint(self) -> str:
-        """A hash of vocabularies and tags: the same fingerprint cuts the same text alike."""
+        """A hash of vocabularies and tags."""
         parts = [model or b"" for model in self._models]
         if self.tags != Tags():
             parts.append(repr((self.tags, self.source_tags)).encode())
@@ -99,7 +108,7 @@ class Tokenizer:
 
     @property
     def cut_fingerprint(self) -> str:
-        """A hash of what decides the ids of a text: a tag that it does not have changes nothing."""
+        """A hash of all that decides the ids of a text: without tags that it does not have."""
         first, separator = self._source.first_tag, self._target.separator
         before = [first + index for index in self.tags.indices(self.source_tags)]
         subwords = self.with_tags(Tags()).fingerprint
@@ -108,7 +117,7 @@ class Tokenizer:
         return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
 
     def tagged(self, tags: SourceTags) -> "Tokenizer":
-        """Return the same tokenizer, which puts these before a source that names none itself.
+        """Return the same tokenizer with default tags, for sources that have none of their own.
 
         Raises:
             InputError: there is no such tag.
@@ -119,84 +128,81 @@ class Tokenizer:
         return tagged
 
     def encode_source(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut source texts into piece ids, without bos or eos; a blank text has none.
+        """Return the subword ids of source texts, without bos or eos; a blank text has none.
 
-        A text begins with its own tags (`TaggedText`), else with those of the tokenizer (`tagged`).
+        A text begins with its own tags (`TaggedText`), or with those of the tokenizer (`tagged`).
 
         Raises:
-            InputError: there is no such tag, or one is missing.
+            InputError: a tag is unknown, or a required one is missing.
         """
         return self._prefixed(texts, self._source.encode(texts))
 
     def encode_target(self, texts: Sequence[str]) -> list[list[int]]:
-        """Cut target texts into piece ids, without bos or eos; a blank text has none."""
+        """Return the subword ids of target texts, without bos or eos; a blank text has none."""
         return self._target.encode(texts)
 
     def sample_source(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Draw one segmentation of each source text; a function of text, tags and seed alone."""
+        """Sample a segmentation of each source text: a function of text, tags and seed."""
         return self._prefixed(texts, self._source.sample(texts, seeds))
 
     def sample_target(self, texts: Sequence[str], seeds: Sequence[int]) -> list[list[int]]:
-        """Draw one segmentation of each target text; a function of text and seed alone."""
+        """Sample a segmentation of each target text: a function of text and seed."""
         return self._target.sample(texts, seeds)
 
     def _prefixed(self, texts: Sequence[str], rows: list[list[int]]) -> list[list[int]]:
-        wanted = [
+        tags_of_rows = [
             parse_tags(text).over(self.source_tags) if row else None
             for text, row in zip(texts, rows, strict=True)
         ]
         prefixes: dict[SourceTags | None, list[int]] = {
             tags: [self._source.first_tag + index for index in self.tags.indices(tags)]
-            for tags in set(wanted)
+            for tags in set(tags_of_rows)
             if tags is not None
         }
         if not any(prefixes.values()):
             return rows
-        return [prefixes.get(tags, []) + row for tags, row in zip(wanted, rows, strict=True)]
+        return [prefixes.get(tags, []) + row for tags, row in zip(tags_of_rows, rows, strict=True)]
 
     def leading_tags(self, source: Sequence[int]) -> int:
-        """Count the tags that a source begins with."""
+        """Return the number of tags that a source begins with."""
         return sum(1 for _ in takewhile(lambda subword: subword >= self._source.first_tag, source))
 
     def decode_source(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Join source pieces into texts, as `decode_target`."""
+        """Join source subwords into texts, as `decode_target`."""
         return self._source.decode(ids)
 
     def decode_target(self, ids: Iterable[Sequence[int]]) -> list[str]:
-        """Join target pieces into texts; pad, bos, eos and tags vanish, a separator is a space.
+        """Join target subwords into texts; without pad, bos, eos and tags, a separator is a space.
 
-        A text may hold any character but those that `normalize` removes, line ends included:
-        bytes that make no UTF-8 become U+FFFD.
+        A text may have all characters that `normalize` keeps, line ends included. Bytes that are
+        not UTF-8 become U+FFFD.
         """
         return self._target.decode(ids)
 
     def subwords(self, ids: Iterable[int]) -> list[str]:
-        """Return the target pieces as they are spelt in the vocabulary, control symbols too."""
+        """Return target subwords as spelt in the vocabulary, control symbols too."""
         return self._target.spelt(ids)
 
     def source_subwords(self, ids: Iterable[int]) -> list[str]:
-        """Return the source pieces as they are spelt in the vocabulary, control symbols too."""
+        """Return source subwords as spelt in the vocabulary, control symbols too."""
         return self._source.spelt(ids)
 
     def with_sampling(self, sampling: float) -> "Tokenizer":
-        """Return a tokenizer of the same vocabularies that samples with another strength."""
+        """Return a tokenizer of the same vocabularies with another strength of sampling."""
         return Tokenizer(replace(self.config, sampling=sampling), *self._models, self.tags)
 
     def with_tags(self, tags: Tags) -> "Tokenizer":
-        """Return a tokenizer of the same subwords with these tags after them."""
+        """Return a tokenizer of the same subwords with these tags."""
         return Tokenizer(self.config, *self._models, tags)
 
     def in_one_thread(self) -> "Tokenizer":
-        """Return the same tokenizer, encoding in the calling thread: for one process of many."""
-        single = copy(self)
-        source, target = self._models
-        single._source = single._target = Subwords(source, self.config, self.tags, threads=1)
-        if target is not None:
-            single._target = Subwords(target, self.config, self.tags, threads=1)
+        """Return the same tokenizer that encodes in one thread, for one of several processes."""
+        single = Tokenizer(self.config, *self._models, self.tags, threads=1)
+        single.source_tags = self.source_tags
         return single
 
     def to_state(self) -> dict[str, Any]:
-        """Return plain types and uint8 tensors, which a checkpoint can hold."""
+        """Return plain types and uint8 tensors, for a checkpoint."""
         source, target = self._models
         return {
             "config": asdict(self.config),
@@ -207,18 +213,17 @@ class Tokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
-        """Rebuild a tokenizer from `to_state`; one of before there were tags has none.
+        """Rebuild a tokenizer from `to_state`.
 
         Raises:
-            InputError: the state is not what `to_state` has returned.
+            InputError: the state is damaged.
         """
         try:
-            tags = state.get("tags")
             return cls(
                 typed(TokenizerConfig, state["config"], "tokenizer"),
                 _to_bytes(state["source"]),
                 None if state["target"] is None else _to_bytes(state["target"]),
-                None if tags is None else typed(Tags, tags, "tags"),
+                typed(Tags, state["tags"], "tags"),
             )
         except (LookupError, ValueError, AttributeError, RuntimeError, InputError) as error:
             raise InputError(
@@ -226,18 +231,10 @@ class Tokenizer:
             ) from error
 
     def check_vocabulary_sizes(self, source: int, target: int) -> None:
-        """Refuse a model of another vocabulary: it would speak of pieces that are not there.
-
-        Args:
-            source: Pieces that the model reads.
-            target: Pieces that it writes.
-
-        Raises:
-            InputError: It has not as many as this tokenizer.
-        """
+        """Raise an InputError if these vocabulary sizes of a model differ from the tokenizer's."""
         if (source, target) != (self.source_vocab_size, self.target_vocab_size):
             raise InputError(
-                f"the model has {source} source and {target} target pieces, and its tokenizer "
+                f"the model has {source} source and {target} target subwords, and its tokenizer "
                 f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
             )
 
@@ -248,5 +245,5 @@ def _to_tensor(model: bytes) -> torch.Tensor:
 
 def _to_bytes(model: Any) -> bytes:
     if not isinstance(model, torch.Tensor) or model.dtype != torch.uint8 or model.dim() != 1:
-        raise ValueError("a vocabulary is no row of bytes")
+        raise ValueError("a vocabulary is not a uint8 vector")
     return bytes(model.numpy())

@@ -1,6 +1,5 @@
-"""Learns a subword vocabulary with SentencePiece, the same one each time from the same text.
+"""Learns a subword vocabulary with SentencePiece, deterministically.
 
-Knows one side of the corpus only; does not know what the control symbols are for.
 Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 """
 
@@ -21,8 +20,11 @@ from transformer.data.tokenization.config import TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_regularization import WORD_START
 
-# Longer lines (in bytes) tell nothing new about subwords and slow the suffix array down.
+# Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
+
+Pairs = Callable[[], Iterable[tuple[str, str]]]
+"""Called for each pass over aligned (source, target) text."""
 
 
 class EmptyText(InputError):
@@ -30,7 +32,7 @@ class EmptyText(InputError):
 
 
 class VocabularyTooLarge(InputError):
-    """A text gives no more than ``largest`` pieces."""
+    """A text gives no more than ``largest`` subwords."""
 
     def __init__(self, size: int, largest: int) -> None:
         super().__init__(
@@ -41,17 +43,17 @@ class VocabularyTooLarge(InputError):
 
 
 class _Lines:
-    """Hands lines to SentencePiece, which swallows what the iterator raises: this keeps it."""
+    """Passes lines to SentencePiece; keeps the iterator's exception, which SentencePiece hides."""
 
-    def __init__(self, texts: Iterable[str], most: int, normalize: Callable[[str], str]) -> None:
-        self.texts, self.most, self.normalize = texts, most, normalize
+    def __init__(self, texts: Iterable[str], max_sentences: int) -> None:
+        self.texts, self.max_sentences = texts, max_sentences
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[str]:
         try:
-            # What is not drawn need not be normalised: of a large corpus, most of it.
-            for text in _sample((text for text in self.texts if text), self.most):
-                if normal := self.normalize(text):
+            # Only the drawn texts are normalized: a small part of a large corpus.
+            for text in _sample((text for text in self.texts if text), self.max_sentences):
+                if normal := normalize(text):
                     # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
                     # own sign for the space.
                     yield normal.replace("\0", " ").replace(WORD_START, " ")
@@ -60,39 +62,26 @@ class _Lines:
 
 
 def learn_vocabulary(
-    texts: Iterable[str],
-    *,
-    normalize: Callable[[str], str],
-    algorithm: str,
-    vocab_size: int,
-    character_coverage: float,
-    max_sentences: int,
-    symbols: Mapping[str, int],
+    texts: Iterable[str], config: TokenizerConfig, symbols: Mapping[str, int]
 ) -> bytes:
     """Return a SentencePiece model learnt from texts.
 
     Args:
-        texts: the training text, read once; blank texts are passed over.
-        normalize: what is kept of a text.
-        algorithm: "unigram" or "bpe".
-        vocab_size: number of pieces, control symbols and 256 bytes included; met exactly.
-        character_coverage: share of the text's characters that get a piece of their own.
-        max_sentences: at most so many texts, drawn at random with a fixed seed, are used.
+        texts: the training text, read once; blank texts are skipped.
+        config: its ``vocab_size`` is met exactly.
         symbols: ids of the control symbols pad, unk, bos, eos.
 
     Raises:
         InputError: no text, or a vocabulary too large or too small for the text.
     """
-    if algorithm not in ("unigram", "bpe"):
-        raise InputError(f"tokenizer.algorithm={algorithm} is unknown; set unigram or bpe")
-    lines, model = _Lines(texts, max_sentences, normalize), BytesIO()
+    lines, model = _Lines(texts, config.max_sentences), BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(lines),
             model_writer=model,
-            model_type=algorithm,
-            vocab_size=vocab_size,
-            character_coverage=character_coverage,
+            model_type=config.algorithm,
+            vocab_size=config.vocab_size,
+            character_coverage=config.character_coverage,
             byte_fallback=True,
             normalization_rule_name="identity",
             max_sentence_length=_MAX_LINE_BYTES,
@@ -104,19 +93,19 @@ def learn_vocabulary(
             eos_id=symbols["eos"],
         )
     except (RuntimeError, OSError) as error:
-        raise lines.error or _explained(error, vocab_size) from error
+        raise lines.error or _explained(error, config.vocab_size) from error
     if lines.error is not None:
         raise lines.error
     return model.getvalue()
 
 
-def _sample(texts: Iterable[str], most: int) -> list[str]:
-    """Draw at most so many texts, each alike; SentencePiece would draw others in each process."""
+def _sample(texts: Iterable[str], size: int) -> list[str]:
+    """Draw at most ``size`` texts uniformly; SentencePiece would draw others in each process."""
     random, kept = Random(0), []
     for number, text in enumerate(texts, start=1):
-        if number <= most:
+        if number <= size:
             kept.append(text)
-        elif (index := int(random.random() * number)) < most:
+        elif (index := int(random.random() * number)) < size:
             kept[index] = text
     return kept
 
@@ -125,11 +114,6 @@ def _explained(error: Exception, vocab_size: int) -> Exception:
     message = str(error)
     if "sentences_.empty" in message:
         return EmptyText("no line has text to learn a vocabulary from; give another training text")
-    if "insert_id" in message:
-        return InputError(
-            f"vocabulary size {vocab_size} does not hold the control symbols; set "
-            "tokenizer.vocab_size=8000, or what your text needs"
-        )
     if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
         return VocabularyTooLarge(vocab_size, int(found[1]))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
@@ -138,11 +122,12 @@ def _explained(error: Exception, vocab_size: int) -> Exception:
             f"bytes: at least {found[1]}; set tokenizer.vocab_size={found[1]} or larger, or "
             "lower tokenizer.character_coverage"
         )
+    if "insert_id" in message:
+        return InputError(
+            f"vocabulary size {vocab_size} does not hold the control symbols; set "
+            "tokenizer.vocab_size=8000, or what your text needs"
+        )
     return error
-
-
-Pairs = Callable[[], Iterable[tuple[str, str]]]
-"""Called for each pass over aligned (source, target) text."""
 
 
 def vocabularies(
@@ -158,46 +143,33 @@ def vocabularies(
         config: what to learn.
         pairs: the training text.
         cache: folder that keeps them, by the content of text and config; None keeps nothing.
-        content: a fingerprint of the text; computed from the text where it is not given.
+        content: a fingerprint of the text; None: it is computed.
         symbols: ids of the control symbols pad, unk, bos, eos.
 
     Raises:
-        InputError: the text is empty, or cannot fill a vocabulary or not be held by it.
+        InputError: the text is empty, or the vocabulary is too large or too small for it.
     """
     if cache is None:
         return _learn(config, pairs, symbols)
     key = _cache_key(config, pairs, content)
-    paths = [cache / f"tokenizer-{key}.{side}.model" for side in ("source", "target")]
-    if not config.joint and all(path.exists() for path in paths):
-        return paths[0].read_bytes(), paths[1].read_bytes()
-    if config.joint and paths[0].exists():
-        return paths[0].read_bytes(), None
-    models = _learn(config, pairs, symbols)
-    cache.mkdir(parents=True, exist_ok=True)
-    for path, model in zip(paths, models, strict=True):
-        if model is not None:
+    sides = ("source",) if config.joint else ("source", "target")
+    paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
+    if not all(path.exists() for path in paths):
+        cache.mkdir(parents=True, exist_ok=True)
+        for path, model in zip(paths, _learn(config, pairs, symbols), strict=False):
             with written_whole(path) as part:
-                part.write_bytes(model)
-    return models
+                part.write_bytes(model or b"")
+    models = [path.read_bytes() for path in paths]
+    return models[0], None if config.joint else models[1]
 
 
 def _learn(
     config: TokenizerConfig, pairs: Pairs, symbols: Mapping[str, int]
 ) -> tuple[bytes, bytes | None]:
-    def learn(texts: Iterator[str]) -> bytes:
-        return learn_vocabulary(
-            texts,
-            normalize=normalize,
-            algorithm=config.algorithm,
-            vocab_size=config.vocab_size,
-            character_coverage=config.character_coverage,
-            max_sentences=config.max_sentences,
-            symbols=symbols,
-        )
-
     if config.joint:
-        return learn(text for pair in pairs() for text in pair), None
-    return learn(source for source, _ in pairs()), learn(target for _, target in pairs())
+        return learn_vocabulary((t for pair in pairs() for t in pair), config, symbols), None
+    sources, targets = (s for s, _ in pairs()), (t for _, t in pairs())
+    return learn_vocabulary(sources, config, symbols), learn_vocabulary(targets, config, symbols)
 
 
 def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:

@@ -43,7 +43,6 @@ def corpus(folder: Path, links: list[str] | None = None) -> dict[str, Any]:
         "alignment": None if links is None else str(folder / "train.links"),
         **{"corpora": None, "temperature": None, "target_tag": False, "streaming": False},
         **{"documents": None, "document_key": None, "prepare_workers": None, "buffer": 100_000},
-        "held_out_by": "content",
         "max_left_out": 1.0,
     }
 

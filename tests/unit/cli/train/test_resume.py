@@ -152,7 +152,6 @@ def test_what_is_held_out_stays(run: Path) -> None:
     for argument, key in (
         ("data.validation_size=7", "validation_size"),
         ("data.test=null", "test"),
-        ("data.held_out_by=content", None),
         ("data.test_size=7", None),
         ("data.validation=c.tsv", None),
         ("data.streaming=true", None),
@@ -166,19 +165,6 @@ def test_what_is_held_out_stays(run: Path) -> None:
     write_payload(payload, file)
     with pytest.raises(InputError, match=r"^data\.corpora\.web\.validation_size cannot change"):
         resumed_config(run, ["data.corpora.web.validation_size=4"])
-
-
-def test_a_run_of_an_older_version_keeps_what_it_held_out(run: Path) -> None:
-    file = run / "checkpoints" / "last.ckpt"
-    payload = torch.load(file, weights_only=True)
-    payload[PORTABLE] |= {"format": 6}
-    data = payload[PORTABLE]["config"]["data"]
-    data |= {"corpus": "files", "root": None, "train": "a.tsv"}
-    del data["held_out_by"]
-    write_payload(payload, file)
-    assert resumed_config(run, []).data.held_out_by == "seed"
-    with pytest.raises(InputError, match=r"data\.held_out_by cannot change"):
-        resumed_config(run, ["data.held_out_by=content"])
 
 
 @pytest.mark.parametrize("change", ["tokenize=none", "lowercase=true"])

@@ -211,7 +211,7 @@ def dealt(folder: Path, ranks: int, updates: int, state: dict[str, Any] | None, 
         loader = UpdateLoader(
             module._training,
             module.row,
-            shares=RankAssignment(ranks, 2),
+            assignment=RankAssignment(ranks, 2),
             rank=rank,
             done=lambda: done,
             workers=0,

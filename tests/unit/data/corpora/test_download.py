@@ -102,7 +102,7 @@ def test_parts_become_one_file_once_and_again_where_it_is_damaged(
     # A whole that is another is refused, and so is a place that it cannot be written to.
     other = replace(tanaka, sha256={**tanaka.sha256, "train.ja": TANAKA_ENJA.sha256["train.ja"]})
     whole.unlink()
-    with pytest.raises(InputError, match=r"train\.ja: its parts make another file than they sho"):
+    with pytest.raises(InputError, match=r"train\.ja: its parts have another checksum"):
         fetch(other, "ja", "train", tmp_path)
     assert not list(tmp_path.glob("train.ja*part")) and not whole.exists()
     whole.mkdir()
@@ -128,11 +128,11 @@ def test_a_disk_that_takes_no_whole_is_an_input_error(
 
 
 def test_parts_in_a_folder_are_to_be_joined(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
+        find(TANAKA_ENJA, "en", "train", tmp_path)
     for part in TANAKA_ENJA.parts["train.en"]:
-        with pytest.raises(InputError, match=r"has no train\.en; set data\.root to"):
-            find(TANAKA_ENJA, "en", "train", tmp_path)
         (tmp_path / part).touch()
-    with pytest.raises(InputError, match=r"only in parts; .* cat train\.en\.000 .* > train\.en$"):
+    with pytest.raises(InputError, match=r"only in parts: cat train\.en\.000 .* > train\.en; set"):
         find(TANAKA_ENJA, "en", "train", tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_a_folder_of_files_packed_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize("corpus", PUBLISHED.values(), ids=list(PUBLISHED))
 def test_every_file_of_every_split_has_a_checksum(corpus: PublishedCorpus) -> None:
     parts = {part for parts in corpus.parts.values() for part in parts}
-    assert {*corpus.file_names, *parts} == set(corpus.sha256)
+    assert {*corpus.file_names, *parts} <= set(corpus.sha256)
     assert all(len(digest) == 64 for digest in corpus.sha256.values())
     assert len(set(corpus.sha256.values())) == len(corpus.sha256)
     assert set(corpus.splits) == {"train", "validation", "test"}

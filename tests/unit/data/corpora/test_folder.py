@@ -52,17 +52,17 @@ def test_what_is_not_there_is_held_out(tmp_path: Path) -> None:
     [
         ([], {"root": None}, r"data=folder needs a folder; set data\.root=FOLDER"),
         ([], {"root": "gone"}, r"data\.root=gone is no folder \(seen from "),
-        ([], {}, r"has no train\.de and train\.en \(or \.gz\); set data\.source and data\.target"),
-        (["train.de"], {}, r"has train\.de but no train text that ends in \.en \(or \.en\.gz\)"),
+        ([], {}, r"has no train\.de and no train\.en \(or \.gz\); add it, or set data\.source"),
+        (["train.de"], {}, r"has no train\.en \(or \.gz\), only train\.de; add it"),
         (
             ["train.de", "train.en", "dev.en"],
             {},
-            r"has dev\.en but no validation text that ends in \.de",
+            r"has no validation\.de \(or \.gz\), only dev\.en",
         ),
         (
             ["train.de", "train.en", "val.de", "valid.de.gz", "val.en"],
             {},
-            r"valid\.de\.gz and .*val\.de: either could be meant; take one away",
+            r"valid\.de\.gz and .*val\.de are the same split; remove one",
         ),
         (
             ["train.de", "train.en"],

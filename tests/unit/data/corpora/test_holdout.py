@@ -79,14 +79,6 @@ def test_what_is_held_out_of_a_large_text_is_found_once(
             pairs_of(folder, **changes)
 
 
-def test_what_an_older_version_held_out_cannot_be_found(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"any more; score texts with transformer evaluate source"):
-        pairs_of(folder, held_out_by="seed")
-    # Nothing is held out of a text that has others beside it.
-    text = str(folder / "text.tsv")
-    assert pairs_of(folder, held_out_by="seed", validation=text, test=text)
-
-
 def test_held_out_pairs_take_their_links_along(folder: Path) -> None:
     pairs = list(Corpus.of(folder / "text.tsv", "x", "y"))
     # A link that tells the line: the last word of either side.

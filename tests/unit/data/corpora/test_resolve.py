@@ -62,7 +62,7 @@ def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
                 **{"corpus": "pocket", "train": None, "source": "en", "target": "de"},
                 "alignment": "links",
             },
-            r"pocket corpus has links of its own; leave data\.alignment out",
+            r"data\.alignment is not read with data\.corpus=pocket",
         ),
     ],
 )

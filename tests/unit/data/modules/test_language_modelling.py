@@ -97,7 +97,9 @@ def test_pairs_of_the_same_text_are_encoded_apart(tmp_path: Path) -> None:
 
 
 def test_one_file_too_many_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"\[a, b, c\] is not a corpus"):
+    with pytest.raises(
+        InputError, match=r"\[a \(plain\), b \(plain\), c \(plain\)\] is not a corpus"
+    ):
         module(tmp_path, train=["a", "b", "c"], validation="v").prepare_data()
 
 

@@ -118,12 +118,11 @@ def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, sp
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"corpus": "multi30k"}, "task=tagging reads pocket, or CoNLL-U: set data=files"),
-        ({}, "reads pocket, or CoNLL-U: set data=files .* data.validation=B"),
-        ({"train": "a.conllu"}, r"no sentences out \(data\.validation_size, .*validation=B"),
-        ({"train": ["a", "b"], "validation": "b"}, r"data\.train=\[a,b\] is not one path"),
-        ({"train": "a", "validation": ["b"]}, r"\[b\] is not .* set data\.validation=FILE"),
-        ({"train": "a", "validation": "b", "test": ["c", "d"]}, r"data\.test=\[c,d\] is not"),
+        ({"corpus": "multi30k"}, "task=tagging reads pocket, or a CoNLL-U file a split"),
+        ({}, "reads pocket, or a CoNLL-U file .*set data=files .* data.validation=B"),
+        ({"train": "a.conllu"}, r"holds no sentences out; .*validation=B"),
+        ({"train": ["a", "b"], "validation": "b"}, "a CoNLL-U file a split"),
+        ({"train": "a", "validation": "b", "test": ["c", "d"]}, "a CoNLL-U file a split"),
         ({"train": "gone", "validation": "gone"}, "gone: no such file"),
         ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
         ({"corpus": "pocket", "source": "de", "train": "a"}, r"data\.train is not read with data"),

@@ -16,7 +16,7 @@ import pytest
 from tests.helpers.streams import PAIRS, PARTS, epoch_of, stream, texts, write_shards
 from transformer.common.errors import InputError
 from transformer.data.streaming import shards
-from transformer.data.streaming.shards import Place, find_shards, shards_fingerprint
+from transformer.data.streaming.shards import ShardPosition, find_shards, shards_fingerprint
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("suffix", ["tsv", "tsv.gz", "jsonl", "parquet"])
 def test_a_shard_is_read_on_from_any_place(folder: Path, suffix: str) -> None:
     (shard,) = find_shards(str(folder / f"part-0.{suffix}"), ("x", "y"))
-    whole = list(shard.pairs(Place()))
+    whole = list(shard.pairs(ShardPosition()))
     assert [pair for pair, _ in whole] == PARTS[0]
     for index, (_, position) in enumerate(whole):
         assert position.row == index + 1
@@ -42,14 +42,14 @@ def test_a_parquet_shard_is_read_on_behind_whole_batches(
     pq.write_table(pa.table({"x": rows, "y": rows}), tmp_path / "a.parquet", row_group_size=10)
     (shard,) = find_shards(str(tmp_path / "a.parquet"), ("x", "y"))
     for before in range(21):
-        expected = [((row, row), Place(int(row) + 1)) for row in rows[before:]]
-        assert list(shard.pairs(Place(before))) == expected
+        expected = [((row, row), ShardPosition(int(row) + 1)) for row in rows[before:]]
+        assert list(shard.pairs(ShardPosition(before))) == expected
 
 
 def test_parallel_files_are_read_on_from_any_place(folder: Path) -> None:
     shards = find_shards([str(folder / "part-*.x"), str(folder / "part-*.y")], ("x", "y"))
     assert len(shards) == 3
-    whole = list(shards[2].pairs(Place()))
+    whole = list(shards[2].pairs(ShardPosition()))
     assert list(shards[2].pairs(whole[10][1])) == whole[11:]
 
 
@@ -126,12 +126,12 @@ def test_a_local_file_is_known_by_its_size_and_time(folder: Path) -> None:
     ("train", "problem"),
     [
         (["gone.tsv"], r"gone\.tsv: no such file"),
-        (["gone-*.tsv"], r"gone-\*\.tsv: no file is named so"),
-        (["part-0.x"], r"part-0\.x \(1\): plain text streams from two names"),
+        (["gone-*.tsv"], r"gone-\*\.tsv: no such file"),
+        (["part-0.x"], r"part-0\.x \(1\): plain text needs two names"),
         (["part-*.x", "part-0.y"], r"part-\*\.x \(3\), .*part-0\.y \(1\): plain text"),
         (["cut.tsv.gz"], r"cut\.tsv\.gz: damaged gzip file after line"),
         (["cut.parquet"], r"cut\.parquet: damaged Parquet file"),
-        (["other.parquet"], r"other\.parquet: no column 'y' \(columns: 'x'\); set data\.target"),
+        (["other.parquet"], r"other\.parquet: no key 'y' \(keys: 'x'\); set data\.target"),
         (["none.parquet"], r"none\.parquet:2: 'y' is not a string"),
         (["tabs.tsv"], r"tabs\.tsv:2: 0 tabs"),
         (["latin.tsv"], r"latin\.tsv:1: byte 1 of the line is not UTF-8"),

@@ -35,7 +35,7 @@ def updates(module: StreamData, done: int, **shares: int) -> UpdateLoader[Any]:
     return UpdateLoader(
         module._training,
         module.row,
-        shares=RankAssignment(**shares),
+        assignment=RankAssignment(**shares),
         rank=0,
         done=lambda: done,
         workers=module._data.workers,

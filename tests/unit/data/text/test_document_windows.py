@@ -127,17 +127,17 @@ def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match=r"text.jsonl:1: no key 'part'"):
         list(Corpus.of(str(path), "x", "y", "part"))
-    with pytest.raises(InputError, match=r"a.tsv: data.document_key=id is of JSONL"):
+    with pytest.raises(InputError, match=r"a.tsv: data.document_key=id is only for JSONL"):
         Corpus.of(str(tmp_path / "a.tsv"), "x", "y", "id")
 
 
 def test_links_are_of_single_sentences(tmp_path: Path) -> None:
     module = documents_module(tmp_path)
     linked = DataModule(module._data, tokenizer_config(vocab_size=267), links=True)
-    with pytest.raises(InputError, match="guided alignment learns from single sentences"):
+    with pytest.raises(InputError, match="guided alignment needs single sentences"):
         linked._encoded_path("train")
 
 
 def test_pairs_held_out_would_tear_documents_apart(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="would tear documents apart"):
+    with pytest.raises(InputError, match="pairs cannot be held out of documents"):
         documents_module(tmp_path, validation=None, validation_size=2).prepare_data()

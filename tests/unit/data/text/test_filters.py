@@ -51,7 +51,7 @@ def test_a_selection_judges_each_pair_in_its_place() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dropped", "most", "level"),
+    ("dropped", "limit", "level"),
     [
         (Counter(length=100), 0.1, None),  # a tenth is not worth a word
         (Counter(length=100), 0.05, "refused"),
@@ -65,19 +65,19 @@ def test_a_selection_judges_each_pair_in_its_place() -> None:
     ],
 )
 def test_much_that_is_left_out_is_a_warning_or_refused(
-    dropped: Counter[str], most: float, level: str | None, caplog: pytest.LogCaptureFixture
+    dropped: Counter[str], limit: float, level: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     if level == "refused":
         with pytest.raises(InputError, match=r"train: \d{3} of 1,000 pairs .*max_left_out=1 "):
-            FILTERS.detector("train", dropped, 1000, most)
+            FILTERS.report("train", dropped, 1000, limit)
         return
-    FILTERS.detector("train", dropped, 1000, most)
+    FILTERS.report("train", dropped, 1000, limit)
     assert [record.levelname for record in caplog.records] == [level] * (level is not None)
 
 
 def test_the_warning_names_counts_and_keys(caplog: pytest.LogCaptureFixture) -> None:
     dropped = Counter(empty=1, length=300, ratio=20, duplicate=3)
-    FILTERS.detector("train", dropped, 2000, 0.5, "sentences")
+    FILTERS.report("train", dropped, 2000, 0.5, "sentences")
     assert caplog.messages == [
         "train: 324 of 2,000 sentences (16.2%) are left out: 1 with an empty side, 300 longer than "
         "10 tokens (data.max_length), 20 of a length ratio over 2.0 (data.max_ratio), 3 exact "

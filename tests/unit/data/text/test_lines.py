@@ -13,7 +13,7 @@ import pytest
 
 from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
-from transformer.data.streaming.shards import Place, find_shards
+from transformer.data.streaming.shards import ShardPosition, find_shards
 from transformer.data.text import lines
 from transformer.data.text.conllu import read_conllu
 from transformer.data.text.lines import file_digest, read_lines
@@ -86,7 +86,7 @@ def test_a_line_that_is_too_long_is_named(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as raised:
         list(read_lines(path, 6))
     assert str(raised.value) == (
-        f"{path}:3: the line is longer than 6 bytes, which is hardly one sentence; cut it, or "
+        f"{path}:3: the line is longer than 6 bytes, too long for one sentence; cut it, or "
         "raise data.max_line"
     )
 
@@ -113,8 +113,10 @@ def test_no_more_of_a_long_line_is_held_than_may_be(
         lambda path: Corpus((path.with_suffix(".jsonl"),), "x", "y", max_line=3),
         lambda path: Split(Corpus((path,), "x", "y", max_line=3), links=path).word_links(),
         lambda path: read_conllu(path, 3),
-        lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(Place()),
-        lambda path: find_shards(str(path.with_suffix(".tsv.gz")), ("x", "y"), 3)[0].pairs(Place()),
+        lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(ShardPosition()),
+        lambda path: find_shards(str(path.with_suffix(".tsv.gz")), ("x", "y"), 3)[0].pairs(
+            ShardPosition()
+        ),
     ],
     ids=["plain", "tsv", "jsonl", "links", "conllu", "shards", "packed shards"],
 )

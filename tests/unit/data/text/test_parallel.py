@@ -66,9 +66,17 @@ WRONG_FILES = [
     ("deep.jsonl", "[" * 100_000, r"deep\.jsonl:1: not a JSON object"),
     ("key.jsonl", '{"en": "a", "ger": "b"}\n', r"key\.jsonl:1: no key 'de' \(keys: 'en', 'ger'\)"),
     ("type.jsonl", '{"en": "a", "de": 3}\n', r"type\.jsonl:1: 'de' is not a string"),
-    ("break.jsonl", '{"en": "a\\nb", "de": "c"}\n', r"break\.jsonl:1: 'en' holds a line break"),
-    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: 'de' ends in a carriage return"),
-    ("half.jsonl", '{"en": "\\ud83d", "de": "c"}\n', r"half\.jsonl:1: 'en' holds half a surrogate"),
+    (
+        "break.jsonl",
+        '{"en": "a\\nb", "de": "c"}\n',
+        r"break\.jsonl:1: 'en' is not one line of UTF-8",
+    ),
+    ("end.jsonl", '{"en": "a", "de": "c\\r"}\n', r"end\.jsonl:1: 'de' is not one line of UTF-8"),
+    (
+        "half.jsonl",
+        '{"en": "\\ud83d", "de": "c"}\n',
+        r"half\.jsonl:1: 'en' is not one line of UTF-8",
+    ),
 ]
 
 
@@ -125,16 +133,20 @@ def test_a_link_to_nothing_is_not_its_own_nearest(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").mkdir()
-    with pytest.raises(InputError, match=r"a\.tsv: is a folder"):
+    with pytest.raises(InputError, match=r"a\.tsv: cannot be read \(Is a directory\); give a file"):
         list(Corpus.of(tmp_path / "a.tsv", "en", "de"))
 
 
 def test_one_plain_file_or_three_are_no_corpus(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give two plain files"):
+    with pytest.raises(
+        InputError, match=r"\[a.en \(plain\)\] is not a corpus; give two plain files"
+    ):
         Corpus.of("a.en", "en", "de")
-    with pytest.raises(InputError, match=r"\[a, b, c\] is not a corpus"):
+    with pytest.raises(
+        InputError, match=r"\[a \(plain\), b \(plain\), c \(plain\)\] is not a corpus"
+    ):
         Corpus.of(["a", "b", "c"], "en", "de")
-    with pytest.raises(InputError, match=r"b.tsv.gz: a TSV file holds both sides; give it alone"):
+    with pytest.raises(InputError, match=r"b.tsv.gz \(tsv\)\] is not a corpus"):
         Corpus.of(["a.txt", "b.tsv.gz"], "en", "de")
 
 

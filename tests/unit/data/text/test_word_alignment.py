@@ -66,7 +66,7 @@ def test_words_are_what_spaces_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "words"),
+    ("subwords", "words"),
     [
         (["▁the", "▁do", "g", "."], [0, 1, 1, 1]),
         (["▁", "dog", "▁", "cat"], [0, 0, 1, 1]),

@@ -12,8 +12,9 @@ import torch
 
 from tests.helpers.corpora import tokenizer_config
 from transformer.common.errors import InputError
+from transformer.common.schema import typed
 from transformer.data.tokenization.normalization import normalize
-from transformer.data.tokenization.tokenizer import PAD, UNK, Tokenizer
+from transformer.data.tokenization.tokenizer import PAD, UNK, Tokenizer, TokenizerConfig
 
 ENGLISH = ["the", "small", "dog", "sees", "a", "big", "cat"]
 GERMAN = ["der", "kleine", "Hund", "sieht", "eine", "große", "Katze"]
@@ -55,8 +56,8 @@ def test_too_small_a_vocabulary_names_the_smallest_that_works() -> None:
 def test_no_text_and_an_unknown_algorithm_are_input_errors() -> None:
     with pytest.raises(InputError, match=r"^a\.en: no line has text to learn a vocabulary from"):
         Tokenizer.train(tokenizer_config(), lambda: [("", " "), ("", "")], name="a.en")
-    with pytest.raises(InputError, match="algorithm=word is unknown"):
-        Tokenizer.train(tokenizer_config(algorithm="word"), pairs)
+    with pytest.raises(InputError, match="algorithm='word' must be unigram or bpe"):
+        typed(TokenizerConfig, vars(tokenizer_config()) | {"algorithm": "word"}, "tokenizer")
 
 
 def test_an_error_of_the_corpus_comes_through() -> None:
