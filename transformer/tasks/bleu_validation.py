@@ -78,7 +78,7 @@ class TranslateValidation(Callback):
         units = group_units(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
         texts = [one.text for unit in found for one in unit]
-        shares = [(texts, self.translator.length_limit.taken())]
+        shares = [(texts, self.translator.length_limit.pop_counts())]
         if world_size > 1:
             shares *= world_size
             torch.distributed.all_gather_object(shares, shares[rank])

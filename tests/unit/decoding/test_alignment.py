@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.helpers.tolerance import assert_close
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
@@ -15,8 +16,6 @@ from transformer.decoding.alignment import Aligner, aligning_attention, word_lin
 from transformer.decoding.forced.alignment import align
 from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.model.heads import HeadName
-
-from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 SOURCES = [source for source, _ in PAIRS]
 

@@ -12,9 +12,9 @@ from typing import Literal
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, collate
+from transformer.decoding.forced.scorer import score_targets
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches
-from transformer.decoding.search.length_penalty import score_targets
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.transformer import Transformer
 

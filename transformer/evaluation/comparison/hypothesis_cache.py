@@ -65,7 +65,7 @@ def load_hypotheses(
 
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
     found = in_documents(translator).translate(sources)
-    warn_about_length_limit([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.pop_counts()])
     return [one.text for one in found]
 
 

@@ -13,7 +13,7 @@ from sacrebleu import sentence_chrf
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.mbr.search import least_risk, weights
+from transformer.decoding.mbr.search import minimum_bayes_risk, weights
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
@@ -46,7 +46,7 @@ def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
     """By equality alone, the most frequent text wins, and its score is how frequent it is."""
     found = hypotheses(-1.0, -2.0, -3.0, -4.0)
     config = mbr_config(utility="operator:eq", nbest=3)
-    best, *rest = least_risk(found, ["rare", "often", "other", "often"], config)
+    best, *rest = minimum_bayes_risk(found, ["rare", "often", "other", "often"], config)
     assert (best.tokens, best.score, best.log_probability) == ((5,), 0.5, -2.0)
     assert [(one.tokens, one.score) for one in rest] == [((4,), 0.25), ((6,), 0.25)]
 
@@ -54,14 +54,14 @@ def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
 def test_by_beam_several_spellings_of_one_text_weigh_together() -> None:
     found = hypotheses(math.log(0.4), math.log(0.3), math.log(0.3))
     config = mbr_config(utility="operator:eq", candidates_by="beam")
-    (best,) = least_risk(found, ["a", "b", "b"], config)
+    (best,) = minimum_bayes_risk(found, ["a", "b", "b"], config)
     assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
 
 
 def test_equals_stay_in_the_order_of_the_search() -> None:
     texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
     found = hypotheses(*[-1.0] * len(texts))
-    ranked = least_risk(found, texts, mbr_config(nbest=7))
+    ranked = minimum_bayes_risk(found, texts, mbr_config(nbest=7))
     assert [one.tokens for one in ranked] == [one.tokens for one in found]
 
 
@@ -69,7 +69,7 @@ def test_equals_stay_in_the_order_of_the_search() -> None:
 def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
     groups = {"groups": 2, "diversity": 0.5} if candidates_by == "diverse" else {}
     config = mbr_config(candidates_by=candidates_by, nbest=8, **groups)
-    every = asdict(config.of_candidates)
+    every = asdict(config.candidate_search)
     candidates = tiny_translator(200, **every).translate(SOURCES)
     found = translated(candidates_by=candidates_by, nbest=8, **groups)
     for one, before in zip(found, candidates, strict=True):
@@ -151,8 +151,8 @@ def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str)
 
 
 def test_settings_of_the_search_for_candidates_count() -> None:
-    assert mbr_config(top_k=3, epsilon=0.02).of_candidates.top_k == 3
-    assert mbr_config(candidates_by="beam", length_penalty=1.0).of_candidates.beam_size == 8
+    assert mbr_config(top_k=3, epsilon=0.02).candidate_search.top_k == 3
+    assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
 
 
 def test_an_unknown_utility_is_refused_before_any_text() -> None:

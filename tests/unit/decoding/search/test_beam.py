@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.search.beam import RANKED, beam_search, largest
+from transformer.decoding.search.beam import BLOCK, beam_search, largest
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.length_penalty import length_penalty
-
-from .steps import RecurrentStep, search_config
 
 SEEDS = list(range(12))
 
@@ -207,7 +206,7 @@ def test_nan_stops_the_search() -> None:
         beam_search(step, torch.tensor([3]), search_config())
 
 
-@pytest.mark.parametrize("many", [10, RANKED, 5 * RANKED, 7 * RANKED + 13, 30 * RANKED + 1])
+@pytest.mark.parametrize("many", [10, BLOCK, 5 * BLOCK, 7 * BLOCK + 13, 30 * BLOCK + 1])
 @pytest.mark.parametrize("count", [1, 4, 10])
 def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     values = torch.randn(6, many, generator=torch.Generator().manual_seed(many))
@@ -222,6 +221,6 @@ def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
 
 
 def test_nan_is_among_the_largest() -> None:
-    values = torch.zeros(1, 50 * RANKED)
+    values = torch.zeros(1, 50 * BLOCK)
     values[0, 4321] = math.nan
     assert largest(values, 3)[0].isnan().any()

@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.decoding.search.greedy import greedy_search
-
-from .steps import RecurrentStep, search_config
 
 GREEDY = search_config(algorithm="greedy", beam_size=1)
 

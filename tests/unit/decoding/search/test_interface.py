@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
+from tests.helpers.steps import search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.interface import check_no_nan, constrain
-
-from .steps import search_config
 
 
 def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
@@ -75,7 +74,7 @@ def test_the_end_is_possible_at_the_limit_even_where_the_model_rules_it_out() ->
 
 
 @pytest.mark.parametrize(
-    ("size", "pieces", "banned"),
+    ("size", "subwords", "banned"),
     [
         (2, [4, 5, 4], {5}),
         (2, [4, 4], {4}),

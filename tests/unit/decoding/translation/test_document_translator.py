@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
@@ -23,9 +25,6 @@ from transformer.decoding.translation.document_translator import (
     translate_units,
 )
 from transformer.decoding.translation.translator import Translator
-
-from .steps import search_config
-from .translators import tiny_tokenizer
 
 TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
 
