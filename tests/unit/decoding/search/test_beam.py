@@ -195,11 +195,6 @@ def test_fewer_hypotheses_than_asked_for_where_there_are_no_more() -> None:
     assert [h.tokens for h in hypotheses] == [(), (4,)]
 
 
-def test_no_sentence_gives_no_hypothesis() -> None:
-    empty = torch.tensor([], dtype=torch.long)
-    assert beam_search(RecurrentStep([1], 3), empty, search_config()) == []
-
-
 def test_nan_stops_the_search() -> None:
     step = TableStep([math.nan] * 6, 1, 3)
     with pytest.raises(InputError, match="after 0 target tokens"):
