@@ -38,7 +38,7 @@ class Tagging:
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
-        """Accuracy, over all and unknown words and without context; F1 of tags; the confusion table.
+        """Accuracy of all and unknown words, and without context; F1 of tags; the confusion table.
 
         From 0 to 100. Without unknown words there is no accuracy of them.
         """

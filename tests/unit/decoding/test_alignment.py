@@ -88,7 +88,7 @@ def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
         calls.append(1)
         return aligning_attention(*arguments)
 
-    monkeypatch.setattr("transformer.decoding.translation.nbest.aligning_attention", counted)
+    monkeypatch.setattr("transformer.decoding.alignment.aligning_attention", counted)
     translator = tiny_translator(
         batch_tokens=1000, max_length_ratio=1.0, decoder_layers=3, aligner=Aligner(head, 0.7)
     )
