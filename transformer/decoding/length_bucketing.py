@@ -3,13 +3,12 @@
 It knows lengths only.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence, Sized
 
 from transformer.common.errors import InputError
 
 
-def pair_lengths(pairs: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> list[int]:
+def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
     """Tokens of the longer side of each pair, the end of the sentence included."""
     return [max(map(len, pair)) + 1 for pair in pairs]
 
