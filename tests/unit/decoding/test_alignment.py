@@ -53,7 +53,7 @@ def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
+def test_links_of_a_translation_equal_forced_alignment(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = tiny_translator(
@@ -79,7 +79,7 @@ def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
 
 
 @pytest.mark.parametrize("head", [None, HeadName("cross", 0, 2)])
-def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
+def test_returned_attention_is_that_of_the_links(
     head: HeadName | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []

@@ -75,7 +75,7 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
         assert all(occurs(phrase, text) for phrase in phrases), text
 
 
-def test_a_phrase_that_is_cut_otherwise_goes_on_with_what_is_left() -> None:
+def test_proposal_continues_another_segmentation() -> None:
     must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(
         1
     )
@@ -141,7 +141,7 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
     assert calls["full"] < calls["exact"]
 
 
-def test_what_has_no_room_ends_at_the_limit_with_as_much_as_there_is() -> None:
+def test_phrases_without_room_end_at_the_limit() -> None:
     [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
     text = batch_text(hypothesis.tokens)
     assert len(hypothesis.tokens) == LIMIT
@@ -160,7 +160,7 @@ def test_a_phrase_within_the_prefix_is_met() -> None:
 TEXTS = [source for source, _ in PAIRS]
 
 
-def test_a_translator_says_what_it_must_and_leaves_the_others_alone() -> None:
+def test_required_phrases_change_no_other_translation() -> None:
     translator = tiny_translator(max_length_ratio=1.0)
     plain = translator.translate(TEXTS)
     asked = [

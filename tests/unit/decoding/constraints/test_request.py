@@ -52,7 +52,7 @@ def test_a_phrase_occurs_between_edges_of_words(phrase: str, text: str, there: b
 
 
 @pytest.mark.parametrize("phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"]])
-def test_the_automaton_finds_what_the_text_has_however_it_is_cut(phrases: list[str]) -> None:
+def test_automaton_finds_phrases_in_any_segmentation(phrases: list[str]) -> None:
     automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
     for row in itertools.product(range(4, len(PIECES)), repeat=4):
         state = automaton.starts[0]

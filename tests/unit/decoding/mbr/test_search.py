@@ -36,7 +36,7 @@ def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
     return [Hypothesis((4 + i,), value, value) for i, value in enumerate(log_probabilities)]
 
 
-def test_samples_weigh_the_same_and_an_nbest_list_its_probabilities() -> None:
+def test_weights_of_samples_and_nbest_lists() -> None:
     found = hypotheses(math.log(0.3), math.log(0.1))
     assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
     by_beam = weights(found, mbr_config(candidates_by="beam"))

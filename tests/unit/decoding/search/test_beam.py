@@ -110,7 +110,7 @@ def test_the_batch_does_not_change_a_result() -> None:
         assert [h.tokens for h in together[index]] == [h.tokens for h in alone]
 
 
-def test_stopping_early_saves_steps_and_finished_sentences_leave() -> None:
+def test_early_stopping_and_finished_sentences_save_steps() -> None:
     # The end is likely: one step shows that nothing else can win.
     step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0], 2, 3)
     [first, second] = beam_search(step, torch.tensor([1, 50]), search_config())
@@ -179,7 +179,7 @@ def test_the_penalty_decides_between_short_and_long() -> None:
         (-1.0, 40, [(-0.5, -0.1), (-0.01, -0.2)], 1),
     ],
 )
-def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
+def test_search_continues_while_the_penalty_may_reorder(
     alpha: float, limit: int, schedule: list[tuple[float, float]], length: int
 ) -> None:
     config = search_config(beam_size=6, length_penalty=alpha)
@@ -187,7 +187,7 @@ def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
     assert best.tokens == (4,) * length
 
 
-def test_fewer_hypotheses_than_asked_for_where_there_are_no_more() -> None:
+def test_fewer_hypotheses_than_nbest_if_no_more_exist() -> None:
     # One piece at most, one usable piece: two hypotheses exist.
     step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
     config = search_config(beam_size=4, nbest=4)

@@ -73,7 +73,7 @@ def test_the_minimum_yields_to_the_limit() -> None:
     assert values[1, 0, EOS] == -math.inf
 
 
-def test_the_end_is_possible_at_the_limit_even_where_the_model_rules_it_out() -> None:
+def test_end_is_possible_at_the_limit_despite_the_model() -> None:
     values = torch.full((1, 1, 6), -math.inf)
     constrain(values, hypotheses(1, 1, 1), torch.tensor([1]), search_config())
     assert values[0, 0].isfinite().tolist() == [False, False, False, True, False, False]
