@@ -19,7 +19,7 @@ SEEDS = [3, 5, 8]
 
 def tiny_vocabulary() -> Vocabulary:
     """How the pieces are spelt."""
-    return Vocabulary.of_spellings([spell(subword) for subword in PIECES])
+    return Vocabulary.from_spellings([spell(subword) for subword in PIECES])
 
 
 def batch_text(subwords: tuple[int, ...]) -> str:

@@ -52,7 +52,7 @@ def test_a_bad_line_ends_it_after_the_lines_before(home: Path) -> None:
     code, stdout, stderr = verb(*JSON, "input=requests", home=home)
     assert code == 2
     assert stdout.count("\n") == 2
-    expected = "error: requests:3: \"must\" must be a list of strings, not 'x'"
+    expected = "error: requests:3: request.must='x' must be a list"
     assert stderr.strip().split("\n")[-1] == expected
 
 

@@ -1,1 +1,1 @@
-"""Logits to pieces to text."""
+"""Logits to subwords to text."""

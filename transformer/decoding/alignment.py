@@ -1,6 +1,6 @@
-"""Word alignment read off the cross-attention: which source words a target word came from.
+"""Word alignment from the cross-attention: which source words a target word came from.
 
-It knows the model and the words of pieces; not where targets come from, nor gold links.
+It knows the model and the words of subwords; not where targets come from, nor gold links.
 Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transformer Models",
 section 3.
 """
@@ -15,7 +15,9 @@ from torch import Tensor
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
+from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Links
+from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.model.attention.record_weights import recording
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -25,30 +27,25 @@ from transformer.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class Aligner:
-    """How links are read off the cross-attention.
+    """How links are read from the cross-attention.
 
-    The defaults were chosen on the validation text of pocket; what came of them is in
-    docs/alignment.md.
+    The defaults were chosen on the validation text of pocket; docs/alignment.md has the results.
 
     Attributes:
-        head: The head of the cross-attention to look at; None looks at all heads of the layers
-            after the first, on average, which is better there than any one layer or head that was
-            not guided.
-        near_best: A target word is linked to each source word that has at least so much of the
-            weight of the best one: a fertile word ("im" for "in the") has several links.
+        head: The head of the cross-attention; None averages all heads of the layers after the
+            first, which is better there than any single layer or head without guidance.
+        near_best: A target word is linked to each source word with at least this fraction of the
+            best word's weight: a fertile word ("im" for "in the") has several links.
     """
 
     head: HeadName | None = None
     near_best: float = 0.6
 
     @classmethod
-    def guided(cls, head: HeadName) -> "Aligner":
-        """For a head that learnt the links: it shares its weight evenly among them."""
-        return cls(head, near_best=0.3)
-
-    @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """For the model of a run: what suits the head that it guided, else the average.
+        """The aligner of a run: the head that it guided, else the average.
+
+        A guided head divides its weight evenly among several links.
 
         Args:
             loss: The plain values of the run's ``loss``.
@@ -58,37 +55,39 @@ class Aligner:
             InputError: See ``guided_head``.
         """
         head = guided_head(loss, config)
-        return cls() if head is None else cls.guided(head)
+        return cls() if head is None else cls(head, near_best=0.3)
 
-    def checked(self, config: ModelConfig) -> "Aligner":
-        """This, if the model has the head.
+    def check(self, config: ModelConfig) -> None:
+        """Check that the model has the head.
 
         Raises:
-            InputError: It has not, it is of another kind, or no weight can be that near to the
-                best.
+            InputError: It has not, it is of another kind, or the threshold is out of range.
         """
-        layers, heads = config.decoder_layers, config.num_heads
-        head = self.head or HeadName("cross", 0, 0)
-        if head.kind != "cross":
-            raise InputError(f"{head} reads no source beside a target; align by a cross.LAYER.HEAD")
-        if not (0 <= head.layer < layers and 0 <= head.head < heads):
-            raise InputError(
-                f"alignment_head={head.layer}.{head.head} is not there: the decoder has layers "
-                f"0 to {layers - 1} of heads 0 to {heads - 1}; write LAYER.HEAD"
+        if self.head is not None:
+            _check_head(
+                self.head, config, f"alignment_head={str(self.head).removeprefix('cross.')}"
             )
         if not 0 < self.near_best <= 1:
             raise InputError(f"alignment_threshold={self.near_best} must be in (0, 1]")
-        return self
 
     @property
     def signature(self) -> str:
-        """How the links are found, in the manner of sacreBLEU."""
+        """How the links are found, in the style of sacreBLEU."""
         index = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
         return f"head:{index}|threshold:{self.near_best}"
 
 
+def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
+    layers, heads = config.decoder_layers, config.num_heads
+    if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
+        raise InputError(
+            f"{setting} is not there: the decoder has layers 0 to {layers - 1} of heads 0 to "
+            f"{heads - 1}; write LAYER.HEAD"
+        )
+
+
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
-    """The head that learns the links in training; None where none does.
+    """The head that learns the links in training; None if training guides none.
 
     Args:
         loss: The plain values of a run's ``loss``.
@@ -100,17 +99,11 @@ def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None
     if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
         return None
     layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
-    head = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
-    if layer is None:
-        layer = max(0, config.decoder_layers - 2)
-    indices = (("layer", layer, config.decoder_layers), ("head", head, config.num_heads))
-    for name, value, count in indices:
-        if not 0 <= value < count:
-            raise InputError(
-                f"loss.alignment_{name}={value} is not there: the decoder has {count} {name}s, "
-                f"counted from 0 to {count - 1}"
-            )
-    return HeadName("cross", layer, head)
+    index = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
+    head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
+    setting = f"loss.alignment_layer={head.layer} with loss.alignment_head={index}"
+    _check_head(head, config, setting)
+    return head
 
 
 def aligning_attention(
@@ -119,7 +112,7 @@ def aligning_attention(
     target_input: Int[Tensor, "batch target"],
     head: HeadName | None,
 ) -> Float[Tensor, "batch target source"]:
-    """Where one head looks, or all heads of the layers after the first on average.
+    """Attention of one head, or the average of all heads of the layers after the first.
 
     Row ``i`` is the step that predicts the token after ``target_input[:i + 1]``. On pocket it
     aligns far better than the step that has read that token (Chen et al. 2020, "Accurate Word
@@ -133,22 +126,56 @@ def aligning_attention(
     return torch.stack([layer.mean(1) for layer in weights[1:] or weights]).mean(0)
 
 
+def pair_attention(
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None
+) -> list[Float[Tensor, "target source"]]:
+    """`aligning_attention` of one batch of (source, target) subwords, without ends or padding."""
+    batch = collate(*zip(*pairs, strict=True)).to(next(model.parameters()).device)
+    weights = aligning_attention(model, batch.source, batch.target_input, head).float().cpu()
+    return [
+        row[: len(target), : len(source)].clone()
+        for row, (source, target) in zip(weights, pairs, strict=True)
+    ]
+
+
+def batched_attention(
+    model: Transformer,
+    pairs: Sequence[tuple[Row, Row]],
+    head: HeadName | None,
+    batch_tokens: int,
+) -> list[Float[Tensor, "target source"]]:
+    """`pair_attention` of any number of pairs.
+
+    Args:
+        model: In evaluation mode.
+        pairs: Source and target subwords.
+        head: See ``aligning_attention``.
+        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+    """
+    found = [torch.empty(0, 0)] * len(pairs)
+    for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
+        weights = pair_attention(model, [pairs[index] for index in indices], head)
+        for index, row in zip(indices, weights, strict=True):
+            found[index] = row
+    return found
+
+
 def word_links(
     weights: Float[Tensor, "target source"],
     source_words: Sequence[int],
     target_words: Sequence[int],
     near_best: float = Aligner.near_best,
 ) -> Links:
-    """Link each target word to the source words that it looked at most.
+    """Link each target word to the source words with the largest weight.
 
-    The weights of a word's pieces are added up, on both sides. Every target word has a link, at a
-    tie several: of a word that the source says nothing of (``um``), it is a guess.
+    The weights of a word's subwords are added up, on both sides. Every target word has a link, at a
+    tie several; for a word without a counterpart in the source (``um``) it is a guess.
 
     Args:
-        weights: Of each target piece on each source piece; the end of the source left out.
-        source_words: The word of each source piece; a tag, which is of no word, counts to none.
-        target_words: The word of each target piece; a separator counts to none.
-        near_best: The least share of the best word's weight that makes a link.
+        weights: Of each target subword on each source subword, without the end of the source.
+        source_words: The word of each source subword; ``NO_WORD`` for a tag.
+        target_words: The word of each target subword; ``NO_WORD`` for a separator.
+        near_best: Minimal fraction of the best word's weight that makes a link.
     """
     shape = max(target_words, default=-1) + 1, max(source_words, default=-1) + 1
     if 0 in shape:
@@ -156,9 +183,9 @@ def word_links(
     by_word = weights.new_zeros(shape)
     # target source -> target_word source_word
     rows, columns = torch.tensor(target_words), torch.tensor(source_words)
-    said, read = rows != NO_WORD, columns != NO_WORD
-    indices = rows[said][:, None], columns[read][None]
-    by_word.index_put_(indices, weights[said][:, read], accumulate=True)
+    in_row, in_column = rows != NO_WORD, columns != NO_WORD
+    indices = rows[in_row][:, None], columns[in_column][None]
+    by_word.index_put_(indices, weights[in_row][:, in_column], accumulate=True)
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())

@@ -1,6 +1,6 @@
-"""Search many segments: in batches of similar length, by whatever the config asks for.
+"""Search many segments: in batches of similar length, by the algorithm of the config.
 
-It knows pieces, and text only where candidates are compared by it (minimum Bayes risk).
+It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
 import hashlib
@@ -15,30 +15,30 @@ from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
-from transformer.decoding.length_bucketing import batches_apart
+from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.mbr.search import least_risk
+from transformer.decoding.mbr.search import minimum_bayes_risk
 from transformer.decoding.mbr.utility import utility_named
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.coverage_penalty import ranked_by_coverage
+from transformer.decoding.search.coverage_penalty import rank_by_coverage
 from transformer.decoding.search.diverse_beam import diverse_search
-from transformer.decoding.search.ensemble import Model, build_step, leader
+from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
-from transformer.decoding.search.interface import Hypothesis, StepWithout
+from transformer.decoding.search.interface import BanningStep, Hypothesis
 from transformer.decoding.search.sampling import sample_search
 from transformer.model.heads import HeadName
 
-PARTS_AT_ONCE = 8
-"""Segments of long texts that make a batch, even where one fills it: alone each takes as long."""
+MIN_PARTS = 8
+"""Minimal number of parts of long texts in a batch: each alone would take as long as all."""
 
 LOWEST = torch.finfo(torch.float32).min
-NOTHING = Hypothesis((), LOWEST, LOWEST)
-"""Where what was asked leaves no translation at all."""
+NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
+"""The result if the constraints leave no translation."""
 
 
 class Searcher(Protocol):
-    """What finds translations: a model's search here, or another engine."""
+    """Finds translations: the search of a model, or another engine."""
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
         """Return up to ``nbest`` hypotheses a segment, the best first, in their order."""
@@ -56,18 +56,18 @@ class ModelSearcher:
         batch_tokens: int,
         head: HeadName | None = None,
     ) -> None:
-        """Take the model as it is at each call.
+        """Use the weights of the model at each call.
 
         Args:
             model: Or an ensemble.
-            tokenizer: The one the model was trained with.
+            tokenizer: The tokenizer of the model.
             search: How to search.
-            batch_tokens: The most padded source tokens of a batch, counted once a hypothesis. A
+            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis. A
                 longer segment makes a batch alone.
-            head: Where the coverage penalty looks, as in ``aligning_attention``.
+            head: The head that the coverage penalty reads, as in ``aligning_attention``.
 
         Raises:
-            InputError: No token makes a batch, or there is no such utility.
+            InputError: ``batch_tokens`` is below 1, or there is no such utility.
         """
         if batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
@@ -90,20 +90,22 @@ class ModelSearcher:
         """
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
-        # Where phrases must occur, the beam is wider.
+        # The beam is wider for sentences with required phrases.
         widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
         # The end of the sentence is one token more.
         tokens = [(len(s.subwords) + 1) * width for s, width in zip(segments, widths, strict=True)]
         parts = [n for n, segment in zip(tokens, segments, strict=True) if segment.is_part]
-        budget = max(self.batch_tokens, PARTS_AT_ONCE * max(parts, default=0))
-        for indices in batches_apart(tokens, [width > beam for width in widths], budget):
-            results = self._search_what_fits([segments[index] for index in indices])
-            for index, result in zip(indices, results, strict=True):
-                found[index] = result
+        budget = max(self.batch_tokens, MIN_PARTS * max(parts, default=0))
+        for wider in (False, True):
+            alike = [index for index, width in enumerate(widths) if (width > beam) is wider]
+            for batch in bucket_batches([tokens[index] for index in alike], budget):
+                results = self._search_in_memory([segments[alike[index]] for index in batch])
+                for index, result in zip(batch, results, strict=True):
+                    found[alike[index]] = result
         return found
 
-    def _search_what_fits(self, segments: list[Segment]) -> list[list[Hypothesis]]:
-        """Search in halves where memory does not suffice: no result depends on its batch."""
+    def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
+        """Search in halves if memory does not suffice: no result depends on its batch."""
         try:
             return self._search_batch(segments)
         except (RuntimeError, MemoryError) as error:
@@ -112,17 +114,16 @@ class ModelSearcher:
             if len(segments) == 1:
                 raise InputError(
                     f"the device runs out of memory with one sentence of "
-                    f"{len(segments[0].subwords)} "
-                    f"tokens; {self._ways_to_need_less()}"
+                    f"{len(segments[0].subwords)} tokens; {self._memory_advice()}"
                 ) from error
-        # The traceback, and what it held in memory, is gone here.
+        # The traceback, and the memory that it held, is gone here.
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         middle = (len(segments) + 1) // 2
         halves = segments[:middle], segments[middle:]
-        return [found for half in halves for found in self._search_what_fits(half)]
+        return [found for half in halves for found in self._search_in_memory(half)]
 
-    def _ways_to_need_less(self) -> str:
+    def _memory_advice(self) -> str:
         ways = []
         if self.search.width > 1:
             ways.append(f"set decoding.{self.search.width_key} lower")
@@ -132,21 +133,22 @@ class ModelSearcher:
 
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         subwords = [segment.subwords for segment in segments]
-        asked = [segment.constraints for segment in segments]
+        constraints = [segment.constraints for segment in segments]
         device = next(self.model.parameters()).device
-        compiled = self.compiler.compile(asked, max_subwords(self.model), device)
-        never = self.tokenizer.never_written
-        found = search_batch(self.model, subwords, self.search, self.head, compiled, never)
-        found = [hypotheses or [NOTHING] for hypotheses in found]
+        compiled = self.compiler.compile(constraints, max_subwords(self.model), device)
+        banned = self.tokenizer.never_written
+        found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
+        found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
         return [
-            least_risk(one, hypothesis_texts(one, self.tokenizer), self.search) for one in found
+            minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
+            for one in found
         ]
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
-    """What they spell, without line ends: bytes can spell one, and would shift a file's lines."""
+    """Detokenise; bytes can spell a line end, which becomes a space."""
     texts = tokenizer.decode_target([hypothesis.tokens for hypothesis in hypotheses])
     return [text.replace("\n", " ") for text in texts]
 
@@ -160,21 +162,21 @@ def search_batch(
     config: SearchConfig,
     head: HeadName | None,
     constraints: CompiledConstraints | None = None,
-    never: Sequence[int] = (),
+    banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
-    Of ``mbr`` all candidates, as the search that found them ranks them: their texts are compared
+    With ``mbr`` it returns all candidates in the order of their search; their texts are compared
     later.
 
     Args:
         model: Or an ensemble; in evaluation mode.
-        segments: Source pieces.
+        segments: Source subwords.
         config: How to search.
-        head: Where the coverage penalty looks (of an ensemble, in the first), as in
+        head: The head that the coverage penalty reads (of an ensemble, in the first model), as in
             ``aligning_attention``.
-        constraints: What the translations are asked for.
-        never: Tokens that no translation has.
+        constraints: Of the translations.
+        banned: Tokens that no translation has.
 
     Raises:
         NotANumber: The model gave NaN.
@@ -185,13 +187,14 @@ def search_batch(
             f"decoding.algorithm={config.algorithm} cannot look for phrases that must occur; "
             "set decoding=beam"
         )
-    config = config.of_candidates
+    config = config.candidate_search
     if not config.coverage_penalty:
-        return _search(model, segments, config, constraints, never)
-    # All that the beam ends with compete for the places of the n-best list.
-    every = replace(config, nbest=config.width, coverage_penalty=0.0)
-    found = _search(model, segments, every, constraints, never)
-    ranked = ranked_by_coverage(leader(model), segments, found, config.coverage_penalty, head)
+        return _search(model, segments, config, constraints, banned)
+    # The penalty ranks the whole final beam.
+    whole = replace(config, nbest=config.width, coverage_penalty=0.0)
+    found = _search(model, segments, whole, constraints, banned)
+    first = ensemble_members(model)[0]
+    ranked = rank_by_coverage(first, segments, found, config.coverage_penalty, head)
     return [hypotheses[: config.nbest] for hypotheses in ranked]
 
 
@@ -200,17 +203,17 @@ def _search(
     segments: Sequence[list[int]],
     config: SearchConfig,
     constraints: CompiledConstraints | None,
-    never: Sequence[int],
+    banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
-    most = max_subwords(model)
-    limits = torch.tensor([min(most, config.limit(len(segment))) for segment in segments])
+    max_length = max_subwords(model)
+    limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits, width = limits.to(device), config.width
     if constraints is not None:
-        limits, width = constraints.limits(limits, most), constraints.width(width)
+        limits, width = constraints.limits(limits, max_length), constraints.width(width)
     step = build_step(model, pad_source(segments).to(device), width)
-    if never:
-        step = StepWithout(step, torch.tensor(never, device=device))
+    if banned:
+        step = BanningStep(step, torch.tensor(banned, device=device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
@@ -224,11 +227,11 @@ def _search(
 
 
 def max_subwords(model: Model) -> int:
-    """Pieces that a translation may have at most; the beginning takes one position."""
+    """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
 
 
 def derive_seed(subwords: Sequence[int], seed: int) -> int:
-    """A seed of the text's own: neither its batch nor its place in the input changes it."""
+    """A seed that depends on the text, not on its batch or its index in the input."""
     digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
     return int.from_bytes(digest[:7], "big")

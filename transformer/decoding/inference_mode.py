@@ -1,4 +1,4 @@
-"""The mode of a model that is only asked, and not trained."""
+"""Evaluation mode without gradients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

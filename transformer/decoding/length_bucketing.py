@@ -3,40 +3,45 @@
 It knows lengths only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 
 from transformer.common.errors import InputError
 
 
+def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
+    """Tokens of the longer side of each pair, the end of the sentence included."""
+    return [max(map(len, pair)) + 1 for pair in pairs]
+
+
 def check_lengths(
-    lengths: Sequence[int], most: int | None, purpose: str, *, first: int = 1
+    lengths: Sequence[int], limit: int | None, purpose: str, *, first: int = 1
 ) -> None:
-    """Refuse pairs with a side that the model has no positions for.
+    """Check that the model has positions for every pair.
 
     Args:
-        lengths: Pieces of the longer side of each pair, and the end of the sentence.
-        most: How many positions there are; None if they do not end.
-        purpose: What shall be done with the pairs.
+        lengths: `pair_lengths`.
+        limit: Number of positions; None if there is no limit.
+        purpose: The verb for the message.
         first: The number of the first pair.
 
     Raises:
-        InputError: There is such a pair.
+        InputError: A pair is too long.
     """
     for number, length in enumerate(lengths, start=first):
-        if most is not None and length > most:
+        if limit is not None and length > limit:
             raise InputError(
                 f"pair {number} has a side of {length - 1} pieces, and with the end of the "
-                f"sentence model.max_length={most} has room for {most - 1}; leave it out to "
+                f"sentence model.max_length={limit} has room for {limit - 1}; leave it out to "
                 f"{purpose} the others"
             )
 
 
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of sentences, the longest first: what exceeds the memory does so at once.
+    """Indices of sentences, the longest first, so that a lack of memory shows at once.
 
     Args:
-        lengths: Tokens that a sentence takes, all its hypotheses together.
-        budget: The most padded tokens of a batch; a longer sentence makes a batch alone.
+        lengths: Tokens of a sentence, all its hypotheses together.
+        budget: Maximal padded tokens of a batch; a longer sentence makes a batch alone.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
@@ -47,13 +52,3 @@ def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def batches_apart(
-    lengths: Sequence[int], kinds: Sequence[bool], budget: int
-) -> Iterator[list[int]]:
-    """The same of two kinds of sentences that cannot share a batch."""
-    for kind in (False, True):
-        alike = [index for index, own in enumerate(kinds) if own == kind]
-        for batch in bucket_batches([lengths[index] for index in alike], budget):
-            yield [alike[index] for index in batch]

@@ -1,6 +1,6 @@
-"""Cut a text that is too long for the model into parts that are not.
+"""Cut a text that is too long for the model into parts.
 
-It knows pieces as they are spelt in the vocabulary, and neither the model nor translations.
+It knows subwords and the tokenizer, but neither the model nor translations.
 """
 
 import logging
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from transformer.data.tokenization.subword_regularization import WORD_START
+from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints
 
 log = logging.getLogger(__name__)
@@ -17,63 +18,62 @@ SENTENCE_ENDS = (".", "!", "?", "\u2026", "。", "！", "？")
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a text, mostly all of it, in source pieces; and what its translation is asked."""
+    """A text in source subwords, or a part of it, with the constraints of its translation."""
 
     subwords: list[int]
     constraints: Constraints | None = None
     is_part: bool = False
-    """Whether there are others of the same text."""
+    """Whether the text has more than one segment."""
 
 
 def split_segments(
-    subwords: list[int],
-    lengths: Sequence[int],
-    constraints: Constraints | None,
-    tags: Sequence[int] = (),
+    subwords: list[int], constraints: Constraints | None, tokenizer: Tokenizer, max_length: int
 ) -> list[Segment]:
-    """Cut a text into parts of these lengths, and share out what is asked of it.
+    """Cut a text into parts of at most ``max_length`` subwords, and divide its constraints.
 
-    Each begins with the tags. The first part has the prefix, every part what never is allowed. In
-    which part a must-phrase belongs is not known: it is asked of none, and is there by luck or
-    unmet.
+    Each part begins with the tags. The first has the prefix, every part the forbidden phrases. The
+    right part for a required phrase is unknown: no part gets it, so that it may be unmet.
     """
-    if len(lengths) < 2 or constraints is None:
-        parts = [constraints] * len(lengths)
-    else:
-        rest = replace(constraints, prefix="", must=())
-        parts = [replace(constraints, must=()), *[rest] * (len(lengths) - 1)]
-    left = iter(subwords)
-    return [
-        Segment([*tags, *(next(left) for _ in range(length))], part, len(lengths) > 1)
-        for length, part in zip(lengths, parts, strict=True)
-    ]
+    if len(subwords) <= max_length:
+        return [Segment(subwords, constraints)] if subwords else []
+    count = tokenizer.leading_tags(subwords)
+    tags, text = subwords[:count], subwords[count:]
+    segments: list[Segment] = []
+    start, rest = 0, constraints and replace(constraints, must=())
+    for length in segment_lengths(tokenizer.source_subwords(text), max(1, max_length - count)):
+        part = [*tags, *text[start : start + length]]
+        segments.append(Segment(part, rest, is_part=length < len(text)))
+        start, rest = start + length, rest and replace(rest, prefix="")
+    return segments
 
 
-def segment_lengths(subwords: Sequence[str], most: int) -> list[int]:
-    """Lengths of consecutive parts of at most ``most`` pieces each.
+def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
+    """Lengths of consecutive parts of at most ``max_length`` subwords each.
 
-    A part ends where a sentence ends, else before a word, else wherever it is full.
+    A part ends after a sentence, else before a word, else when it is full.
     """
     lengths = []
     start = 0
-    while len(subwords) - start > most:
+    while len(subwords) - start > max_length:
         cuts = [
-            cut for cut in range(start + most, start, -1) if subwords[cut].startswith(WORD_START)
+            cut
+            for cut in range(start + max_length, start, -1)
+            if subwords[cut].startswith(WORD_START)
         ]
         ends = [cut for cut in cuts if subwords[cut - 1].endswith(SENTENCE_ENDS)]
-        cut = (ends or cuts or [start + most])[0]
+        cut = (ends or cuts or [start + max_length])[0]
         lengths.append(cut - start)
         start = cut
     return [*lengths, len(subwords) - start]
 
 
-def warn_about_segments(counts: Sequence[int], names: Sequence[str], most: int | None) -> None:
-    """Say, once, which texts are too long for the model.
+def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length: int) -> None:
+    """Log one warning about the texts that are too long for the model.
 
     Args:
         counts: Segments of each text.
-        names: Of the texts, such as "stdin:5"; empty where they have none.
-        most: ``model.max_length``.
+        names: Of the texts, such as "stdin:5"; may be empty.
+        max_length: ``model.max_length``.
     """
     cut = [index for index, count in enumerate(counts) if count > 1]
     if cut:
@@ -81,5 +81,5 @@ def warn_about_segments(counts: Sequence[int], names: Sequence[str], most: int |
             "%s%s: longer than model.max_length=%s allows; translated in %d segments",
             names[cut[0]] if names else "a text",
             f" and {len(cut) - 1} more" if cut[1:] else "",
-            *(most, sum(counts[index] for index in cut)),
+            *(max_length, sum(counts[index] for index in cut)),
         )

@@ -1,6 +1,6 @@
-"""Alignment error rate: links between words against those of a gold standard.
+"""Alignment error rate: word links against a gold standard.
 
-It knows links as pairs of numbers: neither files, nor sentences, nor what proposed the links.
+It knows links as pairs of numbers, but not where they come from.
 Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
 section 5.
 """
@@ -50,7 +50,7 @@ class AlignmentCounts:
         return _ratio(self.proposed_sure, self.sure)
 
     def scores(self, signature: str) -> list[Score]:
-        """What ``report.py`` prints; the signature says how the links were found."""
+        """As scores; the signature says how the links were found."""
         values = {
             "AER": self.error_rate,
             "alignment precision": self.precision,
@@ -74,7 +74,7 @@ _DECIMALS = 4
 def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:
     """Count over (proposed, sure, possible) links of each sentence pair.
 
-    A sure link counts as possible, whether it stands among the possible ones or not.
+    A sure link counts as possible, whether it is listed as possible or not.
     """
     totals = [0, 0, 0, 0]
     for proposed, sure, possible in pairs:
@@ -84,5 +84,5 @@ def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:
 
 
 def _ratio(part: int, whole: int) -> float:
-    # Nothing was asked for and nothing was said: no error.
+    # No links proposed and none in the gold standard: no error.
     return part / whole if whole else 1.0

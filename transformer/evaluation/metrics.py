@@ -19,16 +19,15 @@ DECIMALS = 2
 
 @dataclass(frozen=True)
 class MetricsConfig:
-    """How text is compared; the values live in ``conf/metrics``, and a checkpoint remembers them.
+    """How text is compared; the values are in ``conf/metrics``, and a checkpoint stores them.
 
     Attributes:
-        tokenize: sacreBLEU's tokenizer for BLEU: 13a for raw text, none for text that is tokenised
-            already, char, zh, intl and others.
-        lowercase: Ignore case in BLEU and chrF; TER ignores it always, as sacreBLEU's does unless
-            told otherwise.
+        tokenize: sacreBLEU's tokenizer for BLEU: 13a for raw text, none for tokenised text, char,
+            zh, intl and more.
+        lowercase: Ignore case in BLEU and chrF; TER always ignores it, by sacreBLEU's default.
 
     Raises:
-        InputError: sacreBLEU has no such tokenizer, or not all that it needs.
+        InputError: sacreBLEU has no such tokenizer, or a package for it is missing.
     """
 
     tokenize: str
@@ -41,43 +40,39 @@ class MetricsConfig:
         """The metric.
 
         Args:
-            effective_order: Leave out the orders that a text is too short for, as is meant for
-                single sentences.
+            effective_order: Leave out the orders that a text is too short for: for single
+                sentences.
 
         Raises:
-            InputError: As the class.
+            InputError: See the class.
         """
-        if self.tokenize not in BLEU.TOKENIZERS:
-            known = ", ".join(BLEU.TOKENIZERS)
-            raise InputError(
-                f"tokenize={self.tokenize} is unknown to sacreBLEU; choose one of {known}"
-            )
         try:
+            if self.tokenize not in BLEU.TOKENIZERS:
+                raise RuntimeError("unknown to sacreBLEU")
             return BLEU(
                 tokenize=self.tokenize, lowercase=self.lowercase, effective_order=effective_order
             )
         except (ImportError, OSError, RuntimeError) as error:  # a package, or a download
-            reason = " ".join(str(error).split())
+            reason, known = " ".join(str(error).split()), ", ".join(BLEU.TOKENIZERS)
             raise InputError(
-                f"tokenize={self.tokenize} cannot be had ({reason}); see sacreBLEU's own help, or "
-                "choose another"
+                f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
             ) from error
 
 
 @dataclass(frozen=True)
 class Score:
-    """One number that tells how good a model is on one text, as people and programs see it.
+    """A score of a model on one text.
 
     Attributes:
-        name: As sacreBLEU writes it (BLEU, chrF2, TER), or as its own file does: AER, perplexity,
-            accuracy, f1_NOUN, confusion.
-        value: What its file says: from 0 to 100 for sacreBLEU's, accuracy and F1 (TER may be
-            more), from 0 to 1 for alignment (``alignment.py``), from 1 up for perplexity, a number
-            of errors for confusion. Lower is better for TER, AER, perplexity and errors.
-        signature: How it was computed; for sacreBLEU's down to the version.
-        fields: What ``to_json`` writes: ``name``, ``score`` (the value, rounded), ``signature``,
-            and what else belongs to the metric, such as precision and recall.
-        decimals: As many as people are shown.
+        name: BLEU, chrF2, TER (as sacreBLEU writes it), AER, perplexity, accuracy, f1_NOUN,
+            confusion.
+        value: From 0 to 100 for sacreBLEU's, accuracy and F1 (TER may be more), from 0 to 1 for
+            alignment, from 1 up for perplexity, a number of errors for confusion. Lower is better
+            for TER, AER, perplexity and errors.
+        signature: How it was computed; for sacreBLEU's with the version.
+        fields: The values of ``to_json``: ``name``, ``score`` (the value, rounded), ``signature``,
+            and more of the metric, such as precision and recall.
+        decimals: In tables.
     """
 
     name: str
@@ -102,20 +97,18 @@ def score(
 
     Args:
         hypotheses: One a line, in the order of the references.
-        references: Text as the hypotheses are.
+        references: One a line.
         metrics: Of ``bleu``, ``chrf``, ``ter``; the scores come in this order.
-        config: How they are compared.
+        config: How text is compared.
 
     Raises:
         InputError: The numbers of lines differ or are zero, or a name is unknown.
     """
-    if len(hypotheses) != len(references):
+    if not hypotheses or len(hypotheses) != len(references):
         raise InputError(
             f"{len(hypotheses)} hypotheses and {len(references)} references cannot be compared; "
             "give one reference for each hypothesis, in the same order"
         )
-    if not hypotheses:
-        raise InputError("there is no hypothesis to score; give at least one line")
     scores = []
     for name in metrics:
         metric = build_metric(name, config)
@@ -127,7 +120,7 @@ def score(
 
 
 def build_metric(name: str, config: MetricsConfig) -> Metric:
-    """sacreBLEU's metric of a name, set as the config says.
+    """The metric of sacreBLEU with this name and config.
 
     Raises:
         InputError: The name is unknown.

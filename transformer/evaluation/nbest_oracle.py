@@ -1,4 +1,4 @@
-"""Of several candidates the one nearest to a reference, by BLEU of the sentence.
+"""The candidate nearest to a reference, by sentence BLEU.
 
 It knows raw text only. Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.3.
 """
@@ -11,11 +11,11 @@ from transformer.common.errors import InputError
 
 
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
-    """The candidate with the best sentence BLEU (exponential smoothing); of equals the first.
+    """The candidate with the best sentence BLEU (exponential smoothing); of a tie the first.
 
     Args:
         candidates: One or more.
-        reference: What they should be.
+        reference: The correct text.
         bleu: Of effective order.
 
     Raises:

@@ -1,10 +1,9 @@
-"""An n-gram language model, to compare neural ones with: interpolated Kneser-Ney smoothing.
+"""An n-gram language model as a baseline: interpolated Kneser-Ney smoothing.
 
-It knows tokens as numbers, and neither text nor subwords. Source: Kneser and Ney 1995; in the
+It knows tokens as numbers, but neither text nor subwords. Source: Kneser and Ney 1995; in the
 interpolated form of Chen and Goodman 1999, "An Empirical Study of Smoothing Techniques for
-Language Modeling", section 2.7, whose stronger "modified" form it is not. It is our own because
-nltk's, with which the tests compare it, sums over all counts at each prediction: after 40,000
-sentences a token takes it 0.1 s, a test of a thousand sentences 20 minutes, where this takes 0.1 s.
+Language Modeling", section 2.7, not their stronger "modified" form. nltk's model, with which the
+tests compare it, sums over all counts at each prediction: 0.1 s a token after 40,000 sentences.
 """
 
 import math
@@ -18,9 +17,9 @@ class KneserNey:
     """Probability of each token and of the end of a sentence, given the n - 1 tokens before.
 
     The highest order counts n-grams; a lower order counts in how many contexts an n-gram
-    continues (its distinct predecessors). Each count is discounted, and what that frees goes to
-    the next lower order, below the unigrams to the uniform distribution. With ``order=1`` it is a
-    unigram model, smoothed in the same way.
+    continues (its distinct predecessors). Each count is discounted, and the freed mass goes to the
+    next lower order, below the unigrams to the uniform distribution. ``order=1`` is a smoothed
+    unigram model.
     """
 
     def __init__(

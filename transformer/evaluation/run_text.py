@@ -1,4 +1,4 @@
-"""The text that a run names in its config: its validation and test sets."""
+"""The validation and test sets in the config of a run."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
 
 def run_splits(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
-    """The text of a run, where its config says that it is.
+    """The splits of a run's corpus.
 
     Raises:
-        InputError: It is not there.
+        InputError: The corpus is missing.
     """
     from transformer.common.schema import typed
     from transformer.data.config import DataConfig
@@ -23,10 +23,10 @@ def run_splits(data: Mapping[str, Any]) -> "Mapping[str, AnySplit]":
 
 
 def found_in_run(split: "AnySplit") -> "AnySplit":
-    """The split, whose files a run's config names, if they are there.
+    """Check that the files of a split exist, and return it.
 
     Raises:
-        InputError: They are not.
+        InputError: They are missing.
     """
     from transformer.data.corpora.evaluation_text import named_by_run
 

@@ -1,6 +1,6 @@
-"""How well words were tagged: accuracy, each tag's precision and recall, and who is taken for whom.
+"""Accuracy of tags: overall, precision and recall of each tag, and the confusion table.
 
-It knows words and tags, and neither files nor models.
+It knows words and tags, but neither files nor models.
 """
 
 from collections import Counter, defaultdict
@@ -16,9 +16,9 @@ class Tagging:
     """Counts over a corpus.
 
     Attributes:
-        confusion: Words by (right tag, tag given).
-        unknown: Words that no sentence of training holds.
-        unknown_right: Those of them that got the right tag.
+        confusion: Words by (right tag, predicted tag).
+        unknown: Words that do not occur in training.
+        unknown_right: Unknown words with the right tag.
         baseline_right: Words whose right tag is their most frequent one.
     """
 
@@ -34,24 +34,23 @@ class Tagging:
 
     @property
     def tags(self) -> list[str]:
-        """Every tag that is right or given somewhere."""
+        """Every right or predicted tag."""
         return sorted({tag for pair in self.confusion for tag in pair})
 
     def scores(self) -> list[Score]:
-        """Accuracy, over all and over unknown words; F1 of each tag; the confusion table.
+        """Accuracy of all and unknown words, and without context; F1 of tags; the confusion table.
 
-        Beside them the accuracy that needs no context. From 0 to 100. Where no word is unknown
-        there is no accuracy over such words.
+        From 0 to 100. Without unknown words there is no accuracy of them.
         """
         right = sum(self.confusion[tag, tag] for tag in self.tags)
-        said = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
-        scores = [_score("accuracy", right, self.words, said)]
+        signature = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
+        scores = [_score("accuracy", right, self.words, signature)]
         if self.unknown:
-            said = f"words:{self.unknown}|not-in:train"
-            scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, said))
-        said = f"words:{self.words}|tag:most-frequent-of-the-word"
-        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, said))
-        scores += [self._of_tag(tag) for tag in self.tags]
+            signature = f"words:{self.unknown}|not-in:train"
+            scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, signature))
+        signature = f"words:{self.words}|tag:most-frequent-of-the-word"
+        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, signature))
+        scores += [self._tag_score(tag) for tag in self.tags]
         rows = {
             gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
             for gold in self.tags
@@ -61,22 +60,21 @@ class Tagging:
         fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
         return [*scores, Score("confusion", float(errors), signature, fields, decimals=0)]
 
-    def _of_tag(self, tag: str) -> Score:
+    def _tag_score(self, tag: str) -> Score:
         right = self.confusion[tag, tag]
-        gold = sum(n for (wanted, _), n in self.confusion.items() if wanted == tag)
-        given = sum(n for (_, said), n in self.confusion.items() if said == tag)
+        gold = sum(n for (correct, _), n in self.confusion.items() if correct == tag)
+        given = sum(n for (_, predicted), n in self.confusion.items() if predicted == tag)
         precision, recall = _percent(right, given), _percent(right, gold)
-        said = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
-        return _score(
-            f"f1_{tag}", 2 * right, gold + given, said, precision=precision, recall=recall
-        )
+        signature = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
+        more = {"precision": precision, "recall": recall}
+        return _score(f"f1_{tag}", 2 * right, gold + given, signature, **more)
 
 
 class MostFrequentTags:
-    """A tagger without context: each word gets the tag that training gave it most often."""
+    """A tagger without context: each word gets its most frequent tag in training."""
 
     def __init__(self, sentences: Iterable[tuple[Sequence[str], Sequence[str]]]) -> None:
-        """Count the tags of each word in the (words, tags) that training uses."""
+        """Count the tags of each word in the (words, tags) of training."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for words, tags in sentences:
             for word, tag in zip(words, tags, strict=True):
@@ -97,13 +95,13 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: MostFrequentTags,
 ) -> Tagging:
-    """Count.
+    """Count right and wrong tags.
 
     Args:
         words: Of each sentence.
         right: Their tags.
-        given: The tags that a tagger gave them.
-        training: The words of the sentences that training uses.
+        given: The predicted tags.
+        training: The words of training.
 
     Raises:
         InputError: There is no word.

@@ -1,7 +1,6 @@
-"""Term accuracy: the share of given phrases that the hypotheses say.
+"""Term accuracy: the fraction of given phrases that occur in the hypotheses.
 
-It knows raw text only: neither where the phrases come from nor whether the search was told. What it
-means that a text says a phrase is told by the caller, in one word with the search.
+It knows raw text only. The caller defines when a phrase occurs, in agreement with the search.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,31 +21,27 @@ def term_accuracy(
         hypotheses: One a line.
         terms: Phrases of each line, in the same order; a line may have none.
         occurs: Whether a phrase (first) occurs in a text (second).
-        signature: How ``occurs`` looks and whether the search was made to say them; the number of
+        signature: How ``occurs`` matches and whether the search was constrained; the number of
             terms is put before it.
 
     Raises:
-        InputError: The numbers of lines differ, or there is no term at all.
+        InputError: There is no term at all.
+        ValueError: The numbers of lines differ.
     """
-    if len(hypotheses) != len(terms):
-        raise InputError(
-            f"{len(terms)} lines of terms do not fit {len(hypotheses)} sentences; give one line "
-            "for each, empty where there is no term"
-        )
-    told = [
+    matches = [
         occurs(term, hypothesis)
         for hypothesis, line in zip(hypotheses, terms, strict=True)
         for term in line
     ]
-    if not told:
+    if not matches:
         raise InputError("there is no term to look for; give at least one")
-    value = 100 * sum(told) / len(told)
-    signature = f"nterms:{len(told)}|{signature}"
+    value = 100 * sum(matches) / len(matches)
+    signature = f"nterms:{len(matches)}|{signature}"
     fields = {
         "name": "term accuracy",
         "score": round(value, DECIMALS),
         "signature": signature,
-        "found": sum(told),
-        "terms": len(told),
+        "found": sum(matches),
+        "terms": len(matches),
     }
     return Score("term accuracy", value, signature, fields)

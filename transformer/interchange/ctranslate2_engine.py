@@ -72,7 +72,7 @@ class CTranslate2Searcher:
         check_searchable(translator.search)
         if translator.search.stopping == "exact" and translator.search.beam_size > 1:
             log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
-        if translator.asked is not translator.model:
+        if len(translator.members) > 1:
             raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
         self.has_model = translator.device.type != "meta"
         if self.has_model:

@@ -1,7 +1,6 @@
 """An attention view as one figure for print, drawn by matplotlib (the extra ``plot``).
 
-The same grid as the page: a block a kind, a row a layer, a column a head. It does not know where
-the picture is written to.
+The same grid as the page: a block a kind, a row a layer, a column a head.
 """
 
 import importlib.util
@@ -31,7 +30,7 @@ _INVISIBLE = "#ebebe8"
 
 
 def require_matplotlib() -> None:
-    """Say how to install what draws, before any work is done.
+    """Check for matplotlib before any work is done.
 
     Raises:
         InputError: matplotlib is not installed.
@@ -69,7 +68,7 @@ def attention_figure(view: AttentionView) -> bytes:
 
 @dataclass(frozen=True)
 class _Block:
-    """One kind of attention and the inches it takes."""
+    """One kind of attention and its size in inches."""
 
     kind: AttentionKind
     map_width: float

@@ -1,7 +1,6 @@
 """One self-contained HTML page of an attention view: no network, no other file.
 
-The template, its style and its script lie beside this file; here they are joined with the data. It
-does not know where the page is written to.
+The template, its style and its script are in ``assets``; here they are joined with the data.
 """
 
 import html
@@ -14,11 +13,11 @@ from transformer.evaluation.attention.head_metrics import best_heads, describe
 from transformer.evaluation.attention.view import AttentionKind, AttentionView
 
 THOUSAND = 1000
-"""The page holds weights as whole thousandths; what a query may not see is -1."""
+"""The page has weights in whole thousandths; a hidden key has -1."""
 
 
 def attention_page(view: AttentionView) -> str:
-    """The page as text; whatever stands in the sentences stays text."""
+    """The page; sentences are never interpreted as HTML."""
     folder = files("transformer.report") / "assets"
     data = {
         "source": escaped(view.source),
@@ -35,11 +34,9 @@ def attention_page(view: AttentionView) -> str:
         "data": _embedded(data),
         "script": _read(folder, "attention_map.js") + _read(folder, "attention_page.js"),
     }
-    # The template is cut before anything is put in, so that no sentence can name a place.
-    subwords = _read(folder, "attention_page.html").split("%%")
-    return "".join(
-        parts[subword] if index % 2 else subword for index, subword in enumerate(subwords)
-    )
+    # The template is split before the data comes in, so that no sentence contains a field.
+    split = _read(folder, "attention_page.html").split("%%")
+    return "".join(parts[text] if index % 2 else text for index, text in enumerate(split))
 
 
 def _read(folder: Any, name: str) -> str:

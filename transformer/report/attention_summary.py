@@ -1,7 +1,4 @@
-"""What people are shown of an attention view besides the page: the heads to look at first.
-
-It does not know the page.
-"""
+"""The summary of an attention view on a terminal: the heads to look at first."""
 
 from rich.console import Console
 

@@ -1,7 +1,4 @@
-"""How a comparison is shown: tables on stderr, and the same as a page of Markdown.
-
-It knows a comparison, and not how it was made.
-"""
+"""The report of a comparison: tables on stderr, and the same as a page of Markdown."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,8 +18,8 @@ _METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """A table before it is drawn; the first columns are of words, the others of numbers."""
+class _Table:
+    """A table before it is drawn; the first columns are text, the rest numbers."""
 
     title: str
     header: Sequence[str]
@@ -66,16 +63,16 @@ def _letters(comparison: Comparison) -> list[str]:
     return [chr(ord("A") + n) if count <= 26 else f"S{n + 1}" for n in range(count)]
 
 
-def _tables(comparison: Comparison) -> Iterator[_Rows]:
+def _tables(comparison: Comparison) -> Iterator[_Table]:
     names = _letters(comparison)
     paths = [(name, system.name) for name, system in zip(names, comparison.systems, strict=True)]
     text = f"{comparison.text.name}, {len(comparison.text.sources)} sentences"
-    yield _Rows(text, ("system", "is"), paths, words=2)
+    yield _Table(text, ("system", "is"), paths, words=2)
     for metric in comparison.metrics:
         yield _tested(metric, names)
     yield _by_length(comparison, names)
     if comparison.by_frequency is not None:
-        yield _Rows(
+        yield _Table(
             "F1 (recall) of words by how often the training text has them",
             ("times", "words", *names),
             [
@@ -90,13 +87,13 @@ def _tables(comparison: Comparison) -> Iterator[_Rows]:
         )
 
 
-def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
+def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
     header = ("system", metric.name, "95 % interval", "difference")
     rows = [
         (name, *_numbers(score), _verdict(metric, score))
         for name, score in zip(names, metric.systems, strict=True)
     ]
-    return _Rows(
+    return _Table(
         f"{metric.name}{', lower is better' if metric.lower_is_better else ''}",
         (*header, "p bootstrap", "p randomisation", f"at p < {SURE}"),
         rows,
@@ -104,7 +101,7 @@ def _tested(metric: TestedMetric, names: Sequence[str]) -> _Rows:
     )
 
 
-def _by_length(comparison: Comparison, names: Sequence[str]) -> _Rows:
+def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
     buckets, title = comparison.by_length, "BLEU by words of the source"
     if any(bucket.bleu is None for bucket in buckets):
         title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"
@@ -119,7 +116,7 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Rows:
         )
         for bucket in buckets
     ]
-    return _Rows(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
+    return _Table(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
 
 def _numbers(score: TestedScore) -> Sequence[str]:
@@ -141,19 +138,18 @@ def _verdict(metric: TestedMetric, score: TestedScore) -> str:
 
 def _moved(comparison: Comparison) -> Iterator[tuple[str, list[list[str]]]]:
     """Headings, and the lines of each sentence under them."""
-    base, *others = _letters(comparison)
-    for name, found in zip(others, comparison.movements, strict=True):
+    base, *names = _letters(comparison)
+    for name, found in zip(names, comparison.movements, strict=True):
         counts = f"{found.better} better, {found.worse} worse, {found.same} equal"
         signature = comparison.signatures[found.by]
         heading = f"Sentences of {name} against {base}: {counts}"
         yield f"{heading} ({_METRICS[found.by]}, {signature})", []
         for way, sentences in (("better", found.most_better), ("worse", found.most_worse)):
             if sentences:
-                told = [_told(sentence, (base, name)) for sentence in sentences]
-                yield f"Most {way} by {name}:", told
+                yield f"Most {way} by {name}:", [_lines(one, (base, name)) for one in sentences]
 
 
-def _told(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
+def _lines(sentence: MovedSentence, names: tuple[str, str]) -> list[str]:
     (bleu, other_bleu), (chrf, other_chrf) = sentence.bleu, sentence.chrf
     texts = {"source": sentence.source, "reference": sentence.reference}
     lines = [*texts.items(), *zip(names, sentence.hypotheses, strict=True)]
@@ -172,11 +168,11 @@ def _markdown(comparison: Comparison) -> str:
         drawn = "".join(f"| {row} |\n" for row in (head, " | ".join(bars), *rows))
         parts.append(f"## {escaped_markdown(table.title)}\n\n{drawn}\n{_code(table.notes)}")
     parts.append("## Sentences\n")
-    for title, told in _moved(comparison):
-        parts.append("\n".join((escaped_markdown(title) + "\n", *map(_code, told))))
+    for title, sentences in _moved(comparison):
+        parts.append("\n".join((escaped_markdown(title) + "\n", *map(_code, sentences))))
     return "\n".join(parts)
 
 
 def _code(lines: Sequence[str]) -> str:
-    """A block of code: what stands in it means nothing."""
+    """A block of code, without markup."""
     return "".join(f"    {escaped(line)}\n" if line else "\n" for line in lines)

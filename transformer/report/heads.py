@@ -1,7 +1,4 @@
-"""What is told of the worth of heads: tables for people, plain values for programs.
-
-It does not know how a model is scored.
-"""
+"""The report of a head ablation: tables for people, plain values for programs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,13 +19,13 @@ class HeadReport:
     """The heads of a model, measured.
 
     Attributes:
-        scorer: What they were measured by.
-        score: The model as it is.
-        off: Heads that were off all the while.
+        scorer: The measure.
+        score: Of the model with all its heads.
+        off: Heads that were off all the time.
         shared: Whether a head serves several layers.
         single: Each head off alone, the costliest first.
-        alone: The head of each layer that does best alone there.
-        pruned: Without a share of the heads.
+        alone: The best head of each layer with the rest of the layer off.
+        pruned: Without a fraction of the heads.
     """
 
     scorer: Scorer
@@ -41,20 +38,20 @@ class HeadReport:
 
     @classmethod
     def measure(
-        cls, model: Transformer, scorer: Scorer, *, alone: bool, shares: Sequence[float]
+        cls, model: Transformer, scorer: Scorer, *, alone: bool, fractions: Sequence[float]
     ) -> "HeadReport":
-        """Measure, with a progress bar where stderr is a terminal."""
+        """Measure, with a progress bar if stderr is a terminal."""
         console = Console(stderr=True)
         with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(f"scoring {scorer.measured}", total=None)
 
-            def counted(off: Sequence[HeadName]) -> float:
+            def measure(off: Sequence[HeadName]) -> float:
                 score = scorer.measure(off)
                 bar.advance(task)
                 return score
 
-            ablations = Ablations(model, counted, scorer.better)
-            passes = 1 + len(ablations.heads) * (2 if alone else 1) + len(shares)
+            ablations = Ablations(model, measure, scorer.better)
+            passes = 1 + len(ablations.heads) * (2 if alone else 1) + len(fractions)
             bar.update(task, total=passes)
             single = ablations.single()
             stacks = attentions(model).values()
@@ -65,7 +62,7 @@ class HeadReport:
                 shared=any(len(set(stack)) < len(stack) for stack in stacks),
                 single=single,
                 alone=ablations.alone() if alone else {},
-                pruned=ablations.pruned(list(single), shares),
+                pruned=ablations.pruned(list(single), fractions),
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -78,12 +75,12 @@ class HeadReport:
             "heads_off": list(map(str, self.off)),
             "heads": [{"head": str(name)} | _values(a) for name, a in self.single.items()],
             "best_alone": [
-                {"layer": _layer(name), "head": str(name)} | _values(ablation)
+                {"layer": f"{name.kind}.{name.layer}", "head": str(name)} | _values(ablation)
                 for name, ablation in self.alone.items()
             ],
             "pruned": [
-                {"share": share, "heads_off": list(map(str, a.off))} | _values(a)
-                for share, a in self.pruned.items()
+                {"share": fraction, "heads_off": list(map(str, a.off))} | _values(a)
+                for fraction, a in self.pruned.items()
             ],
         }
 
@@ -100,11 +97,10 @@ class HeadReport:
             lines.append("layers share heads: a head goes by its first layer, and all lose it")
         for line in lines:
             console.print(shown(line), soft_wrap=True)
+        pruned = {f"{fraction:.0%} ({len(a.off)})": a for fraction, a in self.pruned.items()}
         self._print(console, "without", {str(head): a for head, a in self.single.items()})
-        kept = {str(head): ablation for head, ablation in self.alone.items()}
-        self._print(console, "alone in its layer", kept)
-        shares = {f"{share:.0%} ({len(a.off)})": a for share, a in self.pruned.items()}
-        self._print(console, "without the cheapest", shares)
+        self._print(console, "alone in its layer", {str(h): a for h, a in self.alone.items()})
+        self._print(console, "without the cheapest", pruned)
 
     def _print(self, console: Console, first: str, rows: Mapping[str, Ablation]) -> None:
         if not rows:
@@ -123,7 +119,3 @@ class HeadReport:
 
 def _values(ablation: Ablation) -> dict[str, float]:
     return {"score": ablation.score, "difference": ablation.difference}
-
-
-def _layer(name: HeadName) -> str:
-    return f"{name.kind}.{name.layer}"

@@ -1,7 +1,4 @@
-"""What an evaluation shows and leaves behind: JSON for programs, a table for people.
-
-It knows scores and hypotheses, and neither how they were made nor where they shall lie.
-"""
+"""The report of an evaluation: JSON for programs, a table for people."""
 
 import json
 import tempfile
@@ -25,16 +22,13 @@ def format_json(scores: Sequence[Score]) -> str:
     return "[\n" + ",\n".join(objects) + "\n]"
 
 
-WIDER_THAN_ANY = 10_000
-
-
 def table_console() -> Console:
-    """Stderr for tables as wide as they are: a terminal wraps them, where rich would cut them."""
-    return Console(stderr=True, width=WIDER_THAN_ANY, soft_wrap=True)
+    """Stderr for tables of any width: a terminal wraps them, rich would cut them."""
+    return Console(stderr=True, width=10_000, soft_wrap=True)
 
 
 def shown(text: str) -> Text:
-    """A line for a console, which rich does not take for markup."""
+    """A line for a console, without rich's markup."""
     return Text(escaped(text))
 
 

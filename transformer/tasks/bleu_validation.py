@@ -77,7 +77,7 @@ class TranslateValidation(Callback):
         units = group_units(self.translator, self.sources)
         found = translate_units(self.translator, self.sources, units[rank::world_size])
         texts = [one.text for unit in found for one in unit]
-        parts = [(texts, self.translator.length_limit.taken())] * world_size
+        parts = [(texts, self.translator.length_limit.pop_counts())] * world_size
         if world_size > 1:
             torch.distributed.all_gather_object(parts, parts[rank])
         if trainer.is_global_zero:

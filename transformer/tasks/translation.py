@@ -87,7 +87,7 @@ class Translation(Task):
         def evaluate(split: str) -> Evaluation:
             texts = self.data.texts(split)
             found = in_documents(translator).translate(texts.sources)
-            warn_about_length_limit([translator.length_limit.taken()])
+            warn_about_length_limit([translator.length_limit.pop_counts()])
             hypotheses = [translation.text for translation in found]
             scores = score(hypotheses, texts.references, config=config.metrics)
             return Evaluation(scores, hypotheses)

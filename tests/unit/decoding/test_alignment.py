@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.helpers.tolerance import assert_close
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
@@ -15,8 +16,6 @@ from transformer.decoding.alignment import Aligner, aligning_attention, word_lin
 from transformer.decoding.forced.alignment import align
 from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.model.heads import HeadName
-
-from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -54,7 +53,7 @@ def test_one_head_or_the_mean_of_all_above_the_first_layer() -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
+def test_links_of_a_translation_equal_forced_alignment(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     translator = tiny_translator(
@@ -80,7 +79,7 @@ def test_the_links_of_a_translation_are_those_of_its_forced_decoding(
 
 
 @pytest.mark.parametrize("head", [None, HeadName("cross", 0, 2)])
-def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
+def test_returned_attention_is_that_of_the_links(
     head: HeadName | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
@@ -89,7 +88,7 @@ def test_the_attention_that_is_shown_is_what_the_links_were_read_off(
         calls.append(1)
         return aligning_attention(*arguments)
 
-    monkeypatch.setattr("transformer.decoding.translation.nbest.aligning_attention", counted)
+    monkeypatch.setattr("transformer.decoding.alignment.aligning_attention", counted)
     translator = tiny_translator(
         batch_tokens=1000, max_length_ratio=1.0, decoder_layers=3, aligner=Aligner(head, 0.7)
     )
@@ -156,7 +155,7 @@ def test_what_cannot_be_is_an_input_error() -> None:
             InputError, match=r"is not there: the decoder has layers 0 to 1 of heads"
         ):
             tiny_translator(aligner=Aligner(head))
-    with pytest.raises(InputError, match=r"encoder\.0\.0 reads no source .* cross\.LAYER\.HEAD"):
+    with pytest.raises(InputError, match=r"alignment_head=encoder\.0\.0 is not there"):
         tiny_translator(aligner=Aligner(HeadName("encoder", 0, 0)))
     with pytest.raises(InputError, match=r"alignment_threshold=0\.0 must be in \(0, 1\]"):
         tiny_translator(aligner=Aligner(near_best=0.0))

@@ -6,7 +6,7 @@ from transformer.decoding.long_inputs import segment_lengths
 
 
 @pytest.mark.parametrize(
-    ("pieces", "most", "lengths"),
+    ("subwords", "limit", "lengths"),
     [
         ("▁a ▁b", 2, [2]),
         ("▁a b ▁c d ▁e", 3, [2, 3]),  # before a word
@@ -17,5 +17,5 @@ from transformer.decoding.long_inputs import segment_lengths
         ("", 3, [0]),
     ],
 )
-def test_cuts(subwords: str, most: int, lengths: list[int]) -> None:
-    assert segment_lengths(subwords.split(), most) == lengths
+def test_segment_lengths(subwords: str, limit: int, lengths: list[int]) -> None:
+    assert segment_lengths(subwords.split(), limit) == lengths

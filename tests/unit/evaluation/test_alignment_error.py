@@ -20,7 +20,7 @@ def test_the_formula_with_sure_and_possible_links() -> None:
     assert counts.recall == pytest.approx(1 / 2)
 
 
-def test_links_are_summed_over_the_corpus_before_they_are_divided() -> None:
+def test_links_are_summed_over_the_corpus_first() -> None:
     pairs = [
         ({(0, 0)}, ALL, ALL),
         (ALL, ALL, ALL),

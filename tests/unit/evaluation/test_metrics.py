@@ -58,15 +58,17 @@ def test_the_value_keeps_what_the_json_rounds() -> None:
 def test_what_cannot_be_scored_is_the_users_error() -> None:
     with pytest.raises(InputError, match="4 hypotheses and 3 references"):
         score(HYPOTHESES, REFERENCES[:3], config=RAW)
-    with pytest.raises(InputError, match="no hypothesis"):
+    with pytest.raises(InputError, match="0 hypotheses and 0 references"):
         score([], [], config=RAW)
     with pytest.raises(InputError, match="metric meteor is unknown"):
         score(HYPOTHESES, REFERENCES, ("meteor",), config=RAW)
-    with pytest.raises(InputError, match="tokenize=14a is unknown to sacreBLEU; choose one of"):
+    with pytest.raises(
+        InputError, match=r"tokenize=14a .* \(unknown to sacreBLEU\); choose one of"
+    ):
         MetricsConfig(tokenize="14a", lowercase=False)
 
 
-def test_a_tokenizer_that_lacks_its_package_is_refused_before_anything_is_scored(
+def test_tokenizer_without_its_package_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def lacking() -> None:
@@ -74,7 +76,7 @@ def test_a_tokenizer_that_lacks_its_package_is_refused_before_anything_is_scored
 
     monkeypatch.setattr(BLEU, "TOKENIZERS", [*BLEU.TOKENIZERS, "gone"])
     monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", lambda name: lacking)
-    with pytest.raises(InputError, match=r"tokenize=gone cannot be had \(Please install the fol"):
+    with pytest.raises(InputError, match=r"tokenize=gone cannot be used \(Please install the fol"):
         MetricsConfig(tokenize="gone", lowercase=False)
 
 

@@ -24,7 +24,7 @@ def test_a_formula_or_a_foreign_letter_is_drawn_as_text(caplog: pytest.LogCaptur
     assert ["boxes" in record.message for record in caplog.records] in ([], [True])
 
 
-def test_more_heads_make_a_wider_picture_and_more_layers_a_higher_one() -> None:
+def test_figure_grows_with_heads_and_layers() -> None:
     pytest.importorskip("matplotlib")
     tokens = ["▁a", "▁b"]
     small = vocab_size_key(attention_figure(attention_view(tokens, tokens, layers=1, heads=2)))

@@ -30,7 +30,7 @@ def printed(report: HeadReport) -> str:
 def test_a_report_tells_every_head() -> None:
     calls: list[int] = []
     model = tiny_transformer(encoder_layers=1, decoder_layers=1)
-    report = HeadReport.measure(model, scorer(calls), alone=True, shares=[0.25, 0.5])
+    report = HeadReport.measure(model, scorer(calls), alone=True, fractions=[0.25, 0.5])
     told = json.loads(json.dumps(report.to_json()))
     assert calls == [0, *[1] * 12, *[3] * 12, 3, 6]
     assert (told["metric"], told["signature"], told["score"]) == ("BLEU", "tok:13a", 30.0)
@@ -53,7 +53,7 @@ def test_a_report_tells_every_head() -> None:
 def test_a_report_says_what_was_off_and_what_is_shared() -> None:
     model = tiny_transformer(share_layers="all")
     switch_off(model, parse_heads(model, ["cross.0.2"]))
-    report = HeadReport.measure(model, scorer([]), alone=False, shares=[])
+    report = HeadReport.measure(model, scorer([]), alone=False, fractions=[])
     told = report.to_json()
     assert told["heads_off"] == ["cross.0.2"]
     assert len(told["heads"]) == 11

@@ -116,7 +116,7 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
     output = _writable(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
-    warn_about_length_limit([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
     if terms is not None:

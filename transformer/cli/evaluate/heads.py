@@ -37,7 +37,7 @@ def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
     if config.split != "validation":
         note = f"heads chosen on split={config.split} do too well there; choose on validation"
         print(f"note: {note}", file=sys.stderr)
-    report = HeadReport.measure(translator.model, scorer, alone=alone, shares=shares)
+    report = HeadReport.measure(translator.model, scorer, alone=alone, fractions=shares)
     report.print_tables()
     print(json.dumps(report.to_json(), indent=1))
 

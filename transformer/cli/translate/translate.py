@@ -157,7 +157,7 @@ def _stream(
                 print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
         output.write(line.encode() + b"\n")
         output.flush()
-    warn_about_length_limit([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.pop_counts()])
 
 
 def _requests(

@@ -1,8 +1,8 @@
-"""A finite automaton that finds phrases in a text while the search makes it, piece by piece.
+"""A finite automaton that finds phrases in a text during the search, subword by subword.
 
-However the text is cut into pieces, and only between the edges of words (``occurs``): each edge of
-a word is a symbol of its own, so that the phrase ``der`` is the string ``|der|``, which "wieder",
-as the automaton reads it, does not have. It knows bytes and pieces, and neither models nor scores.
+It finds a phrase in any segmentation, and only between the edges of words (``occurs``): each edge
+of a word is a symbol of its own, so that the phrase ``der`` is the string ``|der|``, which does not
+occur in "wieder". It knows bytes and subwords, but neither models nor scores.
 Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search".
 """
 
@@ -19,14 +19,14 @@ from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.vocabulary_spelling import WITHIN, Spelling, Vocabulary
 
 EDGE = 256
-"""The symbol between a character of a word and one of none; bytes are 0 to 255."""
-_BEFORE = 3
-"""Kinds that the character before may have."""
+"""The symbol at the beginning or end of a word; bytes are 0 to 255."""
+_KINDS = 3
+"""Number of kinds of characters."""
 
 
 @dataclass
 class _Trie:
-    """Nodes of several phrase sets, each set with a root of its own."""
+    """Nodes of several phrase sets, each with its own root."""
 
     children: list[dict[int, int]] = field(default_factory=list)
     depths: list[int] = field(default_factory=list)
@@ -57,11 +57,11 @@ class PhraseAutomaton:
     A state that has found a phrase stays.
 
     Attributes:
-        starts: The state before the first piece, of each set.
-        found: Of each state, whether a phrase of its set has occurred.
-        found_at_end: The same, should the text end there.
-        depths: Of each state, how many symbols of a phrase stand at the end of the text.
-        spaced: Of each state, whether the text ends in a space.
+        starts: The state of each set before the first subword.
+        found: Whether a state has found a phrase of its set.
+        found_at_end: The same if the text ends there.
+        depths: Symbols of a phrase at the end of the text, of each state.
+        spaced: Whether the text of a state ends in a space.
     """
 
     starts: Int[Tensor, " sets"]
@@ -71,26 +71,24 @@ class PhraseAutomaton:
     spaced: Bool[Tensor, " states"]
 
     def __init__(self, sets: Sequence[Sequence[Spelling]], vocabulary: Vocabulary) -> None:
-        """Build it on the CPU for these sets of phrases, as they are spelt; the empty one occurs.
+        """Build it on the CPU for sets of spelt phrases; the empty phrase always occurs.
 
-        Memory is 12 bytes times symbols of all phrases times different bytes among them.
+        Memory is 12 bytes times symbols of all phrases times distinct bytes in them.
         """
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
-        symbols = {byte: number for number, byte in enumerate(known, start=1)} | {
-            EDGE: len(known) + 1
-        }
+        symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
         trie = _Trie()
         for phrases in sets:
             trie.add([[symbols[symbol] for symbol in with_edges(phrase)] for phrase in phrases])
         moves, terminal = _moves(trie, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
-        before = np.tile(np.arange(_BEFORE), len(moves))
-        nodes = np.arange(len(moves)).repeat(_BEFORE)
+        before = np.tile(np.arange(_KINDS), len(moves))
+        nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
-        self.starts = torch.tensor(trie.roots) * _BEFORE + OTHER
+        self.starts = torch.tensor(trie.roots) * _KINDS + OTHER
         self.found = torch.from_numpy(terminal[nodes])
         self.found_at_end = torch.from_numpy(terminal[at_end])
-        self.depths = torch.tensor(trie.depths).repeat_interleave(_BEFORE)
+        self.depths = torch.tensor(trie.depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
@@ -98,14 +96,14 @@ class PhraseAutomaton:
         self._rows: dict[tuple[int, bool], Bool[Tensor, " vocab"]] = {}
 
     def to(self, device: torch.device) -> "PhraseAutomaton":
-        """Move it there."""
+        """Move it in place."""
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
                 setattr(self, name, value.to(device))
         return self
 
     def read(self, states: Int[Tensor, "*rows"], subwords: Int[Tensor, "*rows"]) -> Tensor:
-        """The states after these pieces; control symbols change nothing."""
+        """The states after these subwords; control symbols change nothing."""
         width = self._table.size(1)
         for index in range(int(self._lengths[subwords].max())):
             symbol = self._classes[subwords, index]
@@ -115,10 +113,10 @@ class PhraseAutomaton:
     def completing(
         self, states: Int[Tensor, "*rows"], at_end: bool = False
     ) -> Bool[Tensor, "*rows vocab"]:
-        """Which pieces, or the end of the text, would complete a phrase of the set.
+        """Which subwords, or the end of the text, would complete a phrase of the set.
 
-        With ``at_end``, which pieces would if the text ended after them. Computed for each state
-        once; a search visits few of them.
+        With ``at_end``, the text ends after the subword. Each state is computed once; a search
+        visits few of them.
         """
         visited, indices = states.unique(return_inverse=True)
         rows = [self._completing(state, at_end) for state in visited.tolist()]
@@ -135,7 +133,7 @@ class PhraseAutomaton:
 
 
 def with_edges(phrase: Spelling) -> list[int]:
-    """The symbols of a phrase: its bytes, and ``EDGE`` wherever a word begins or ends."""
+    """The symbols of a phrase: its bytes, and ``EDGE`` where a word begins or ends."""
     symbols, before = [], OTHER
     for byte, kind in phrase:
         if kind != WITHIN:
@@ -149,7 +147,7 @@ def with_edges(phrase: Spelling) -> list[int]:
 def _moves(
     trie: _Trie, symbols: int
 ) -> tuple[Int[np.ndarray, "nodes symbols"], Bool[np.ndarray, " nodes"]]:
-    """Where each symbol leads, 0 being any that no phrase has; and where a phrase has occurred."""
+    """The next node by symbol, 0 being any that no phrase has; and which nodes found a phrase."""
     moves = np.zeros((len(trie.children), symbols), dtype=np.int64)
     terminal = np.array(trie.terminal)
     for root in trie.roots:
@@ -170,27 +168,27 @@ def _moves(
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:
-    """State and class of a byte to state; the last class is no byte, and changes nothing.
+    """The next state by state and class of a byte; the last class is padding.
 
-    The class is the kind of the byte and its symbol; edges are found by the kinds.
+    The class is the kind of the byte and its symbol; the kinds determine the edges.
     """
     nodes, known = len(moves), moves.shape[1] - 1
-    table = np.empty((nodes, _BEFORE, 4 * known + 1), dtype=np.int32)
+    table = np.empty((nodes, _KINDS, 4 * known + 1), dtype=np.int32)
     same = np.arange(nodes)[:, None]
-    for before in range(_BEFORE):
-        table[:, before, -1:] = same * _BEFORE + before
+    for before in range(_KINDS):
+        table[:, before, -1:] = same * _KINDS + before
         for kind in (WORD, SPACE, OTHER, WITHIN):
             now = before if kind == WITHIN else kind
             edge = (now == WORD) != (before == WORD)
             after = moves[moves[:, -1], :-1] if edge else moves[:, :-1]
-            # A space after a space is none.
+            # A space after a space is ignored.
             after = same if before == now == SPACE else after
-            table[:, before, kind * known : (kind + 1) * known] = after * _BEFORE + now
-    return table.reshape(nodes * _BEFORE, -1)
+            table[:, before, kind * known : (kind + 1) * known] = after * _KINDS + now
+    return table.reshape(nodes * _KINDS, -1)
 
 
 def _classes(vocabulary: Vocabulary, known: list[int]) -> Int[np.ndarray, "vocab longest"]:
-    """Of each byte of each piece; see ``_table``."""
+    """The class of each byte of each subword; see ``_table``."""
     symbols = np.zeros(256, dtype=np.int64)
     symbols[known] = np.arange(1, len(known) + 1)
     width = len(known) + 1

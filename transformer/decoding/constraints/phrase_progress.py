@@ -1,8 +1,8 @@
-"""How far each hypothesis is in saying the phrases that it must say.
+"""Progress of each hypothesis through the phrases that it must contain.
 
-Progress is read off the text (``PhraseAutomaton``), so that a phrase counts however the model cuts
-it; what to say next is the next piece of the phrase as the tokenizer cuts it. A phrase that is
-started and abandoned is back at its beginning. It does not know how hypotheses are chosen.
+``PhraseAutomaton`` reads the progress from the text, so that a phrase counts however the model cuts
+it. The proposed next subword is that of the tokenizer's segmentation. An abandoned phrase starts
+again. It does not know how hypotheses are chosen.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from transformer.decoding.constraints.phrase_automaton import EDGE, PhraseAutoma
 from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary
 
 
-def half_phrase(beam_size: int) -> int:
-    """Slots that those are sure of that have said all."""
+def complete_slots(beam_size: int) -> int:
+    """Slots guaranteed to hypotheses that contain all phrases."""
     return (beam_size + 1) // 2
 
 
 def beam_width(beam_size: int, subwords: int) -> int:
-    """Slots of a sentence whose phrases have so many pieces: one more for each, and a half more."""
-    return beam_size + half_phrase(beam_size) + subwords
+    """Slots of a sentence: one for each subword of its phrases, and one and a half plain beams."""
+    return beam_size + complete_slots(beam_size) + subwords
 
 
 Cut = tuple[Sequence[int], Sequence[Spelling]]
-"""A phrase: its pieces, as a word within a sentence, and how it may be spelt."""
+"""A phrase: its subwords within a sentence, and its possible spellings."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class MustPhrases:
     """The phrases of each sentence and the state of each hypothesis in each of them.
 
     Attributes:
-        automaton: One set a phrase, the spellings of it.
-        units: Of each state, how many pieces of the phrase have been said; all if it was found.
-        spaced: Of each state, whether only the space before the phrase has been said.
-        proposals: Of each state, the piece that says more of the phrase, -1 where none does.
-        totals: Pieces of all phrases of a sentence.
-        states: Where each hypothesis is.
+        automaton: One set a phrase, with its spellings.
+        units: Subwords of the phrase that each state has; all if it was found.
+        spaced: Whether a state has only the space before the phrase.
+        proposals: The subword that continues the phrase from each state; -1 if there is none.
+        totals: Subwords of all phrases of a sentence.
+        states: The state of each hypothesis.
     """
 
     automaton: PhraseAutomaton
@@ -52,20 +52,20 @@ class MustPhrases:
     states: Int[Tensor, "batch beam phrase"]
 
     @classmethod
-    def of(
+    def compile(
         cls, sentences: Sequence[Sequence[Cut]], vocabulary: Vocabulary, device: torch.device
     ) -> "MustPhrases":
         """The phrases of a batch, one hypothesis a sentence, before its first token."""
-        # The first set is of no phrase at all: always found, it fills sentences with fewer.
+        # The first set is the empty phrase: always found, it pads sentences with fewer phrases.
         cuts: list[Cut] = [((), [()])]
         rows = []
         for phrases in sentences:
             rows.append(list(range(len(cuts), len(cuts) + len(phrases))))
             cuts += phrases
         automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
-        units, spaced, proposals = _along(automaton, cuts, vocabulary)
-        most = max(map(len, rows))
-        sets = torch.tensor([row + [0] * (most - len(row)) for row in rows])
+        units, spaced, proposals = _state_tables(automaton, cuts, vocabulary)
+        longest = max(map(len, rows))
+        sets = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
         totals = torch.tensor([sum(len(subwords) for subwords, _ in row) for row in sentences])
         states = automaton.starts[sets][:, None]
         parts = (part.to(device) for part in (units, spaced, proposals, totals, states))
@@ -76,7 +76,7 @@ class MustPhrases:
         return self.totals + beam_width(beam_size, 0)
 
     def spread(self, beam: int) -> "MustPhrases":
-        """So many hypotheses a sentence, each like the first."""
+        """Copy the first hypothesis of each sentence to the whole beam."""
         return replace(self, states=self.states[:, :1].expand(-1, beam, -1))
 
     def select(self, rows: Int[Tensor, " kept"]) -> "MustPhrases":
@@ -84,14 +84,14 @@ class MustPhrases:
         return replace(self, totals=self.totals[rows], states=self.states[rows])
 
     def pick(self, index: Int[Tensor, "batch chosen"]) -> "MustPhrases":
-        """Hypotheses by their place within the sentence."""
+        """Hypotheses by their index within the sentence."""
         index = index[..., None].expand(-1, -1, self.states.size(2))
         return replace(self, states=self.states.gather(1, index))
 
     def proceed(
         self, parents: Int[Tensor, "batch chosen"], tokens: Int[Tensor, "batch chosen"]
     ) -> "MustPhrases":
-        """Let these hypotheses be continued by these tokens."""
+        """Append these tokens to these hypotheses."""
         states = self.pick(parents).states
         return replace(
             self, states=self.automaton.read(states, tokens[..., None].expand_as(states))
@@ -99,32 +99,32 @@ class MustPhrases:
 
     @property
     def banks(self) -> Int[Tensor, "batch beam"]:
-        """Pieces that each hypothesis has said: of whole phrases, and of the one it is at.
+        """Phrase subwords of each hypothesis: of complete phrases, and of the current one.
 
-        Phrases that begin alike are at the same pieces, which count once: else the beginning of
-        two would pass for more than it is, and keep those out that go on with one.
+        Phrases that begin alike share their first subwords, which count once: otherwise their
+        common beginning would displace hypotheses that have more of one phrase.
         """
         units, found = self.units[self.states], self.automaton.found[self.states]
-        begun = units.maximum(self.spaced[self.states].long()).masked_fill(found, 0)
-        said = units.masked_fill(~found, 0).sum(-1) + begun.amax(-1)
-        return torch.where(self.met, self.totals[:, None], said)
+        current = units.maximum(self.spaced[self.states].long()).masked_fill(found, 0)
+        count = units.masked_fill(~found, 0).sum(-1) + current.amax(-1)
+        return torch.where(self.met, self.totals[:, None], count)
 
     @property
     def met(self) -> Bool[Tensor, "batch beam"]:
-        """Whether all phrases would have occurred, should the text end here."""
+        """Whether the text contains all phrases if it ends here."""
         return self.automaton.found_at_end[self.states].all(-1)
 
     @property
     def closing(self) -> Bool[Tensor, "batch beam"]:
-        """Whether a phrase has just been said, and counts only if its last word does not go on."""
+        """Whether a phrase is complete only if its last word does not continue."""
         found, at_end = self.automaton.found, self.automaton.found_at_end
         return (at_end & ~found)[self.states].any(-1)
 
 
-def _along(
+def _state_tables(
     automaton: PhraseAutomaton, cuts: Sequence[Cut], vocabulary: Vocabulary
 ) -> tuple[Int[Tensor, " states"], Bool[Tensor, " states"], Int[Tensor, " states"]]:
-    """``units``, ``spaced`` and ``proposals``, by reading the pieces of each phrase once."""
+    """``units``, ``spaced`` and ``proposals``, by reading the subwords of each phrase once."""
     only_space = torch.zeros_like(automaton.found)
     units = torch.zeros_like(automaton.depths)
     proposals = torch.full_like(automaton.depths, -1)
@@ -135,7 +135,7 @@ def _along(
         own = slice(start - bounds[0], end - bounds[0])
         depths, spaced = automaton.depths[own], automaton.spaced[own]
         own_units, own_proposals = units[own], proposals[own]
-        # Where the model has cut the phrase in its own way, it goes on with what is left.
+        # If the model has cut the phrase differently, the proposal continues with the rest.
         tails = [subwords[0], *_tails(spellings[0], vocabulary)]
         own_proposals[:] = torch.tensor(tails)[depths.clamp(max=len(tails) - 1)]
         state = torch.tensor(start)
@@ -143,7 +143,7 @@ def _along(
             state = automaton.read(state, torch.tensor(subword))
             depth = automaton.depths[state]
             here = depths == depth
-            if depth == 0:  # the space before a word may be a piece of its own
+            if depth == 0:  # the space before a word may be a subword of its own
                 here &= spaced
                 only_space[own] = here
             own_units += (here & (depth > 0)) | (depths > depth)
@@ -154,7 +154,6 @@ def _along(
 
 
 def _tails(phrase: Spelling, vocabulary: Vocabulary) -> list[int]:
-    """The longest piece that goes on after so many symbols of a phrase, from one of them on."""
-    symbols = with_edges(phrase)
-    said = accumulate(symbol != EDGE for symbol in symbols)
-    return [vocabulary.longest(phrase[count:]) for count in said]
+    """The longest subword that continues a phrase after each of its symbols."""
+    counts = accumulate(symbol != EDGE for symbol in with_edges(phrase))
+    return [vocabulary.longest(phrase[count:]) for count in counts]

@@ -1,14 +1,14 @@
-"""What a user asks of one translation: how it begins, what it must say and what it never may.
+"""Constraints of one translation: its beginning, phrases that it must or must not contain.
 
-It knows text only: neither pieces nor the search that obeys.
+It knows text only: neither subwords nor the search that obeys.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import typed
 from transformer.data.text.phrases import occurs, one_line
 from transformer.data.tokenization.tags import SourceTags, with_tags
 
@@ -18,8 +18,8 @@ class Constraints:
     """Constraints of one translation, case-sensitive; without any, the search is free.
 
     Attributes:
-        prefix: The translation begins with this text. It may end inside a word, which then goes on
-            in any way; a space at its end ends the word.
+        prefix: The translation begins with this text. It may end inside a word, which then
+            continues in any way; a space at its end ends the word.
         must: Phrases that occur in the translation, between the edges of words (``occurs``).
         never: Phrases that do not occur in it: ``der`` does not rule out "wieder".
 
@@ -32,66 +32,41 @@ class Constraints:
     never: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        raise_objections(_objections(self))
+        raise_objections(_contradictions(self))
 
     def __bool__(self) -> bool:
-        """Whether anything is asked for."""
+        """Whether there is any constraint."""
         return bool(self.prefix.strip() or self.must or self.never)
 
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], where: str) -> "Constraints":
-        """Read ``{"prefix": "…", "must": ["…"], "never": ["…"]}``, where any may be missing.
-
-        Args:
-            values: The object.
-            where: ``FILE:LINE``, which begins an error.
-
-        Raises:
-            InputError: A key is unknown, a value of another type, or as above.
-        """
-        for key in values:
-            if key not in cls.__dataclass_fields__:
-                raise InputError(
-                    f"{where}: unknown key {key!r}; choose text, to, tag, prefix, must or never"
-                )
-        prefix = values.get("prefix", "")
-        if not isinstance(prefix, str):
-            raise InputError(f'{where}: "prefix" must be a string, not {prefix!r}')
-        phrases = {key: _phrases(values.get(key, []), key, where) for key in ("must", "never")}
-        try:
-            return cls(prefix, **phrases)
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from error
-
     def unmet(self, text: str) -> tuple[str, ...]:
-        """What this translation does not keep to, such as ``must: Haus``."""
-        # Where the prefix ends in a space, a word must end, or the text.
-        opened = one_line(text) + " "
-        begun = one_line(self.prefix) + (" " if self.closes_word else "")
+        """The constraints that a translation violates, such as ``must: Haus``."""
+        # If the prefix ends in a space, a word must end there, or the text.
+        beginning = one_line(self.prefix) + (" " if self.closes_word else "")
         return (
-            *([] if opened.startswith(begun) else [f"prefix: {self.prefix}"]),
+            *([] if f"{one_line(text)} ".startswith(beginning) else [f"prefix: {self.prefix}"]),
             *(f"must: {phrase}" for phrase in self.must if not occurs(phrase, text)),
             *(f"never: {phrase}" for phrase in self.never if occurs(phrase, text)),
         )
 
     @property
     def closes_word(self) -> bool:
-        """Whether no word may go on after the prefix."""
+        """Whether the prefix ends a word."""
         return self.prefix[-1:].isspace() and not self.prefix.isspace()
 
 
 @dataclass(frozen=True)
 class Request:
-    """A text to translate and what is asked of its translation."""
+    """A text to translate and the constraints of its translation."""
 
     text: str
     constraints: Constraints | None = None
 
     @classmethod
     def parse(cls, line: str, where: str) -> "Request":
-        """Read ``{"text": "…"}`` with the keys of ``Constraints.from_json`` beside it.
+        """Read ``{"text": "…", "prefix": "…", "must": ["…"], "never": ["…"]}``.
 
-        ``"to"`` and ``"tag"`` become the tags of the text (``SourceTags``).
+        All keys but ``"text"`` are optional; ``"to"`` and ``"tag"`` become the tags of the text
+        (``SourceTags``).
 
         Raises:
             InputError: The line is something else; the message begins with ``where``.
@@ -100,39 +75,36 @@ class Request:
             values = json.loads(line)
             # An escape can spell half of a character, which no text has.
             json.dumps(values, ensure_ascii=False).encode()
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict) or "text" not in values:
             raise InputError(
-                f'{where}: not JSON; write {{"text": "…"}}, one object a line'
-            ) from error
-        if not isinstance(values, dict) or not isinstance(text := values.pop("text", None), str):
-            raise InputError(f'{where}: no "text"; write {{"text": "…"}}, one object a line')
-        tags = SourceTags(*(_name(values.pop(key, None), key, where) for key in ("to", "tag")))
-        text = with_tags(text, tags)
-        return cls(text, Constraints.from_json(values, where) if values else None)
+                f'{where}: not JSON with a text; write {{"text": "…"}}, one object a line'
+            )
+        try:
+            read = typed(_Line, values, "request")
+            constraints = Constraints(read.prefix, read.must, read.never)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from error
+        return cls(with_tags(read.text, SourceTags(read.to, read.tag)), constraints or None)
 
 
-def _name(value: object, key: str, where: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise InputError(f'{where}: "{key}" must be a string, not {value!r}')
-    return value
+@dataclass(frozen=True)
+class _Line:
+    text: str
+    to: str | None = None
+    tag: str | None = None
+    prefix: str = ""
+    must: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
 
 
-def _phrases(values: object, key: str, where: str) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise InputError(f'{where}: "{key}" must be a list of strings, not {values!r}')
-    return tuple(values)
-
-
-def _objections(constraints: Constraints) -> Iterator[str]:
+def _contradictions(constraints: Constraints) -> Iterator[str]:
     for name in ("must", "never"):
         if not all(map(one_line, getattr(constraints, name))):
             yield f"a phrase of {name} is empty; drop it"
-    for never in constraints.never:
-        for phrase in constraints.must:
+    required = [("must", phrase) for phrase in constraints.must]
+    for name, phrase in [*required, ("prefix", constraints.prefix)]:
+        for never in constraints.never:
             if occurs(never, phrase):
-                yield f"must {phrase!r} has {never!r}, which never is allowed; drop one of them"
-        if occurs(never, constraints.prefix):
-            yield (
-                f"the prefix {constraints.prefix!r} has {never!r}, which never is allowed; "
-                "drop one of them"
-            )
+                yield f"{name} {phrase!r} contains {never!r}, which never forbids; drop one of them"

@@ -1,7 +1,7 @@
-"""How each piece of the target vocabulary is spelt: its bytes and the kinds of its characters.
+"""The spelling of each subword of the target vocabulary: bytes and kinds of characters.
 
-It does not know phrases. Bytes, because a piece may be one byte of a character (byte fallback):
-then the first byte tells of which kind the character probably is.
+It does not know phrases. A subword may be a single byte of a character (byte fallback): the first
+byte then determines the probable kind of the character.
 """
 
 import re
@@ -18,19 +18,19 @@ from transformer.data.tokenization.tags import is_tag
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 WITHIN = 3
-"""The kind of a byte that continues a character: that of the byte before it."""
+"""The kind of a byte that continues a character."""
 
 Spelling = tuple[tuple[int, int], ...]
 """(byte, kind) of each byte of a text."""
 
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-# First bytes of letters: Latin to Arabic, Indic and Georgian, Ethiopic to Hangul. The rest of the
-# characters beyond ASCII are mostly punctuation, signs, or of scripts without spaces.
-_OF_LETTERS = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
+# First bytes of letters: Latin to Arabic, Indic and Georgian, Ethiopic to Hangul. Other characters
+# beyond ASCII are mostly punctuation, signs, or of scripts without spaces.
+_LETTER_BYTES = frozenset((*range(0xC3, 0xE0), 0xE0, 0xE1, 0xEB, 0xEC, 0xED))
 
 
 def spell(text: str) -> Spelling:
-    """The bytes of a text; any space is the byte of a space."""
+    """Spell a text; any space becomes the byte of a plain space."""
     spelt: list[tuple[int, int]] = []
     for character in text:
         kind = char_kind(character)
@@ -41,11 +41,11 @@ def spell(text: str) -> Spelling:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The spelling of all pieces, in arrays of one row a piece.
+    """The spelling of all subwords, in arrays of one row a subword.
 
     Attributes:
-        spellings: Of each piece; control symbols have none.
-        values: Bytes, -1 where a piece has ended.
+        spellings: Of each subword; empty for control symbols.
+        values: Bytes, padded with -1.
         kinds: Of the bytes.
         lengths: In bytes.
     """
@@ -56,14 +56,14 @@ class Vocabulary:
     lengths: Int[np.ndarray, " vocab"]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
+    def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
         """Spell the target vocabulary."""
         subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
-        return cls.of_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
+        return cls.from_spellings([_spell_subword(*numbered) for numbered in enumerate(subwords)])
 
     @classmethod
-    def of_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
-        """Lay spellings out in arrays."""
+    def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
+        """Convert spellings to arrays."""
         lengths = np.array([len(spelling) for spelling in spellings])
         values = np.full((len(spellings), int(lengths.max())), -1)
         kinds = np.zeros_like(values)
@@ -79,13 +79,13 @@ class Vocabulary:
         return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
 
     def longest(self, rest: Spelling) -> int:
-        """The longest piece that this text begins with; at least a byte of it is one, or -1."""
+        """The longest subword that this text begins with; -1 for an empty text."""
         text = _bytes(rest)
         ends = range(min(len(text), self.values.shape[1]), 0, -1)
         return next((self._numbers[text[:end]] for end in ends if text[:end] in self._numbers), -1)
 
     def join(self, subwords: Sequence[int]) -> Spelling:
-        """The spelling of a text that is cut so."""
+        """The spelling of the text of these subwords."""
         return tuple(pair for subword in subwords for pair in self.spellings[subword])
 
 
@@ -99,13 +99,13 @@ def _spell_subword(number: int, subword: str) -> Spelling:
     if number == UNK:
         return spell(" \u2047 ")  # as SentencePiece writes it
     if match := _BYTE.fullmatch(subword):
-        return ((byte := int(match[1], 16), _kind_of_byte(byte)),)
+        return ((byte := int(match[1], 16), _byte_kind(byte)),)
     return spell(subword.replace(WORD_START, " "))
 
 
-def _kind_of_byte(byte: int) -> int:
+def _byte_kind(byte: int) -> int:
     if byte < 0x80:
         return char_kind(chr(byte))
     if byte < 0xC0:
         return WITHIN
-    return WORD if byte in _OF_LETTERS else OTHER
+    return WORD if byte in _LETTER_BYTES else OTHER

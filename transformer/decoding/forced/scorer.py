@@ -1,7 +1,7 @@
-"""How probable given translations are: forced decoding of raw text, in batches.
+"""Log-probabilities of given translations: forced decoding of raw text, in batches.
 
-It does not know files. What a search finds has the same log-probability here, as long as its pieces
-are those that the tokenizer cuts the text into.
+It does not know files. A translation that a search found has the same log-probability here if the
+tokenizer cuts its text into the same subwords.
 """
 
 import math
@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import bucket_batches, check_lengths
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.decoding.search.ensemble import Ensemble, Model
 from transformer.decoding.search.interface import check_no_nan
-from transformer.decoding.search.length_penalty import log_probabilities, score_targets
+from transformer.model.encoder import Memory
+from transformer.model.transformer import Transformer
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,9 @@ class TargetScore:
     """The log-probability of one translation (natural logarithm).
 
     Attributes:
-        log_probability: Of all pieces and the end of the sentence.
-        tokens: The pieces, and the end.
-        token_log_probabilities: Of each of them, given those before.
+        log_probability: Of all subwords and the end of the sentence.
+        tokens: The subwords, and the end.
+        token_log_probabilities: Of each token, given the tokens before it.
     """
 
     log_probability: float
@@ -51,34 +53,34 @@ def score_pairs(
     """Score the targets of sentence pairs, in their order.
 
     Args:
-        model: Or an ensemble. Moved nowhere; its mode is restored.
-        tokenizer: The one the model was trained with.
+        model: Or an ensemble. It stays on its device; its mode is restored.
+        tokenizer: The tokenizer of the model.
         pairs: Raw (source, target) text.
-        batch_tokens: The most padded tokens of a batch, on the longer side.
-        first: The number of the first pair, by which an error names it.
+        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+        first: The number of the first pair, for errors.
 
     Raises:
-        InputError: A text is longer than the model has positions for (learned ones end).
+        InputError: A text is longer than the learned positions of the model.
     """
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
-    lengths = [max(map(len, sides)) + 1 for sides in zip(sources, targets, strict=True)]
-    check_lengths(lengths, model.max_length, "score", first=first)
-    rows = score_subwords(model, list(zip(sources, targets, strict=True)), batch_tokens)
+    encoded = list(zip(sources, targets, strict=True))
+    check_lengths(pair_lengths(encoded), model.max_length, "score", first=first)
+    scores = score_subwords(model, encoded, batch_tokens)
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
-        for target, row in zip(targets, rows, strict=True)
+        for target, row in zip(targets, scores, strict=True)
     ]
 
 
 def score_subwords(
     model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
-    """Log-probabilities of the target pieces of each pair, and of its end.
+    """Log-probabilities of the target subwords of each pair, and of its end.
 
     Args:
         model: See ``score_pairs``.
-        pairs: Source and target pieces, without beginning or end.
+        pairs: Source and target subwords, without beginning or end.
         batch_tokens: See ``score_pairs``.
 
     Raises:
@@ -86,9 +88,8 @@ def score_subwords(
     """
     scores: list[list[float]] = [[]] * len(pairs)
     device = next(model.parameters()).device
-    lengths = [max(map(len, pair)) + 1 for pair in pairs]
     with evaluating(model):
-        for indices in bucket_batches(lengths, batch_tokens):
+        for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
             sources, targets = zip(*(pairs[index] for index in indices), strict=True)
             batch = collate(sources, targets).to(device)
             found = _score_batch(model, batch)
@@ -99,17 +100,55 @@ def score_subwords(
 
 
 def _score_batch(model: Model, batch: Batch) -> Float[Tensor, "batch target"]:
-    """Log-probabilities of the target's tokens; 0 at padding."""
     targets = batch.target_input, batch.target_output
     if not isinstance(model, Ensemble):
         return score_targets(model, model.encode(batch.source), *targets)
     real = batch.target_output != model.config.pad
-    following = model.combine(
-        [
-            log_probabilities(member, member.encode(batch.source), batch.target_input, real)
-            for member in model.members
-        ]
-    )
-    scores = following.new_zeros(real.shape)
-    scores[real] = following.gather(1, batch.target_output[real][:, None]).squeeze(1)
+    members = [
+        _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+        for member in model.members
+    ]
+    return _select(model.combine(members), batch.target_output, real)
+
+
+@torch.inference_mode()
+def score_targets(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    target_output: Int[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    """Score targets under the model, all positions at once, in the mode of the model.
+
+    Args:
+        model: Its mode decides about dropout.
+        memory: The encoded source.
+        target_input: Padded targets that begin with the beginning symbol.
+        target_output: The same targets that end with the end symbol instead.
+
+    Returns:
+        The log-probability (natural logarithm) of each token given all before it; 0 at padding.
+    """
+    real = target_output != model.config.pad
+    return _select(_log_probabilities(model, memory, target_input, real), target_output, real)
+
+
+def _log_probabilities(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "tokens vocab"]:
+    """Of the token after each ``real`` position, in float32; padding is not projected."""
+    hidden = model.decode(target_input, model.start(memory))
+    return model.logits(hidden[real]).float().log_softmax(-1)
+
+
+def _select(
+    log_probabilities: Float[Tensor, "tokens vocab"],
+    target_output: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    scores = log_probabilities.new_zeros(real.shape)
+    scores[real] = log_probabilities.gather(1, target_output[real][:, None]).squeeze(1)
     return scores

@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of the candidates for a sentence, the one of highest expected utility.
+"""Minimum Bayes risk: the candidate of a sentence with the highest expected utility.
 
 It knows neither the model nor how the candidates were found. Sources: Kumar and Byrne 2004,
 "Minimum Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2020, "Is MAP
@@ -18,27 +18,26 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
 
-def least_risk(
+def minimum_bayes_risk(
     candidates: Sequence[Hypothesis], texts: Sequence[str], config: SearchConfig
 ) -> list[Hypothesis]:
-    """Return the ``nbest`` of highest expected utility, the best first, which is their score.
+    """Return the ``nbest`` candidates of the highest expected utility, their score, best first.
 
-    A text that several candidates have stands once, as the first of them, and weighs what they
-    weigh together: fewer than ``nbest`` may come back. Equals stay in their order.
+    Candidates with the same text become one, the first, with their summed weight: fewer than
+    ``nbest`` may come back. Ties stay in their order.
 
     Args:
         candidates: Of one sentence.
-        texts: What they spell.
-        config: The utility, and what found the candidates.
+        texts: Their texts.
+        config: The utility, and the search that found the candidates.
     """
-    indices: dict[str, int] = {}
-    belongs = [indices.setdefault(text, len(indices)) for text in texts]
-    mass = torch.zeros(len(indices), dtype=torch.float64)
-    mass.index_add_(0, torch.tensor(belongs), weights(candidates, config))
-    utility = utility_named(config.utility)(list(indices))
-    # Rounded once: what is equal stays equal, in whatever order it is summed.
-    expected = [math.fsum(row) for row in (utility * mass).tolist()]
-    first = [candidates[belongs.index(position)] for position in indices.values()]
+    distinct = list(dict.fromkeys(texts))
+    index = torch.tensor([distinct.index(text) for text in texts])
+    mass = torch.zeros(len(distinct), dtype=torch.float64)
+    mass.index_add_(0, index, weights(candidates, config))
+    # fsum rounds once: ties stay ties in any order of the sum.
+    expected = map(math.fsum, (utility_named(config.utility)(distinct) * mass).tolist())
+    first = [candidates[texts.index(text)] for text in distinct]
     scored = [replace(one, score=value) for one, value in zip(first, expected, strict=True)]
     return sorted(scored, key=lambda one: -one.score)[: config.nbest]
 
@@ -46,10 +45,10 @@ def least_risk(
 def weights(
     candidates: Sequence[Hypothesis], config: SearchConfig
 ) -> Float64[Tensor, " candidate"]:
-    """How probable each is as the truth; they sum to one.
+    """The probability of each candidate to be right; they sum to one.
 
-    Samples come as often as they are probable and weigh the same. The entries of an n-best list
-    weigh their probabilities, as if there were no other translations.
+    Samples have equal weights, because their frequency is their probability. The entries of an
+    n-best list have their probabilities, normalised.
     """
     if config.candidates_by == "sampling":
         return torch.full((len(candidates),), 1 / len(candidates), dtype=torch.float64)

@@ -1,9 +1,8 @@
-"""How good each text would be if each other one were right: what minimum Bayes risk goes by.
+"""Utility of each text against each text as the reference, for minimum Bayes risk.
 
-It knows texts, and not where they come from. chrF (Popović 2015, "chrF: character n-gram F-score
+It knows texts, but not where they come from. chrF (Popović 2015, "chrF: character n-gram F-score
 for automatic MT evaluation") and BLEU (Papineni et al. 2002) are sacreBLEU's scores of a sentence,
-for all pairs at once: a text is cut into n-grams once, and what two texts share is an entry of a
-matrix product.
+for all pairs at once: n-grams are extracted once a text, and a matrix product counts the matches.
 """
 
 import math
@@ -20,7 +19,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 
 Utility = Callable[[Sequence[str]], Float64[Tensor, "hypothesis reference"]]
-"""Of texts, what each is worth, a row, against each as the reference, a column; more is better."""
+"""Scores of texts, one a row, against each as the reference, one a column; higher is better."""
 
 
 def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
@@ -31,9 +30,9 @@ def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
     counted = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
     precision = recall = orders = torch.zeros(len(texts), len(texts), dtype=torch.float64)
     for counts in zip(*counted, strict=True):
-        common = shared(counts)
+        common = common_ngrams(counts)
         total = common.diagonal()
-        # An order that one of the two is too short for does not count.
+        # An order counts only if both texts are long enough for it.
         counts_here = (total[:, None] > 0) & (total > 0)
         precision = precision + (common / total[:, None]).where(counts_here, 0.0)
         recall = recall + (common / total).where(counts_here, 0.0)
@@ -53,7 +52,7 @@ def bleu(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
     orders = range(1, metric.max_ngram_order + 1)
     words = [metric.tokenizer(text.rstrip()) for text in texts]
     counted = [[extract_all_word_ngrams(line, n, n)[0] for n in orders] for line in words]
-    by_order = [shared(counts) for counts in zip(*counted, strict=True)]
+    by_order = [common_ngrams(counts) for counts in zip(*counted, strict=True)]
     # order hypothesis reference -> hypothesis reference order
     common = torch.stack(by_order, dim=-1).int()
     totals = common.diagonal().T.tolist()
@@ -71,11 +70,8 @@ def bleu(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:
     return torch.tensor(scores, dtype=torch.float64)
 
 
-def shared(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis reference"]:
-    """How many n-grams every two texts have in common, each as often as both have it.
-
-    The diagonal is how many each has.
-    """
+def common_ngrams(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis reference"]:
+    """Common n-grams of every two texts, with repetitions; the diagonal is the total of each."""
     columns: dict[tuple[Any, int], int] = {}
     indices = [
         (row, columns.setdefault((ngram, occurrence), len(columns)))
@@ -90,7 +86,6 @@ def shared(counts: Sequence[Counter[Any]]) -> Float64[Tensor, "hypothesis refere
 
 
 UTILITIES: dict[str, Utility] = {"chrf": chrf, "bleu": bleu}
-"""Those with a name of their own."""
 
 
 @cache
@@ -98,23 +93,20 @@ def utility_named(name: str) -> Utility:
     """``chrf``, ``bleu``, or ``MODULE:CALLABLE``, called with a hypothesis and a reference.
 
     Raises:
-        InputError: There is no such thing.
+        InputError: There is no such utility.
     """
     if name in UTILITIES:
         return UTILITIES[name]
     module, _, attribute = name.partition(":")
     try:
-        if not attribute:
-            # Before the import, which runs what is imported.
-            raise ValueError("it names no callable")
-        metric = getattr(import_module(module), attribute)
+        # An import runs code: not for a name without a callable.
+        metric = getattr(import_module(module), attribute) if attribute else None
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"decoding.utility={name} is neither {' nor '.join(UTILITIES)}, nor can it be imported "
-            f"as MODULE:CALLABLE ({error})"
-        ) from error
+        raise InputError(f"decoding.utility={name} cannot be imported ({error})") from error
     if not callable(metric):
-        raise InputError(f"decoding.utility={name} cannot be called; give MODULE:CALLABLE")
+        raise InputError(
+            f"decoding.utility={name} is neither {' nor '.join(UTILITIES)} nor MODULE:CALLABLE"
+        )
     return lambda texts: _pairwise(name, metric, texts)
 
 

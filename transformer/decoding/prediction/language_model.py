@@ -1,4 +1,4 @@
-"""How probable a text is: a causal stack alone, which predicts each subword and the end.
+"""Probability of texts: a causal stack predicts each subword and the end.
 
 It does not know how the stack is trained, files or the command line.
 """
@@ -15,17 +15,17 @@ from torch import Tensor
 
 from transformer.data.batching.batch import collate
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, bucket_batches
+from transformer.decoding.prediction.predictor import Predictor, plan_batches
 
 
 def perplexity(nats: float) -> float:
-    """Of a mean negative log-likelihood; infinite where the model has diverged."""
+    """Perplexity of a mean negative log-likelihood; infinite if the model has diverged."""
     with np.errstate(over="ignore"):
         return float(np.exp(nats))
 
 
-ROWS = 512
-"""Predictions whose logits exist at a time."""
+LOGIT_ROWS = 512
+"""Number of predictions whose logits are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class TextProbability:
     """The probability of a text.
 
     Attributes:
-        tokens: Its subword pieces.
-        token_log_probabilities: Natural logarithms: of each piece given all before it, and of the
-            end.
+        tokens: Its subwords.
+        token_log_probabilities: Natural logarithms: of each subword given all before it, and of
+            the end.
     """
 
     tokens: tuple[str, ...]
@@ -43,20 +43,20 @@ class TextProbability:
 
     @property
     def log_probability(self) -> float:
-        """Of the whole text and its end."""
+        """The log-probability of the whole text and its end."""
         return math.fsum(self.token_log_probabilities)
 
     @property
     def perplexity(self) -> float:
-        """Of a subword; the end counts as one."""
+        """The perplexity of a subword; the end counts as one."""
         return perplexity(-self.log_probability / len(self.token_log_probabilities))
 
     def to_line(self) -> str:
-        """The log-probability and the perplexity, parted by a tab."""
+        """The log-probability and the perplexity, separated by a tab."""
         return f"{self.log_probability:.6f}\t{self.perplexity:.4f}"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields, rounded."""
         return {
             "log_probability": round(self.log_probability, 6),
             "perplexity": round(self.perplexity, 4),
@@ -66,7 +66,7 @@ class TextProbability:
 
 
 class LanguageModel(Predictor):
-    """Tells how probable texts are."""
+    """Computes the probability of texts."""
 
     task = "language_modelling"
     causal = True
@@ -77,7 +77,7 @@ class LanguageModel(Predictor):
         return tokenizer.target_vocab_size, tokenizer.target_vocab_size
 
     def predict(self, texts: Sequence[str]) -> list[TextProbability]:
-        """Tell it of raw texts; an empty one is the probability that a text ends at once."""
+        """Score raw texts; an empty text has the probability that a text ends at once."""
         rows = self.tokenizer.encode_target(texts)
         scores = self.log_probabilities(rows)
         return [
@@ -97,20 +97,16 @@ class LanguageModel(Predictor):
             rows: Tokens of each text, without bos or eos.
         """
         found = [torch.empty(0)] * len(rows)
-        for indices in bucket_batches([len(row) for row in rows], self.batch_tokens):
+        for indices in plan_batches([len(row) for row in rows], self.batch_tokens):
             chosen = [list(rows[index]) for index in indices]
             batch = collate(chosen, chosen).to(self.model.projection.weight.device)
             real = batch.target_output != PAD
-            parts = (self.model(batch.target_input)[real], batch.target_output[real])
-            scores = torch.cat(
-                [
-                    self.model.logits(hidden)
-                    .float()
-                    .log_softmax(-1)
-                    .gather(1, right[:, None])[:, 0]
-                    for hidden, right in zip(*(part.split(ROWS) for part in parts), strict=True)
-                ]
-            ).cpu()
+            parts = self.model(batch.target_input)[real], batch.target_output[real]
+            chunks = []
+            for hidden, right in zip(*(part.split(LOGIT_ROWS) for part in parts), strict=True):
+                following = self.model.logits(hidden).float().log_softmax(-1)
+                chunks.append(following.gather(1, right[:, None])[:, 0])
+            scores = torch.cat(chunks).cpu()
             for index, row in zip(indices, scores.split(real.sum(1).tolist()), strict=True):
                 found[index] = row
         return found

@@ -1,6 +1,6 @@
-"""What a model of one stack says of text, line by line: the base of taggers and language models.
+"""Predictions of a model with one stack, line by line: the base of taggers and language models.
 
-It does not know what is said, files or the command line.
+It does not know what is predicted, files or the command line.
 """
 
 import os
@@ -31,7 +31,7 @@ from transformer.model.single_stack import SingleStack, build_single_stack
 
 @runtime_checkable
 class Prediction(Protocol):
-    """What is said of one text."""
+    """The prediction for one text."""
 
     def to_line(self) -> str:
         """As text, without a line end."""
@@ -47,16 +47,16 @@ class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer."""
 
     task: ClassVar[str]
-    """That trains such a model."""
+    """The task that trains such a model."""
     causal: ClassVar[bool]
-    """Whether the stack sees only what stands before."""
+    """Whether the stack sees only earlier tokens."""
 
     def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
-        """Predict with the model where it is.
+        """Predict on the device of the model.
 
         Args:
             model: In evaluation mode.
-            tokenizer: The one the model was trained with.
+            tokenizer: The tokenizer of the model.
             batch_tokens: Budget of a batch, padding included; a longer text makes a batch alone.
         """
         self.model = model
@@ -95,11 +95,11 @@ class Predictor(ABC):
     @staticmethod
     @abstractmethod
     def sizes(tokenizer: Tokenizer) -> tuple[int, int]:
-        """Tokens that such a model reads, and what it tells apart, with this tokenizer."""
+        """Numbers of input tokens and of classes with this tokenizer."""
 
     @abstractmethod
     def predict(self, texts: Sequence[str]) -> Sequence[Prediction]:
-        """Say what the model says of each text, in their order."""
+        """Predict for each text, in their order."""
 
     @abstractmethod
     def count_tokens(self, text: str) -> int:
@@ -116,33 +116,32 @@ class Predictor(ABC):
             ready: See ``Translator.translate_stream``.
 
         Raises:
-            InputError: A line has more tokens than ``model.max_length``; those before it are
+            InputError: A line has more tokens than ``model.max_length``; the lines before it are
                 predicted first.
         """
-        for window in make_windows(self._bounded(lines, name), ready):
+        for window in make_windows(self._check_lengths(lines, name), ready):
             yield from self.predict([request.text for request in window])
 
-    def _bounded(self, lines: Iterable[str], name: str) -> Iterator[str]:
-        most = self.model.config.max_length
+    def _check_lengths(self, lines: Iterable[str], name: str) -> Iterator[str]:
+        limit = self.model.config.max_length
         for number, line in enumerate(lines, start=1):
-            if (tokens := self.count_tokens(line)) > most:
+            if (tokens := self.count_tokens(line)) > limit:
                 raise InputError(
                     f"{name}:{number}: a line of {tokens} tokens is longer than "
-                    f"model.max_length={most} allows; cut it"
+                    f"model.max_length={limit} allows; cut it"
                 )
             yield line
 
 
-def bucket_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
-    """Yield the places of texts of one batch, of about one length each.
+def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
+    """Yield the indices of the texts of one batch, which have similar lengths.
 
     Args:
         lengths: Tokens of each text, without bos or eos.
         batch_tokens: Budget of a batch; a longer text makes a batch alone.
     """
-    if not lengths:
-        return
-    counts = np.array(lengths, dtype=np.int64)
-    budget = max(batch_tokens, int(counts.max()) + 1)
-    plan = BatchPlan(counts, counts, batch_tokens=budget, shuffle=False).epoch(0)
-    yield from (plan[index] for index in range(len(plan)))
+    if lengths:
+        counts = np.array(lengths, dtype=np.int64)
+        budget = max(batch_tokens, int(counts.max()) + 1)
+        plan = BatchPlan(counts, counts, batch_tokens=budget, shuffle=False).epoch(0)
+        yield from (plan[index] for index in range(len(plan)))

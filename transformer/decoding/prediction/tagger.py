@@ -14,7 +14,7 @@ from transformer.data.batching.tagged_batch import UNTAGGED
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, bucket_batches
+from transformer.decoding.prediction.predictor import Predictor, plan_batches
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Tags:
     """The tags of a sentence.
 
     Attributes:
-        words: As they were given.
+        words: The input.
         tags: One for each word, of ``UPOS``.
-        probabilities: That the tagger gives to each of these tags.
+        probabilities: Of each tag, by the model.
     """
 
     words: tuple[str, ...]
@@ -32,11 +32,11 @@ class Tags:
     probabilities: tuple[float, ...]
 
     def to_line(self) -> str:
-        """The tags, parted by blanks."""
+        """The tags, separated by spaces."""
         return " ".join(self.tags)
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, probabilities with four decimals."""
+        """All fields, probabilities with four decimals."""
         rounded = [round(probability, 4) for probability in self.probabilities]
         return {"words": self.words, "tags": self.tags, "probabilities": rounded}
 
@@ -53,7 +53,7 @@ class Tagger(Predictor):
         return tokenizer.source_vocab_size, len(UPOS)
 
     def predict(self, texts: Sequence[str]) -> list[Tags]:
-        """Tag sentences whose words, and punctuation, stand between blanks."""
+        """Tag sentences whose words, and punctuation, are separated by spaces."""
         return self.tag([text.split() for text in texts])
 
     def count_tokens(self, text: str) -> int:
@@ -65,17 +65,18 @@ class Tagger(Predictor):
         """Tag words.
 
         Args:
-            sentences: The words of each, punctuation apart, as in the training text; may be empty.
+            sentences: The words of each; punctuation is separate, as in the training text.
         """
-        # Tags of the dataset say only where words begin.
-        unknown = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
-        dataset = TaggedDataset(unknown, self.tokenizer)
-        found = [Tags((), (), ())] * len(unknown)
-        for indices in bucket_batches(dataset.lengths()[0].tolist(), self.batch_tokens):
+        # The dataset needs tags, which here only mark the first subword of each word.
+        untagged = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
+        dataset = TaggedDataset(untagged, self.tokenizer)
+        found = [Tags((), (), ())] * len(untagged)
+        for indices in plan_batches(dataset.lengths()[0].tolist(), self.batch_tokens):
             batch = dataset[BatchKey(0, indices)].to(self.model.projection.weight.device)
             best = self.model.logits(self.model(batch.source)).float().softmax(-1).max(-1)
-            for position, row, which, tags in zip(indices, *best, batch.tags, strict=True):
+            for index, values, classes, tags in zip(indices, *best, batch.tags, strict=True):
                 first = tags != UNTAGGED
-                given = tuple(UPOS[index] for index in which[first].tolist())
-                found[position] = Tags(unknown[position].words, given, tuple(row[first].tolist()))
+                predicted = tuple(UPOS[number] for number in classes[first].tolist())
+                probabilities = tuple(values[first].tolist())
+                found[index] = Tags(untagged[index].words, predicted, probabilities)
         return found

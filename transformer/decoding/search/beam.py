@@ -1,9 +1,9 @@
 """Batched beam search, for many sentences at once.
 
 It does not know the model: see ``StepFunction``. A hypothesis that ends within the ``beam_size``
-best candidates of its step is finished; the best candidates that do not end go on, so that a
-sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when no hypothesis
-that goes on could enter the n-best list, or, with ``stopping=full``, when so many are finished.
+best candidates of its step is finished; the best candidates that do not end stay live, so that a
+sentence follows ``beam_size`` hypotheses to its last step. A sentence is done when no live
+hypothesis can enter the n-best list, or, with ``stopping=full``, when ``beam_size`` are finished.
 
 Sources: Graves 2012, "Sequence Transduction with Recurrent Neural Networks", section 2.5, for
 the search; Wu et al. 2016, section 7, for scores under a length penalty.
@@ -26,13 +26,13 @@ from transformer.decoding.search.interface import (
     constrain,
 )
 
-RANKED = 128
-"""Candidates that are ranked by the best of them first."""
+BLOCK = 128
+"""Candidates of a block; ``largest`` ranks blocks by their maxima first."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The best hypotheses that ended, the best first; ``-inf`` scores mark free slots."""
+    """The best finished hypotheses, the best first; the score of a free slot is ``-inf``."""
 
     scores: Float[Tensor, "batch beam"]
     log_probabilities: Float[Tensor, "batch beam"]
@@ -48,12 +48,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Live:
-    """The hypotheses that go on, the best first; ``-inf`` marks a slot nothing lives in.
+    """The live hypotheses, the best first; the log-probability of a free slot is ``-inf``.
 
-    ``positions`` tells which sentence of the call each row is; ``tokens`` begin with ``BOS``.
+    ``sentences`` are the indices of the sentences in the call; ``tokens`` begin with ``BOS``.
     """
 
-    positions: list[int]
+    sentences: list[int]
     limits: Int[Tensor, " batch"]
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
@@ -61,7 +61,7 @@ class Live:
     def select(self, rows: Int[Tensor, " kept"]) -> "Live":
         """Only these sentences."""
         return Live(
-            [self.positions[row] for row in rows.tolist()],
+            [self.sentences[row] for row in rows.tolist()],
             self.limits[rows],
             self.tokens[rows],
             self.log_probabilities[rows],
@@ -83,16 +83,14 @@ def beam_search(
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
     Args:
-        step: Gives log-probabilities; it starts before the first token.
-        limits: The most pieces of each sentence, on the device of the step.
+        step: Gives log-probabilities.
+        limits: Maximal subwords of each sentence, on the device of the step.
         config: How wide to search and how to compare.
 
     Raises:
         NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    if not found:
-        return found
     live, finished = start(limits, config.beam_size)
     while True:
         length = live.tokens.size(2) - 1
@@ -105,7 +103,7 @@ def beam_search(
         over = done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                found[live.positions[row]] = hypotheses(finished, row, config.nbest)
+                found[live.sentences[row]] = hypotheses(finished, row, config.nbest)
             alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
@@ -115,7 +113,7 @@ def beam_search(
 
 
 def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
-    """One empty hypothesis a sentence; the other slots wait for the first step to fill them."""
+    """One empty hypothesis a sentence; the first step fills the other slots."""
     shape = (len(limits), beam)
     nothing = torch.full(shape, -math.inf, device=limits.device)
     alive = nothing.clone()
@@ -128,20 +126,20 @@ def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
 def largest(
     values: Float[Tensor, "batch many"], count: int
 ) -> tuple[Float[Tensor, "batch count"], Int[Tensor, "batch count"]]:
-    """The ``count`` largest of each row and their places, the largest first.
+    """The ``count`` largest of each row and their indices, the largest first.
 
-    The same as ``topk``, three times as fast on a CPU: none is outside of those ``count`` blocks
-    whose maxima are the largest.
+    It returns what ``topk`` does, three times as fast on a CPU: all are in the ``count`` blocks
+    with the largest maxima.
     """
-    blocks = values.size(1) // RANKED
+    blocks = values.size(1) // BLOCK
     if blocks <= count:
-        best, positions = values.topk(count)
-        return best, positions
-    whole = values[:, : blocks * RANKED].unflatten(1, (blocks, RANKED))
-    within = torch.arange(RANKED, device=values.device)
+        best, indices = values.topk(count)
+        return best, indices
+    whole = values[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    within = torch.arange(BLOCK, device=values.device)
     # batch count block -> batch (count block)
-    near = (whole.amax(-1).topk(count).indices[..., None] * RANKED + within).flatten(1)
-    rest = torch.arange(blocks * RANKED, values.size(1), device=values.device)
+    near = (whole.amax(-1).topk(count).indices[..., None] * BLOCK + within).flatten(1)
+    rest = torch.arange(blocks * BLOCK, values.size(1), device=values.device)
     near = torch.cat((near, rest.expand(len(values), -1)), dim=1)
     best, order = values.gather(1, near).topk(count)
     return best, near.gather(1, order)
@@ -159,7 +157,7 @@ def expand(live: Live, log_probabilities: Float[Tensor, "batch beam vocab"]) -> 
 def finish(
     live: Live, finished: Finished, candidates: Candidates, config: SearchConfig
 ) -> Finished:
-    """Let the best candidates, where they end, compete with those that ended before."""
+    """Rank the best candidates that end together with the finished hypotheses."""
     beam, length = live.tokens.size(1), live.tokens.size(2) - 1
     kept = finished.scores.size(1)
     best = candidates.log_probabilities[:, :beam]
@@ -170,7 +168,7 @@ def finish(
     tokens = F.pad(tokens, (0, finished.tokens.size(2) - length))
     best = best.masked_fill(~ends, -math.inf)
     scores = torch.cat((finished.scores, best / config.penalty(length + 1)), dim=1)
-    # Stable: of equals, the one that ended first stays.
+    # Stable: of a tie, the hypothesis that ended first stays.
     order = scores.sort(dim=1, descending=True, stable=True).indices[:, :kept]
     lengths = torch.full_like(candidates.parents[:, :beam], length)
     return Finished(
@@ -182,40 +180,36 @@ def finish(
 
 
 def proceed(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batch beam"]]:
-    """Follow the best candidates that do not end; return whose continuation each one is."""
+    """Follow the best candidates that do not end; return the parent of each."""
     beam = live.tokens.size(1)
-    # At most one continuation of each hypothesis ends, so that enough others remain.
+    # At most one continuation of each hypothesis ends, so that enough candidates remain.
     ends = (candidates.tokens == EOS).to(torch.uint8)
     order = ends.sort(dim=1, stable=True).indices[:, :beam]
     parents = candidates.parents.gather(1, order)
     chosen = candidates.tokens.gather(1, order)
     tokens = torch.cat((_pick(live.tokens, parents), chosen[..., None]), dim=2)
     total = candidates.log_probabilities.gather(1, order)
-    return Live(live.positions, live.limits, tokens, total), parents
+    return Live(live.sentences, live.limits, tokens, total), parents
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
-    """Tell which sentences are searched to their end, as ``config.stopping`` has it."""
-    over = settled(live, finished, config)
-    return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
+    """Return which sentences are done, by ``config.stopping``.
 
-
-def settled(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:
-    """Tell which sentences no further step can change.
-
-    A log-probability only falls, and the penalty is monotone in the length: the best score that
-    a live hypothesis may still reach is its log-probability so far over the penalty of the
-    shortest or of the longest target it may become.
+    With ``exact``, no further step can change the n-best list of a sentence. A log-probability only
+    falls, and the penalty is monotone in the length: the best score that a live hypothesis can
+    reach is its present log-probability over the penalty of its shortest or of its longest
+    possible target.
     """
     shortest = config.penalty(live.tokens.size(2))
     longest = config.penalty(live.limits + 1)
-    # A search that ranks by more than log-probability does not have the best one first.
+    # The first hypothesis is not always the most probable one: diverse groups rank by more.
     bound = live.log_probabilities.amax(1) / longest.clamp(min=shortest)
-    return bound <= finished.scores[:, config.nbest - 1]
+    over = bound <= finished.scores[:, config.nbest - 1]
+    return over | (finished.scores[:, -1] > -math.inf) if config.stopping == "full" else over
 
 
 def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
-    """Read the finished hypotheses of one sentence."""
+    """The finished hypotheses of one sentence."""
     columns = zip(
         finished.tokens[row, :nbest].tolist(),
         finished.lengths[row, :nbest].tolist(),
@@ -233,5 +227,5 @@ def hypotheses(finished: Finished, row: int, nbest: int) -> list[Hypothesis]:
 def _pick(
     tokens: Int[Tensor, "batch beam length"], index: Int[Tensor, "batch chosen"]
 ) -> Int[Tensor, "batch chosen length"]:
-    """Rows of tokens by their place within the sentence."""
+    """Hypotheses by their index within the sentence."""
     return tokens.gather(1, index[..., None].expand(-1, -1, tokens.size(2)))

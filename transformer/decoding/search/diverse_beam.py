@@ -1,4 +1,4 @@
-"""Diverse beam search: groups of beams, each kept from saying what those before it just said.
+"""Diverse beam search: groups of beams, each penalised for tokens that earlier groups just chose.
 
 It does not know the model; within a group it is beam search (beam.py). Source: Vijayakumar et al.
 2016, "Diverse Beam Search: Decoding Diverse Solutions from Neural Sequence Models", with Hamming
@@ -38,17 +38,9 @@ def diverse_search(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence of all groups, the best first.
 
-    Args:
-        step: Gives log-probabilities; it starts before the first token.
-        limits: The most pieces of each sentence, on the device of the step.
-        config: How many groups, how wide, and how different.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    Arguments and errors are those of ``beam_search``.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    if not found:
-        return found
     groups = [start(limits, config.beam_size // config.groups) for _ in range(config.groups)]
     while True:
         tokens = torch.cat([live.tokens for live, _ in groups], dim=1)
@@ -56,10 +48,10 @@ def diverse_search(
         constrain(log_probabilities, tokens, groups[0][0].limits, config)
         check_no_nan(log_probabilities, tokens.size(2) - 1)
         groups, parents = _advance(groups, log_probabilities, config)
-        over = torch.stack([done(*group, _of_group(config)) for group in groups]).all(0)
+        over = torch.stack([done(*group, _group_config(config)) for group in groups]).all(0)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                found[groups[0][0].positions[row]] = _merged(groups, row, config)
+                found[groups[0][0].sentences[row]] = _merged(groups, row, config)
             alive = (~over).nonzero().squeeze(1)
             if not len(alive):
                 return found
@@ -69,10 +61,10 @@ def diverse_search(
         step.reorder(parents)
 
 
-def _of_group(config: SearchConfig) -> SearchConfig:
-    """The beam search of one group, which goes on until no other hypothesis can be among its best.
+def _group_config(config: SearchConfig) -> SearchConfig:
+    """The beam search of one group.
 
-    All of them may be wanted: which groups have the best is known at the end.
+    Its n-best list is the whole group: only the end shows which groups have the best hypotheses.
     """
     width = config.beam_size // config.groups
     return replace(config, algorithm="beam", beam_size=width, nbest=width, groups=1, diversity=0.0)
@@ -81,37 +73,37 @@ def _of_group(config: SearchConfig) -> SearchConfig:
 def _advance(
     groups: list[Group], log_probabilities: Float[Tensor, "batch beam vocab"], config: SearchConfig
 ) -> tuple[list[Group], Int[Tensor, "batch beam"]]:
-    """One step of every group in turn; return whose continuation each hypothesis is."""
-    settings = _of_group(config)
+    """One step of every group in turn; return the parent of each hypothesis."""
+    settings = _group_config(config)
     width = settings.beam_size
-    said = torch.zeros_like(log_probabilities[:, 0])
+    chosen = torch.zeros_like(log_probabilities[:, 0])
     advanced, parents = [], []
     owned = log_probabilities.split(width, dim=1)
     for number, ((live, finished), own) in enumerate(zip(groups, owned, strict=True)):
-        candidates = _expand_apart(live, own, config.diversity * said)
+        candidates = _expand(live, own, config.diversity * chosen)
         finished = finish(live, finished, candidates, settings)
-        live, of_live = proceed(live, candidates)
+        live, group_parents = proceed(live, candidates)
         newest = candidates.tokens[:, :width]
-        said = said.scatter_add(1, newest, torch.ones_like(newest, dtype=said.dtype))
+        chosen = chosen.scatter_add(1, newest, torch.ones_like(newest, dtype=chosen.dtype))
         advanced.append((live, finished))
-        parents.append(of_live + number * width)
+        parents.append(group_parents + number * width)
     return advanced, torch.cat(parents, dim=1)
 
 
-def _expand_apart(
+def _expand(
     live: Live,
     log_probabilities: Float[Tensor, "batch beam vocab"],
     loss: Float[Tensor, "batch vocab"],
 ) -> Candidates:
-    """Rank by log-probability less the loss of each token; the loss itself is not kept."""
+    """Rank by log-probability minus the loss of each token; the result has no loss in it."""
     ranked = expand(live, log_probabilities - loss[:, None])
     total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
     return replace(ranked, log_probabilities=total)
 
 
 def _merged(groups: list[Group], row: int, config: SearchConfig) -> list[Hypothesis]:
-    """The best of all groups, each once."""
+    """The best hypotheses of all groups, without duplicates."""
     width = config.beam_size // config.groups
     every = [h for _, finished in groups for h in hypotheses(finished, row, width)]
-    unlike = {h.tokens: h for h in every}
-    return sorted(unlike.values(), key=lambda h: -h.score)[: config.nbest]
+    distinct = {h.tokens: h for h in every}
+    return sorted(distinct.values(), key=lambda h: -h.score)[: config.nbest]

@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
     """Models of one source and one target vocabulary.
 
     Attributes:
-        models: The first is the one whose attention is read where attention is asked for.
+        models: Attention is read from the first.
         averaging: ``probability`` takes the arithmetic mean of the distributions;
             ``log_probability`` the geometric mean, normalised, by which one model can veto.
         config: Of the first model, with the shortest ``max_length`` of all.
@@ -51,13 +51,13 @@ class Ensemble(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """Tokens a sentence may have in every model; None where all know any length."""
+        """Maximal tokens of a sentence in every model; None if no model has a limit."""
         return min((m.max_length for m in self.members if m.max_length is not None), default=None)
 
     def combine(
         self, log_probabilities: Sequence[Float[Tensor, "*rows vocab"]]
     ) -> Float[Tensor, "*rows vocab"]:
-        """The mean of what each model says may follow, as log-probabilities."""
+        """Average the log-probabilities of the models."""
         stacked = torch.stack(list(log_probabilities))
         if self.averaging == "probability":
             return stacked.logsumexp(0) - math.log(len(stacked))
@@ -65,39 +65,38 @@ class Ensemble(nn.Module):
 
 
 Model = Transformer | Ensemble
-"""What a search may ask."""
 
 
-def leader(model: Model) -> Transformer:
-    """The model itself, or the first of an ensemble."""
-    return model.members[0] if isinstance(model, Ensemble) else model
+def ensemble_members(model: Model) -> list[Transformer]:
+    """The models of an ensemble, or the one model."""
+    return model.members if isinstance(model, Ensemble) else [model]
 
 
 class EnsembleStep:
-    """A ``StepFunction`` that asks every model."""
+    """A ``StepFunction`` that averages those of all models."""
 
     def __init__(self, ensemble: Ensemble, source: Int[Tensor, "batch source"], beam: int) -> None:
-        """Let every model encode the padded source tokens, to be searched ``beam`` wide."""
+        """Let every model encode the padded source tokens; see ``ModelStep``."""
         self.ensemble = ensemble
         self.steps = [ModelStep(model, source, beam) for model in ensemble.members]
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
-        """Append one token to each hypothesis; return the log-probabilities of the next."""
+        """See ``StepFunction``."""
         return self.ensemble.combine([step(tokens) for step in self.steps])
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """Let each hypothesis go on from the one of its sentence that ``beams`` names."""
+        """See ``StepFunction``."""
         for step in self.steps:
             step.reorder(beams)
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """Forget all sentences but these."""
+        """See ``StepFunction``."""
         for step in self.steps:
             step.keep(sentences)
 
 
 def build_step(model: Model, source: Int[Tensor, "batch source"], beam: int) -> StepFunction:
-    """The step of a search over these padded source tokens, ``beam`` hypotheses a sentence."""
+    """The step of a search over padded source tokens, ``beam`` hypotheses a sentence."""
     if isinstance(model, Ensemble):
         return EnsembleStep(model, source, beam)
     return ModelStep(model, source, beam)

@@ -1,6 +1,6 @@
 """Greedy search: always the most probable next token.
 
-It does not know the model; it is beam search of width one, and a test holds the two equal.
+It does not know the model. It equals beam search of width one, as a test shows.
 """
 
 import torch
@@ -20,21 +20,12 @@ from transformer.decoding.search.interface import (
 def greedy_search(
     step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
 ) -> list[list[Hypothesis]]:
-    """Return one hypothesis a sentence, in the order of the sentences.
-
-    Args:
-        step: Gives log-probabilities; it starts before the first token.
-        limits: The most pieces of each sentence, on the device of the step.
-        config: What may follow, and the length penalty.
-
-    Raises:
-        NotANumber: The step gave NaN.
-    """
+    """Return one hypothesis a sentence; arguments and errors are those of ``beam_search``."""
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    indices = list(range(len(limits)))
+    sentences = list(range(len(limits)))
     tokens = limits.new_full((len(limits), 1), BOS)
     totals = torch.zeros(len(limits), device=limits.device)
-    while indices:
+    while sentences:
         length = tokens.size(1) - 1
         log_probabilities = step(tokens[:, -1:])
         constrain(log_probabilities, tokens[:, None], limits, config)
@@ -47,13 +38,13 @@ def greedy_search(
             rows = ended.nonzero().squeeze(1).tolist()
             subwords = tokens[ended, 1:].tolist()
             for row, sequence, total in zip(rows, subwords, totals[ended].tolist(), strict=True):
-                found[indices[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
+                found[sentences[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
             alive = (~ended).nonzero().squeeze(1)
-            indices = [indices[row] for row in alive.tolist()]
+            sentences = [sentences[row] for row in alive.tolist()]
             tokens, chosen, totals, limits = (
                 part[alive] for part in (tokens, chosen, totals, limits)
             )
-            if indices:
+            if sentences:
                 step.keep(alive)
         tokens = torch.cat((tokens, chosen), dim=1)
     return found

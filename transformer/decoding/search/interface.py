@@ -1,7 +1,7 @@
-"""What every search shares: the step it calls, what may follow, the hypotheses it returns.
+"""The interface of every search: the step it calls, the limits it keeps, the hypotheses it returns.
 
 It knows neither the model behind the step nor text. A search asks a ``StepFunction`` for the
-log-probabilities of the next token and tells it which hypotheses go on.
+log-probabilities of the next token and tells it which hypotheses continue.
 """
 
 import math
@@ -21,39 +21,38 @@ from transformer.decoding.search.config import SearchConfig
 class StepFunction(Protocol):
     """Log-probabilities of the next token, one sentence a row and one hypothesis a column.
 
-    It remembers what it was given. Between two calls the search may first drop sentences
-    (``keep``), then let hypotheses branch and die (``reorder``).
+    It keeps state. Between two calls the search may first drop sentences (``keep``), then let
+    hypotheses branch and end (``reorder``). A search gets it before the first token.
     """
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
-        """Append one token to each hypothesis; return what may follow.
+        """Append one token to each hypothesis; return the log-probabilities of the next.
 
         The values are float32 log-probabilities in memory that the search may overwrite.
         """
         ...
 
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
-        """Let hypothesis ``j`` of sentence ``i`` go on from its hypothesis ``beams[i, j]``."""
+        """Let hypothesis ``j`` of sentence ``i`` continue its hypothesis ``beams[i, j]``."""
         ...
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
-        """Forget all sentences but these, which move up in this order."""
+        """Keep only these sentences, in this order."""
         ...
 
 
-class StepWithout:
-    """A ``StepFunction`` over another one, after which some tokens never follow."""
+class BanningStep:
+    """A ``StepFunction`` that gives some tokens of another one ``-inf``."""
 
-    def __init__(self, step: StepFunction, never: Int[Tensor, " ruled_out"]) -> None:
-        """Begin before the first token; what is ruled out becomes ``-inf``."""
+    def __init__(self, step: StepFunction, banned: Int[Tensor, " banned"]) -> None:
         self.step = step
-        self.never = never
+        self.banned = banned
         self.reorder, self.keep = step.reorder, step.keep
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
-        """Append one token to each hypothesis; return what may follow."""
+        """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
-        log_probabilities[..., self.never] = -math.inf
+        log_probabilities[..., self.banned] = -math.inf
         return log_probabilities
 
 
@@ -62,9 +61,9 @@ class Hypothesis:
     """A finished translation in tokens.
 
     Attributes:
-        tokens: Pieces, without the symbols for beginning and end.
+        tokens: Subwords, without the symbols for beginning and end.
         score: The log-probability divided by the length penalty; searches rank by it.
-        log_probability: Natural logarithm, of the pieces and the end of the sentence.
+        log_probability: Natural logarithm, of the subwords and the end of the sentence.
     """
 
     tokens: tuple[int, ...]
@@ -78,12 +77,17 @@ def constrain(
     limits: Int[Tensor, " batch"],
     config: SearchConfig,
 ) -> None:
-    """Rule out, in place, what may not follow these hypotheses, which begin with ``BOS``.
+    """Ban tokens in place: set their log-probabilities to ``-inf``, without normalising again.
 
-    Padding and beginning never follow, the end not before ``min_length`` pieces nor where
-    ``eos_threshold`` forbids it, no piece that would repeat an n-gram, and nothing but the end once
-    a sentence has reached its limit, however improbable it is there. What is ruled out becomes
-    ``-inf``; the rest is not renormalised.
+    Padding and the beginning are always banned. The end is banned before ``min_length`` subwords
+    and by ``eos_threshold``; a subword is banned that would repeat an n-gram. At the limit of a
+    sentence everything but the end is banned, however improbable the end is.
+
+    Args:
+        log_probabilities: Of the next token.
+        tokens: The hypotheses; they begin with ``BOS``.
+        limits: Maximal subwords of each sentence.
+        config: How to search.
     """
     length = tokens.size(2) - 1
     log_probabilities[..., [PAD, BOS]] = -math.inf
@@ -91,9 +95,9 @@ def constrain(
     # A sentence whose limit is below the minimum ends at its limit.
     end = log_probabilities[..., EOS].clamp(min=torch.finfo(log_probabilities.dtype).min)
     if config.no_repeat_ngram:
-        _rule_out_repetition(log_probabilities, tokens[:, :, 1:], config.no_repeat_ngram)
+        _ban_repeated_ngrams(log_probabilities, tokens[:, :, 1:], config.no_repeat_ngram)
     if config.eos_threshold:
-        _rule_out_doubtful_ends(log_probabilities, config.eos_threshold)
+        _ban_doubtful_ends(log_probabilities, config.eos_threshold)
     if length < config.min_length:
         log_probabilities[..., EOS] = -math.inf
     if full.any():
@@ -101,14 +105,14 @@ def constrain(
         log_probabilities[full, :, EOS] = end[full]
 
 
-def _rule_out_repetition(
+def _ban_repeated_ngrams(
     log_probabilities: Float[Tensor, "batch beam vocab"],
     subwords: Int[Tensor, "batch beam length"],
     size: int,
 ) -> None:
-    """No piece that followed the last ``size - 1`` pieces before follows them again.
+    """Ban the subwords that followed an earlier occurrence of the last ``size - 1`` subwords.
 
-    Where nothing else may follow, as within a forced prefix, it may.
+    A subword stays allowed if it is the only one, as within a forced prefix.
     """
     if subwords.size(2) < size:
         return
@@ -116,21 +120,21 @@ def _rule_out_repetition(
     windows = subwords.unfold(2, size, 1)
     last = subwords[:, :, None, subwords.size(2) - size + 1 :]
     again = (windows[..., :-1] == last).all(-1)
-    sentence, hypothesis, _ = rows = again.nonzero(as_tuple=True)
-    repeated = windows[..., -1][rows]
+    sentence, hypothesis, _ = found = again.nonzero(as_tuple=True)
+    repeated = windows[..., -1][found]
     kept = log_probabilities[sentence, hypothesis, repeated]
     log_probabilities[sentence, hypothesis, repeated] = -math.inf
     stuck = (log_probabilities[sentence, hypothesis] == -math.inf).all(-1)
     log_probabilities[sentence[stuck], hypothesis[stuck], repeated[stuck]] = kept[stuck]
 
 
-def _rule_out_doubtful_ends(
+def _ban_doubtful_ends(
     log_probabilities: Float[Tensor, "batch beam vocab"], threshold: float
 ) -> None:
     end = log_probabilities[..., EOS].clone()
     log_probabilities[..., EOS] = -math.inf
     best = log_probabilities.amax(-1)
-    # Where nothing else may follow, the end may.
+    # The end stays allowed where nothing else is.
     doubtful = (end <= threshold * best) & (best > -math.inf)
     log_probabilities[..., EOS] = end.masked_fill(doubtful, -math.inf)
 
@@ -140,10 +144,10 @@ class NotANumber(InputError):
 
 
 def check_no_nan(log_probabilities: Tensor, length: int) -> None:
-    """Stop a search that a broken model would lead astray.
+    """Stop the search of a broken model.
 
     Raises:
-        NotANumber: A log-probability is none.
+        NotANumber: A log-probability is NaN.
     """
     if log_probabilities.isnan().any():
         raise NotANumber(

@@ -1,7 +1,7 @@
-"""Sampling: each next token is drawn from the model's distribution, or from the likely part of it.
+"""Sampling: each next token is drawn from the model's distribution, or from its most likely part.
 
-It does not know the model. A sentence brings its own seed, so that it is given the same text in
-any batch. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation" (top-k); Holtzman et al.
+It does not know the model. Each sentence has its own seed, so that its samples do not depend on its
+batch. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation" (top-k); Holtzman et al.
 2020, "The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al. 2022, "Truncation
 Sampling as Language Model Desmoothing" (epsilon); Nguyen et al. 2024, "Turning Up the Heat: Min-p
 Sampling for Creative and Coherent LLM Outputs" (min-p).
@@ -33,21 +33,21 @@ def sample_search(
     """Return ``nbest`` samples a sentence, the best first, in the order of the sentences.
 
     Args:
-        step: Gives log-probabilities, ``nbest`` wide; it starts before the first token.
-        limits: The most pieces of each sentence, on the device of the step.
+        step: Gives log-probabilities, ``nbest`` wide.
+        limits: Maximal subwords of each sentence, on the device of the step.
         config: How many samples, and from which part of the distribution.
-        seeds: One a sentence: what is drawn for it depends on nothing else.
+        seeds: One a sentence; its samples depend on no other sentence.
 
     Raises:
         NotANumber: The step gave NaN.
     """
     found: list[list[Hypothesis]] = [[] for _ in seeds]
-    indices = list(range(len(seeds)))
+    sentences = list(range(len(seeds)))
     noise = _noise(limits, config.nbest, seeds)
     tokens = limits.new_full((len(seeds), config.nbest, 1), BOS)
     totals = torch.zeros(tokens.shape[:2], device=limits.device)
     lengths = limits.new_full(tokens.shape[:2], -1)
-    while indices:
+    while sentences:
         length = tokens.size(2) - 1
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, limits, config)
@@ -61,13 +61,13 @@ def sample_search(
         done = (lengths >= 0).all(1)
         if done.any():
             for row in done.nonzero().squeeze(1).tolist():
-                found[indices[row]] = _ranked(tokens[row], lengths[row], totals[row], config)
+                found[sentences[row]] = _ranked(tokens[row], lengths[row], totals[row], config)
             alive = (~done).nonzero().squeeze(1)
-            indices = [indices[row] for row in alive.tolist()]
+            sentences = [sentences[row] for row in alive.tolist()]
             tokens, totals, lengths, limits, noise = (
                 part[alive] for part in (tokens, totals, lengths, limits, noise)
             )
-            if indices:
+            if sentences:
                 step.keep(alive)
     return found
 
@@ -75,32 +75,32 @@ def sample_search(
 def truncated(
     log_probabilities: Float[Tensor, "*rows vocab"], config: SearchConfig
 ) -> Float[Tensor, "*rows vocab"]:
-    """The logits of what may be drawn; the rest is ``-inf``. The most probable token always may.
+    """The logits of the tokens that may be drawn; the rest is ``-inf``, but never the best token.
 
-    The temperature comes first, then each truncation looks at what the temperature made.
+    The temperature comes first; each truncation applies to the result.
     """
     logits = (log_probabilities / config.temperature).log_softmax(-1)
     best = logits.amax(-1, keepdim=True)
-    least = logits.new_full(best.shape, -math.inf)
+    floor = logits.new_full(best.shape, -math.inf)
     if config.top_k:
         kth = logits.topk(min(config.top_k, logits.size(-1))).values[..., -1:]
-        least = torch.maximum(least, kth)
+        floor = torch.maximum(floor, kth)
     if config.top_p < 1:
         ordered = logits.sort(descending=True).values
-        # The mass before a token must not have reached top_p yet.
+        # A token is inside if the mass before it is below top_p.
         inside = ordered.exp().cumsum(-1) - ordered.exp() < config.top_p
-        least = torch.maximum(least, ordered.masked_fill(~inside, math.inf).amin(-1, keepdim=True))
+        floor = torch.maximum(floor, ordered.masked_fill(~inside, math.inf).amin(-1, keepdim=True))
     if config.min_p:
-        least = torch.maximum(least, best + math.log(config.min_p))
+        floor = torch.maximum(floor, best + math.log(config.min_p))
     if config.epsilon:
-        least = least.clamp(min=math.log(config.epsilon))
-    return logits.masked_fill(logits < torch.minimum(least, best), -math.inf)
+        floor = floor.clamp(min=math.log(config.epsilon))
+    return logits.masked_fill(logits < torch.minimum(floor, best), -math.inf)
 
 
 def _noise(
     limits: Int[Tensor, " batch"], samples: int, seeds: Sequence[int]
 ) -> Float[Tensor, "batch sample steps"]:
-    """A uniform number for each step of each sample; a shorter sentence needs fewer."""
+    """Uniform random numbers for each step of each sample; a shorter sentence needs fewer."""
     noise = torch.zeros(len(seeds), samples, int(limits.max()) + 1, dtype=torch.float64)
     for row, (seed, limit) in enumerate(zip(seeds, limits.tolist(), strict=True)):
         generator = torch.Generator().manual_seed(seed)
@@ -115,8 +115,8 @@ def _draw(
 ) -> Int[Tensor, "batch sample"]:
     """Invert the cumulative distribution."""
     cumulative = logits.exp().cumsum(-1, dtype=torch.float64)
-    wanted = noise * cumulative[..., -1]
-    return torch.searchsorted(cumulative, wanted[..., None], right=True).squeeze(-1)
+    threshold = noise * cumulative[..., -1]
+    return torch.searchsorted(cumulative, threshold[..., None], right=True).squeeze(-1)
 
 
 def _ranked(
@@ -125,7 +125,7 @@ def _ranked(
     totals: Float[Tensor, " sample"],
     config: SearchConfig,
 ) -> list[Hypothesis]:
-    """The samples of one sentence, the best first; equals stay in the order of their draws."""
+    """The samples of one sentence, the best first; ties keep the order of the draws."""
     columns = zip(tokens[:, 1:].tolist(), lengths.tolist(), totals.tolist(), strict=True)
     samples = [
         Hypothesis(tuple(row[:length]), total / config.penalty(length + 1), total)

@@ -1,8 +1,8 @@
 """Translate documents: windows of consecutive sentences together, and one translation a sentence.
 
 A model trained with ``data.documents`` reads and writes separators between sentences. A window
-whose translation has not as many sentences is translated again, sentence by sentence. It knows
-texts and translations, and neither the model nor the search.
+whose translation has another number of sentences is translated again, sentence by sentence. It
+knows texts and translations, but neither the model nor the search.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,25 +14,24 @@ import torch
 
 from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
-from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.translation.line_windows import make_windows
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 
 Window = range
-"""The places of consecutive texts that are translated together."""
+"""Indices of consecutive texts that are translated together."""
 
 
 class DocumentTranslator:
     """Translates texts as sentences of documents; a blank text ends a document.
 
-    What a translation says of itself besides its text and tokens, its score above all, is of the
+    The score and all other fields of a translation besides its text and tokens are those of the
     whole window.
     """
 
     def __init__(self, translator: Translator) -> None:
-        """Translate with a model that was trained with documents, as it is at each call."""
+        """Translate with a model that was trained with documents; see ``Translator``."""
         self.translator = translator
         self.tokenizer = translator.tokenizer
         self.search = translator.search
@@ -45,7 +44,7 @@ class DocumentTranslator:
     ) -> list[Translation]:
         """Translate texts, in their order; see ``Translator.translate``.
 
-        A text of which something is asked is translated alone.
+        A text with constraints is translated alone.
         """
         windows = self.windows(texts, constraints)
         found = self.translate_windows(texts, windows, constraints)
@@ -61,10 +60,9 @@ class DocumentTranslator:
         """Translate lines as they come, when their window is full or their document at an end.
 
         Args:
-            lines: See ``Translator.translate_stream``; where they end in an error, a document
-                ends there.
-            ready: See there; it never changes which lines make a window.
-            done: So many of the first are not wanted; those after them are translated as with them.
+            lines: See ``Translator.translate_stream``; an error ends the document.
+            ready: See there; it never changes the windows.
+            done: Number of the first lines to leave out; the rest is translated as with them.
         """
         held: list[Request] = []
         reading = make_windows(lines, ready)
@@ -80,38 +78,38 @@ class DocumentTranslator:
             # More sentences may come for the last.
             if windows and not self._is_closed(held, windows[-1]):
                 windows.pop()
-            yield from self._answers(held, windows, done)
+            yield from self._translate_requests(held, windows, done)
             read = windows[-1].stop if windows else 0
             held, done = held[read:], max(0, done - read)
-        yield from self._answers(held, self._windows(held), done)
+        yield from self._translate_requests(held, self._windows(held), done)
         if failure is not None:
             raise failure
 
     def windows(
-        self, texts: Sequence[str], asked: Sequence[Constraints | None] | None = None
+        self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
     ) -> list[Window]:
         """Cut texts into windows; each text is in one.
 
         Raises:
             InputError: A tag is unknown to the model, or missing.
         """
-        rows = self.tokenizer.encode_source(texts)
-        most = min(self.tags.subwords, max_subwords(self.translator.asked))
+        encoded = self.tokenizer.encode_source(texts)
+        limit = min(self.tags.subwords, self.translator.max_subwords)
         starts: list[int] = []
-        # What is to begin with other tags is another text.
-        for _, run in groupby(range(len(texts)), lambda position: parse_tags(texts[position])):
-            indices = list(run)
-            leading = max(self.tokenizer.leading_tags(rows[position]) for position in indices)
-            alone = [
-                not rows[position] or not texts[position].strip() or bool(asked and asked[position])
-                for position in indices
-            ]
+        # Other tags begin another document.
+        for _, group in groupby(range(len(texts)), lambda index: parse_tags(texts[index])):
+            indices = list(group)
+            leading = max(self.tokenizer.leading_tags(encoded[index]) for index in indices)
             lengths = [
-                None if alone[index] else (len(rows[position]) - leading,)
-                for index, position in enumerate(indices)
+                None
+                if not encoded[index]
+                or not texts[index].strip()
+                or (constraints and constraints[index])
+                else (len(encoded[index]) - leading,)
+                for index in indices
             ]
-            begins = begins_window(lengths, self.tags.sentences, most - leading)
-            starts += [position for position, first in zip(indices, begins, strict=True) if first]
+            begins = begins_window(lengths, self.tags.sentences, limit - leading)
+            starts += [index for index, first in zip(indices, begins, strict=True) if first]
         return [range(*pair) for pair in pairwise([*starts, len(texts)])]
 
     def _windows(self, requests: Sequence[Request]) -> list[Window]:
@@ -122,14 +120,15 @@ class DocumentTranslator:
     def _is_closed(self, requests: Sequence[Request], window: Window) -> bool:
         return len(window) == self.tags.sentences or not requests[window[-1]].text.strip()
 
-    def _answers(
+    def _translate_requests(
         self, requests: Sequence[Request], windows: Sequence[Window], done: int
     ) -> Iterator[Translation]:
-        wanted = [window for window in windows if window.stop > done]
+        windows = [window for window in windows if window.stop > done]
         texts = [request.text for request in requests]
-        asked = [request.constraints for request in requests]
-        for window, found in zip(wanted, self.translate_windows(texts, wanted, asked), strict=True):
-            yield from found[max(0, done - window.start) :]
+        constraints = [request.constraints for request in requests]
+        found = self.translate_windows(texts, windows, constraints)
+        for window, translations in zip(windows, found, strict=True):
+            yield from translations[max(0, done - window.start) :]
 
     def translate_windows(
         self,
@@ -138,27 +137,22 @@ class DocumentTranslator:
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of the texts of each of these windows."""
-        asked = constraints or [None] * len(texts)
+        constraints = constraints or [None] * len(texts)
         together = self.translator.translate(
-            [_joined([texts[position] for position in window]) for window in windows],
-            [asked[window.start] if len(window) == 1 else None for window in windows],
+            [_joined([texts[index] for index in window]) for window in windows],
+            [constraints[window.start] if len(window) == 1 else None for window in windows],
         )
-        found = [self._parted(one, len(w)) for one, w in zip(together, windows, strict=True)]
+        found = [self._split(one, len(w)) for one, w in zip(together, windows, strict=True)]
         pairs = list(zip(windows, found, strict=True))
-        alone = [
-            _joined([texts[position]])
-            for window, parts in pairs
-            if not parts
-            for position in window
-        ]
+        alone = [_joined([texts[i]]) for window, parts in pairs if not parts for i in window]
         again = iter(self.translator.translate(alone))
         return [parts or [next(again) for _ in window] for window, parts in pairs]
 
-    def _parted(self, translation: Translation, count: int) -> list[Translation]:
-        """Return the translation of each sentence; none where they are not as many."""
+    def _split(self, translation: Translation, count: int) -> list[Translation]:
+        """Return the translation of each sentence; none if their number is another."""
         if count == 1:
             return [translation]
-        candidates = [self._candidates(one) for one in translation.nbest]
+        candidates = [self._sentences(candidate) for candidate in translation.nbest]
         if len(candidates[0]) != count or not all(one.text for one in candidates[0]):
             return []
         sources = _split_at(self.tags.spelt[0], translation.source_tokens)
@@ -168,20 +162,17 @@ class DocumentTranslator:
             for nbest, source in zip(parts, sources, strict=True)
         ]
 
-    def _candidates(self, candidate: Candidate) -> list[Candidate]:
-        """Part one of the window into one a sentence."""
+    def _sentences(self, candidate: Candidate) -> list[Candidate]:
         parts = _split_at(self.tags.spelt[0], candidate.tokens)
-        texts = self.tokenizer.decode_target(
-            [[self._ids[subword] for subword in tokens] for tokens in parts]
-        )
+        ids = [[self._ids[subword] for subword in tokens] for tokens in parts]
         return [
             replace(candidate, text=text.replace("\n", " "), tokens=tokens)
-            for text, tokens in zip(texts, parts, strict=True)
+            for text, tokens in zip(self.tokenizer.decode_target(ids), parts, strict=True)
         ]
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the translator."""
         return self.translator.device
 
     @device.setter
@@ -195,16 +186,16 @@ class DocumentTranslator:
 
 
 def in_documents(translator: Translator) -> Translator | DocumentTranslator:
-    """Whatever translates as the model was trained: sentences, or documents."""
+    """The translator of the kind of text that the model was trained on: sentences or documents."""
     documents = translator.tokenizer.tags.sentences > 0
     return DocumentTranslator(translator) if documents else translator
 
 
 def group_units(translator: Translator | DocumentTranslator, texts: Sequence[str]) -> list[Window]:
-    """What can be shared out among processes: windows of documents, or single texts."""
+    """The units that processes can translate separately: windows of documents, or single texts."""
     if isinstance(translator, DocumentTranslator):
         return translator.windows(texts)
-    return [range(position, position + 1) for position in range(len(texts))]
+    return [range(index, index + 1) for index in range(len(texts))]
 
 
 def translate_units(
@@ -217,7 +208,7 @@ def translate_units(
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """One text of them, with the tags of the first."""
+    """Join texts by separators; the result has the tags of the first."""
     lines = (text.replace(SENTENCE_END, " ") for text in texts)
     return with_tags(SENTENCE_END.join(lines), parse_tags(texts[0]))
 

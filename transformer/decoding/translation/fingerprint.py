@@ -1,6 +1,6 @@
-"""Which model an export was made from, so that no one translates with that of another.
+"""The fingerprint of a model: an export of another model is refused.
 
-It does not know formats: any folder can carry the file.
+It does not know formats: any folder can hold the file.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ FILE = "made_from.json"
 
 
 def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
-    """A hash of all that decides what the model says: weights, heads that are off, vocabularies."""
-    # The tags that a call puts before its sources are of the call, not of the model.
+    """A hash of all that determines the output: weights, switched-off heads, vocabularies."""
+    # The tags before the sources belong to the call, not to the model.
     digest = hashlib.sha256(tokenizer.tagged(UNTAGGED).fingerprint.encode())
     digest.update(json.dumps(model.config.to_dict(), sort_keys=True).encode())
     digest.update(" ".join(map(str, heads_off(model))).encode())
@@ -32,7 +32,7 @@ def compute_fingerprint(model: Transformer, tokenizer: Tokenizer) -> str:
 
 
 def _weights(model: Transformer) -> dict[str, torch.Tensor]:
-    """Every weight by its name, those in int8 too."""
+    """Every weight by its name, also in int8."""
     weights = dict(model.state_dict())
     for name, module in model.named_modules():
         if isinstance(module, Int8Linear):
@@ -44,16 +44,16 @@ def _weights(model: Transformer) -> dict[str, torch.Tensor]:
 
 
 def write_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
-    """Leave it in the folder of the export."""
+    """Write the fingerprint into the folder of an export."""
     text = json.dumps({"model": compute_fingerprint(model, tokenizer)})
     (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
 
 def check_fingerprint(model: Transformer, tokenizer: Tokenizer, folder: Path) -> None:
-    """Refuse an export of another model: of a checkpoint before more training, say.
+    """Check that an export was made from this model, not from an earlier checkpoint, say.
 
     Raises:
-        InputError: It was not made from this one, or nobody knows.
+        InputError: It was not, or has no fingerprint.
     """
     try:
         known = json.loads((folder / FILE).read_text(encoding="utf-8"))["model"]

@@ -1,7 +1,4 @@
-"""Counts the translations that end only because they may not become longer.
-
-It does not know how they are found.
-"""
+"""Counts the translations that end only because of the length limit."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -14,31 +11,31 @@ logger = logging.getLogger(__name__)
 
 
 class LengthLimit:
-    """The most pieces of each translation: as the search says, and the model has positions for."""
+    """The limit of each translation: that of the search, or the positions of the model."""
 
-    def __init__(self, search: SearchConfig, most: int) -> None:
-        self.search, self.most = search, most
+    def __init__(self, search: SearchConfig, max_subwords: int) -> None:
+        self.search, self.max_subwords = search, max_subwords
         self._reached = self._searched = 0
 
-    def counted(
+    def count(
         self, segments: Sequence[Segment], found: list[list[Hypothesis]]
     ) -> list[list[Hypothesis]]:
-        """What was found, once the best hypothesis of each segment is looked at."""
+        """Count the best hypotheses that reached the limit; return all hypotheses."""
         for segment, hypotheses in zip(segments, found, strict=True):
-            limit = min(self.most, self.search.limit(len(segment.subwords)))
+            limit = min(self.max_subwords, self.search.limit(len(segment.subwords)))
             self._reached += bool(hypotheses) and len(hypotheses[0].tokens) >= limit
         self._searched += len(segments)
         return found
 
-    def taken(self) -> tuple[int, int]:
-        """How many have reached their limit, of how many, since the last call."""
+    def pop_counts(self) -> tuple[int, int]:
+        """Return and reset how many reached their limit, and how many there were."""
         counts = self._reached, self._searched
         self._reached = self._searched = 0
         return counts
 
 
 def warn_about_length_limit(counts: Iterable[tuple[int, int]]) -> None:
-    """Say in one line how many translations reached their limit (`LengthLimit.taken`), if any."""
+    """Log one warning if any translation reached its limit (`LengthLimit.pop_counts`)."""
     reached, searched = map(sum, zip(*counts, strict=True))
     if reached:
         logger.warning(

@@ -1,6 +1,6 @@
 """Cut a stream of lines into windows that are translated together.
 
-It does not know what happens to them. Small windows answer soon, large ones make full batches.
+Small windows give an early answer, large windows full batches.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,15 +9,15 @@ from transformer.data.tokenization.tags import parse_tags, with_tags
 from transformer.decoding.constraints.request import Request
 
 FIRST_WINDOW, LAST_WINDOW = 8, 4096
-"""Most lines of the first window and of any; each may be twice as large as the one before."""
+"""Maximal lines of the first and of any window; each may be twice as large as the one before."""
 
 
 def make_windows(
     lines: Iterable[str | Request], ready: Callable[[], bool] | None
 ) -> Iterator[list[Request]]:
-    """Read windows, until ``ready`` denies that the next line is at hand or the window is full.
+    """Read windows: each ends when it is full, or when the next line is not ``ready``.
 
-    Where reading fails, the lines before come first, then the error. The last window may be empty.
+    If reading fails, the lines before come first, then the error. The last window may be empty.
     """
     window: list[Request] = []
     size = FIRST_WINDOW

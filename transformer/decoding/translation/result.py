@@ -1,4 +1,4 @@
-"""What a translator returns: text, pieces and scores.
+"""What a translator returns: text, subwords and scores.
 
 It does not know how they were found.
 """
@@ -19,10 +19,10 @@ class Candidate:
 
     Attributes:
         text: Detokenised, without any line end.
-        score: What the search ranks by: the log-probability over the length penalty; of ``mbr``
+        score: The ranking of the search: the log-probability over the length penalty; for ``mbr``
             the expected utility, the mean over segments.
-        log_probability: Natural logarithm, of the pieces and the end of the sentence.
-        tokens: The pieces of the text.
+        log_probability: Natural logarithm, of the subwords and the end of the sentence.
+        tokens: The subwords of the text.
     """
 
     text: str
@@ -33,20 +33,19 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """The best candidate for one text, and the others.
+    """The candidates for one text, and the best of them.
 
     Attributes:
         text: See ``Candidate``.
         score: See ``Candidate``; 0 for a blank text.
         tokens: See ``Candidate``.
-        nbest: The best first; as many as asked for, or as there are.
-        source_tokens: The pieces of the text that was translated.
-        attention: On request, how much each of ``tokens`` looked at each of ``source_tokens``
-            (``aligning_attention``); what a row lacks to one fell on the end of the source.
-        alignment: On request, the (source word, target word) links read off it; words are what
-            spaces part.
-        unmet: What the text does not keep to of what was asked of it, such as ``must: Haus``;
-            None where nothing was asked.
+        nbest: Up to ``nbest`` candidates, the best first.
+        source_tokens: The subwords of the source.
+        attention: On request, the attention of each of ``tokens`` to each of ``source_tokens``
+            (``aligning_attention``); the end of the source has the rest to one.
+        alignment: On request, the (source word, target word) links read from it; words are
+            separated by spaces.
+        unmet: The violated constraints, such as ``must: Haus``; None without constraints.
     """
 
     text: str
@@ -59,11 +58,11 @@ class Translation:
     unmet: tuple[str, ...] | None = None
 
     def checked(self, constraints: Constraints | None) -> "Translation":
-        """The same, with what it does not keep to."""
+        """The same, with its violated constraints."""
         return replace(self, unmet=constraints.unmet(self.text)) if constraints else self
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, one object a text; attention, alignment and unmet only where asked for."""
+        """Plain values; attention, alignment and unmet only if they are not None."""
         values: dict[str, Any] = {
             "text": self.text,
             "score": self.score,
@@ -80,11 +79,11 @@ class Translation:
         return values
 
     def to_line(self) -> str:
-        """The text; where links were asked for, ``text ||| 0-0 1-2``, as Marian writes it."""
+        """The text; with links ``text ||| 0-0 1-2``, as Marian writes it."""
         if self.alignment is None:
             return self.text
         return f"{self.text} ||| {format_links(self.alignment)}"
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
-"""Of a blank text; no model is asked."""
+"""The translation of a blank text, without a model."""

@@ -1,7 +1,4 @@
-"""What a checkpoint says of translating, besides the model: tokenizer, search, alignment.
-
-It does not know where the checkpoint was found.
-"""
+"""The settings of a checkpoint for translation: tokenizer, search, alignment."""
 
 from dataclasses import dataclass
 
@@ -19,15 +16,15 @@ class Trained:
 
     tokenizer: Tokenizer
     search: SearchConfig
-    """With which its run was validated, or that ``tune`` found best."""
+    """The search of its run's validation, or the best that ``tune`` found."""
     aligner: Aligner
 
 
 def trained_with(checkpoint: Checkpoint) -> Trained:
-    """Read what a checkpoint says of translating.
+    """Read the settings of a checkpoint.
 
     Raises:
-        InputError: A value is not what training writes, or contradicts the model.
+        InputError: A value has the wrong type, or contradicts the model.
     """
     model = checkpoint.model.config
     with errors_name(checkpoint.path):

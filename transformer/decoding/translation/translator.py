@@ -1,7 +1,6 @@
-"""Raw text in, raw text out: the one door through which anything is translated.
+"""Raw text in, raw text out: validation, ``evaluate`` and ``translate`` all translate here.
 
-Validation, ``evaluate`` and ``translate`` all come through here. It does not know files, the
-command line or metrics.
+It does not know files, the command line or metrics.
 """
 
 import os
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, word_links
+from transformer.decoding.alignment import Aligner, batched_attention, word_links
 from transformer.decoding.batched_search import (
     ModelSearcher,
     Searcher,
@@ -24,27 +23,26 @@ from transformer.decoding.batched_search import (
 )
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.long_inputs import (
-    Segment,
-    segment_lengths,
-    split_segments,
-    warn_about_segments,
-)
+from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.ensemble import Ensemble, Model, leader
+from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.line_windows import make_windows
-from transformer.decoding.translation.nbest import NBest, with_attention
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
 from transformer.decoding.translation.trained import trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
-from transformer.model.transformer import Transformer
 
 
 class Translator:
-    """A model, its tokenizer and a search."""
+    """A model, its tokenizer and a search.
+
+    Attributes:
+        members: The model, or those of the ensemble.
+        model: The first of them; attention is read from it.
+        max_subwords: Longer texts are cut into segments.
+    """
 
     def __init__(
         self,
@@ -56,30 +54,31 @@ class Translator:
         aligner: Aligner | None = None,
         coverage_head: HeadName | None = None,
     ) -> None:
-        """Move the model to the device and translate with it as it is at each call.
+        """Move the model to the device; each call uses its present weights.
 
         Args:
-            model: Or an ensemble, whose first model's attention is read. May be in training; its
-                mode is restored after each call.
-            tokenizer: The one the model was trained with.
+            model: Or an ensemble. It may be in training; its mode is restored after each call.
+            tokenizer: The tokenizer of the model.
             search: How to search.
-            batch_tokens: The most padded source tokens of a batch, counted once a hypothesis;
-                memory grows with it. A longer sentence makes a batch alone.
-            device: Where to compute.
-            aligner: How alignment is read off; None for a model that was not guided.
-            coverage_head: Where the coverage penalty looks, as in ``aligning_attention``: the head
-                that was guided, if one was. How alignment is read off changes no translation.
+            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; memory
+                grows with it. A longer sentence makes a batch alone.
+            device: The device to compute on.
+            aligner: How alignment is read; None for a model that was not guided.
+            coverage_head: The head that the coverage penalty reads, as in ``aligning_attention``:
+                the guided head, if there is one. The aligner changes no translation.
 
         Raises:
-            InputError: No token makes a batch, or there is no such head or utility.
+            InputError: ``batch_tokens`` is below 1, or there is no such head or utility.
         """
         self.device = torch.device(device)
-        self.asked = model.to(self.device)
-        self.model = leader(model)
+        self._model = model.to(self.device)
+        self.members = ensemble_members(model)
+        self.model = self.members[0]
         self.tokenizer = tokenizer
         self.search = search
         self.batch_tokens = batch_tokens
-        self.aligner = (aligner or Aligner()).checked(self.model.config)
+        self.aligner = aligner or Aligner()
+        self.aligner.check(self.model.config)
         self.searcher: Searcher = ModelSearcher(
             model, tokenizer, search, batch_tokens, coverage_head
         )
@@ -98,7 +97,7 @@ class Translator:
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
         Without ``search``, search as the run did that wrote the checkpoint; without ``aligner``,
-        read alignment off the head that the run guided, if it guided one (``Aligner.trained``).
+        read alignment from the head that the run guided, if it guided one (``Aligner.trained``).
 
         Raises:
             InputError: There is no checkpoint, or it cannot be read.
@@ -112,9 +111,9 @@ class Translator:
         )
 
     @property
-    def members(self) -> list[Transformer]:
-        """The models that are asked: one, or those of the ensemble."""
-        return self.asked.members if isinstance(self.asked, Ensemble) else [self.model]
+    def max_subwords(self) -> int:
+        """The trained length, whatever the positions: nothing is extrapolated."""
+        return max_subwords(self._model)
 
     def translate(
         self,
@@ -127,17 +126,17 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text of more pieces than ``model.max_length`` is cut into segments, at ends of sentences
+        A text of more subwords than ``model.max_length`` is cut into segments, at ends of sentences
         if it has any, with a warning in the log; their translations are joined by a space.
 
         Args:
-            texts: Any strings, also empty or with control characters; a ``TaggedText`` has its own
-                tags before it, any other those of the tokenizer.
-            constraints: What is asked of each translation; ``Translation.unmet`` tells what the
-                search could not meet. ``split_segments`` shares them out where a text is cut.
-            attention: Also return where the best candidate looked, as the aligner sees it.
+            texts: Any strings, also empty or with control characters. A ``TaggedText`` has its own
+                tags before it, any other text those of the tokenizer.
+            constraints: Of each translation; ``Translation.unmet`` lists the violated constraints.
+                ``split_segments`` divides them if a text is cut.
+            attention: Also return the attention of the best candidate, as the aligner reads it.
             alignment: Also return the word links of the best candidate.
-            names: What a warning calls each text.
+            names: Of the texts, for warnings.
 
         Raises:
             NotANumber: The model gave NaN.
@@ -147,21 +146,24 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("translate takes a list of texts, not one string; give [text]")
-        asked = [None] * len(texts) if constraints is None else list(constraints)
-        with evaluating(self.asked):
+        constraints = [None] * len(texts) if constraints is None else constraints
+        limit = self.max_subwords
+        with evaluating(self._model):
             encoded = self.tokenizer.encode_source(texts)
             segmented = [
-                self._segments(subwords, one) if text.strip() else []
-                for text, subwords, one in zip(texts, encoded, asked, strict=True)
+                split_segments(subwords, one, self.tokenizer, limit) if text.strip() else []
+                for text, subwords, one in zip(texts, encoded, constraints, strict=True)
             ]
-            warn_about_segments(list(map(len, segmented)), names, self.asked.config.max_length)
+            warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
-            lists = iter(self._search(flat, attention or alignment))
+            found = self.length_limit.count(flat, self.searcher(flat))
+            maps = self._attention(flat, found, attention or alignment)
+            parts = zip(found, maps, strict=True)
             return [
-                self._join(segments, [next(lists) for _ in segments], attention, alignment).checked(
+                self._join(segments, [next(parts) for _ in segments], attention, alignment).checked(
                     one
                 )
-                for segments, one in zip(segmented, asked, strict=True)
+                for segments, one in zip(segmented, constraints, strict=True)
             ]
 
     def translate_stream(
@@ -176,14 +178,13 @@ class Translator:
         """Translate lines as they come, holding no more than a window of them.
 
         Args:
-            lines: One text each, with or without its line end, or with what is asked of its
-                translation. Where they end in an error, the lines before it are translated first.
-            ready: Whether the next line can be had without waiting. Where it cannot, those at
-                hand are translated first, so that someone who waits for the answer to a line
-                before sending the next one gets it. Without it, lines are taken to be at hand.
+            lines: One text each, with or without its line end, or with its constraints. If reading
+                fails, the lines before the error are translated first.
+            ready: Whether the next line can be read without waiting. If not, the lines read so far
+                are translated first, for a user who waits for them. Without it, lines never wait.
             attention: See ``translate``.
             alignment: See ``translate``.
-            name: What a warning calls a line of this index, from 0.
+            name: The name of a line for warnings, from its index.
         """
         start = 0
         for window in make_windows(lines, ready):
@@ -192,57 +193,47 @@ class Translator:
                 [request.constraints for request in window],
                 attention=attention,
                 alignment=alignment,
-                names=[name(start + position) for position in range(len(window))],
+                names=[name(start + index) for index in range(len(window))],
             )
             start += len(window)
 
-    def _segments(self, subwords: list[int], constraints: Constraints | None) -> list[Segment]:
-        # The trained length, whatever the positions: beyond it text is cut, not extrapolated.
-        most = max_subwords(self.asked)
-        if not subwords:
-            return []
-        count = self.tokenizer.leading_tags(subwords)
-        tags, text = subwords[:count], subwords[count:]
-        lengths = [len(text)]
-        if len(subwords) > most:
-            room = max(1, most - count)
-            lengths = segment_lengths(self.tokenizer.source_subwords(text), room)
-        return split_segments(text, lengths, constraints, tags)
-
-    def _search(self, segments: list[Segment], attention: bool) -> list[NBest]:
-        found = self.length_limit.counted(segments, self.searcher(segments))
-        if not attention:
-            return [NBest(hypotheses) for hypotheses in found]
-        subwords = [segment.subwords for segment in segments]
-        return with_attention(self.model, subwords, found, self.aligner.head, self.batch_tokens)
+    def _attention(
+        self, segments: list[Segment], found: list[list[Hypothesis]], needed: bool
+    ) -> list[Float[Tensor, "target source"]]:
+        """Attention of the best hypotheses, recomputed so that the search keeps its kernel."""
+        if not needed:
+            return [torch.empty(0, 0)] * len(segments)
+        pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
+        return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
     def _join(
-        self, segments: list[Segment], lists: list[NBest], attention: bool, alignment: bool
+        self,
+        segments: list[Segment],
+        parts: list[tuple[list[Hypothesis], Tensor]],
+        attention: bool,
+        alignment: bool,
     ) -> Translation:
-        """Make one translation of those of its segments: mostly one, none of a blank text."""
+        """Join the translations of the segments of a text; a blank text has none."""
         if not segments:
             return replace(BLANK, alignment=frozenset()) if alignment else BLANK
-        ranks = zip(*(nbest.hypotheses for nbest in lists), strict=False)
+        ranks = zip(*(hypotheses for hypotheses, _ in parts), strict=False)
         nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
-        weights = torch.block_diag(*[f.attention for f in lists if f.attention is not None])
+        weights = torch.block_diag(*(part for _, part in parts))
         source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
+        best = [hypotheses[0] for hypotheses, _ in parts]
         return Translation(
-            text=nbest[0].text,
-            score=nbest[0].score,
-            tokens=nbest[0].tokens,
-            nbest=nbest,
-            source_tokens=tuple(source),
+            *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, tuple(source)),
             attention=weights if attention else None,
-            alignment=self._links(weights, source, lists) if alignment else None,
+            alignment=self._links(weights, source, best) if alignment else None,
         )
 
     def _links(
-        self, weights: Float[Tensor, "target source"], source: list[str], lists: list[NBest]
+        self, weights: Float[Tensor, "target source"], source: list[str], best: list[Hypothesis]
     ) -> Links:
         """Words are counted through all segments, each of which begins a new target word."""
         target_words: list[int] = []
-        for nbest in lists:
-            words = subword_words(self.tokenizer.subwords(nbest.hypotheses[0].tokens))
+        for hypothesis in best:
+            words = subword_words(self.tokenizer.subwords(hypothesis.tokens))
             first = max(target_words, default=-1) + 1
             target_words += [word if word == NO_WORD else first + word for word in words]
         return word_links(weights, subword_words(source), target_words, self.aligner.near_best)

@@ -1,6 +1,6 @@
-"""What the heads of a model are worth: a score without one, with one alone, with the best few.
+"""Head ablation: the score of a model without a head, with one alone, with the best few.
 
-It does not know which score that is, nor how the text is chosen. Sources: Michel et al. 2019, "Are
+It does not know the score, nor how the text is chosen. Sources: Michel et al. 2019, "Are
 Sixteen Heads Really Better than One?", sections 3 and 4; Voita et al. 2019, "Analyzing Multi-Head
 Self-Attention".
 """
@@ -10,28 +10,27 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from transformer.common.errors import InputError
 from transformer.data.batching.batch import Row, collate
+from transformer.decoding.forced.scorer import score_targets
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import bucket_batches
-from transformer.decoding.search.length_penalty import score_targets
+from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off
 from transformer.model.transformer import Transformer
 
 Measure = Callable[[Sequence[HeadName]], float]
-"""The score of the model with these heads off, besides those that are off anyway."""
+"""The score of the model with these heads switched off as well."""
 
 Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """What the model scores without some heads.
+    """The score of a model without some heads.
 
     Attributes:
-        off: Those heads.
-        score: What it scores then.
-        difference: That less the score with them.
+        off: The heads.
+        score: The score without them.
+        difference: That minus the score with them.
     """
 
     off: tuple[HeadName, ...]
@@ -43,9 +42,9 @@ class Ablations:
     """Measures a model with heads off.
 
     Args:
-        model: Its heads that are off stay so and are not ranked.
+        model: Heads that are already off stay off and are not ranked.
         measure: How to score it.
-        better: Which scores are good.
+        better: Whether lower or higher scores are better.
     """
 
     def __init__(self, model: Transformer, measure: Measure, better: Better) -> None:
@@ -61,7 +60,7 @@ class Ablations:
         return dict(sorted(found.items(), key=lambda item: -self.cost(item[1])))
 
     def alone(self) -> dict[HeadName, Ablation]:
-        """For each layer the head that does best with all others of the layer off (section 3.3)."""
+        """The best head of each layer with the rest of the layer off (section 3.3)."""
         found = {}
         for _, layer in groupby(self.heads, key=lambda name: name[:2]):
             heads = list(layer)
@@ -70,19 +69,21 @@ class Ablations:
             found[best] = kept[best]
         return found
 
-    def pruned(self, ranking: Sequence[HeadName], shares: Sequence[float]) -> dict[float, Ablation]:
-        """The heads that cost least off together, a larger and larger share (section 4).
+    def pruned(
+        self, ranking: Sequence[HeadName], fractions: Sequence[float]
+    ) -> dict[float, Ablation]:
+        """The cheapest heads off together, for each fraction of the heads (section 4).
 
         Args:
-            ranking: As ``single`` gives it, the costliest first: one ranking for all shares (the
-                paper's is by the gradient). A head that costs nothing alone may cost much once
-                those that could stand in for it are off too.
-            shares: Of the heads in the ranking, above 0 and at most 1.
+            ranking: That of ``single``, the costliest first, for all fractions (the paper ranks by
+                the gradient). A head that costs nothing alone may cost much when the heads that
+                could replace it are off too.
+            fractions: Above 0 and at most 1.
         """
         cheapest = list(reversed(ranking))
         return {
-            share: self.without(cheapest[: round(share * len(cheapest))])
-            for share in sorted(shares)
+            fraction: self.without(cheapest[: round(fraction * len(cheapest))])
+            for fraction in sorted(fractions)
         }
 
     def without(self, off: Sequence[HeadName]) -> Ablation:
@@ -91,23 +92,20 @@ class Ablations:
         return Ablation(tuple(off), score, score - self.score)
 
     def cost(self, ablation: Ablation) -> float:
-        """How much worse the model became."""
+        """The loss in quality."""
         return ablation.difference if self.better == "lower" else -ablation.difference
 
 
 class ForcedLoss:
-    """Cross-entropy of references, which the decoder is made to read: nats per target token.
+    """Cross-entropy of references by forced decoding: nats per target token.
 
     The end of a sentence is a token; labels are not smoothed.
 
     Args:
-        model: Measured where it is; its mode is restored.
-        sources: Piece ids without bos or eos.
+        model: It stays on its device; its mode is restored.
+        sources: Subword ids without bos or eos; at least one sentence.
         targets: Their references.
-        batch_tokens: The most padded tokens of a batch, on the longer side.
-
-    Raises:
-        InputError: There is no pair.
+        batch_tokens: Maximal padded tokens of a batch, on the longer side.
     """
 
     def __init__(
@@ -117,11 +115,9 @@ class ForcedLoss:
         targets: Sequence[Row],
         batch_tokens: int = 4096,
     ) -> None:
-        if not sources:
-            raise InputError("there is no sentence pair to measure heads on; give at least one")
         self.model = model
         device = next(model.parameters()).device
-        lengths = [max(map(len, pair)) + 1 for pair in zip(sources, targets, strict=True)]
+        lengths = pair_lengths(zip(sources, targets, strict=True))
         self.batches = [
             collate(
                 [sources[index] for index in indices], [targets[index] for index in indices]
@@ -130,16 +126,16 @@ class ForcedLoss:
         ]
         self.target_tokens = sum(batch.target_tokens for batch in self.batches)
         with evaluating(model):
-            # Heads of the decoder change nothing here: most of a model's heads need it once.
+            # Only heads of the encoder change the memories.
             self.memories = [model.encode(batch.source) for batch in self.batches]
 
     def __call__(self, off: Sequence[HeadName]) -> float:
         """The loss with these heads off."""
-        encodes_anew = any(name.kind == "encoder" for name in off)
+        encode_again = any(name.kind == "encoder" for name in off)
         total = 0.0
         with evaluating(self.model), switched_off(self.model, off):
             for batch, memory in zip(self.batches, self.memories, strict=True):
-                encoded = self.model.encode(batch.source) if encodes_anew else memory
-                rows = batch.target_input, batch.target_output
-                total -= float(score_targets(self.model, encoded, *rows).sum())
+                encoded = self.model.encode(batch.source) if encode_again else memory
+                targets = batch.target_input, batch.target_output
+                total -= float(score_targets(self.model, encoded, *targets).sum())
         return total / self.target_tokens

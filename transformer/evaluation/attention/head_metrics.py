@@ -1,6 +1,6 @@
-"""The character of an attention head, measured on its weights and put into words by rule.
+"""The character of an attention head: measured on its weights, and described by rules.
 
-It does not know where the weights come from, nor what the tokens mean. Sources: Voita et al. 2019,
+It does not know where the weights come from. Sources: Voita et al. 2019,
 "Analyzing Multi-Head Self-Attention", section 4 (positional and confident heads); Clark et al.
 2019, "What Does BERT Look At?", section 3 (heads of a relative position, the separator, entropy).
 """
@@ -13,11 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 MAJORITY = 0.5
-"""From here on a mean weight, or a mean maximum, names a head: most of its attention lies there."""
+"""Minimal mean weight, or mean maximum, that describes a head."""
 POSITIONAL = 0.9
-"""Share of queries whose strongest key is at one relative position (Voita et al. 2019)."""
+"""Minimal fraction of queries with their strongest key at one offset (Voita et al. 2019)."""
 BROAD = 0.8
-"""Entropy, relative to that of equal weights, from which on a head is called broad."""
+"""Minimal entropy of a broad head, relative to that of equal weights."""
 
 _OFFSETS = {"previous": -1, "same": 0, "next": 1}
 _INDICES = (*_OFFSETS, "first", "separator")
@@ -27,9 +27,9 @@ _MEASURES = (*_INDICES, *_PEAKS, "confidence", "entropy", "possible_entropy")
 
 @dataclass(frozen=True, kw_only=True)
 class HeadCharacter:
-    """Means over the queries that have a choice, that is, see at least two keys.
+    """Means over the queries that see at least two keys.
 
-    A place counts only for the queries that see a key there. None: no query did.
+    A position counts only for the queries that see a key there. None: no query did.
 
     Attributes:
         previous: Weight on the key before the query's own position.
@@ -37,14 +37,13 @@ class HeadCharacter:
         next: Weight on the key after it.
         first: Weight on the first key.
         separator: Weight on the end-of-sentence symbol.
-        previous_peak: Share of queries whose strongest key is the previous one.
+        previous_peak: Fraction of queries whose strongest key is the previous one.
         same_peak: Likewise, the same position.
         next_peak: Likewise, the next one.
-        confidence: Largest weight, the end-of-sentence symbol apart (Voita et al. 2019).
+        confidence: Largest weight, except on the end-of-sentence symbol (Voita et al. 2019).
         entropy: Of the weights, in nats.
         possible_entropy: Of equal weights: the logarithm of the number of visible keys, in nats.
-        alignment_error: Alignment error rate of the word links that the head makes; None where
-            it is not measured.
+        alignment_error: Alignment error rate of the word links of the head; None if not measured.
     """
 
     previous: float | None
@@ -62,7 +61,7 @@ class HeadCharacter:
 
     @property
     def relative_entropy(self) -> float | None:
-        """The entropy as a share of the possible one: 0 is one key, 1 is equal weights."""
+        """The entropy relative to the possible entropy: 0 is one key, 1 is equal weights."""
         if self.entropy is None or not self.possible_entropy:
             return None
         return self.entropy / self.possible_entropy
@@ -105,9 +104,9 @@ def head_totals(
     """Measure the heads of one layer.
 
     Args:
-        weights: Rows sum to one over the visible keys; the others are not looked at.
-        visible: What each query may see; nothing at all for padding.
-        separator: Where the end-of-sentence symbol stands.
+        weights: Rows sum to one over the visible keys; hidden keys are ignored.
+        visible: The keys that each query sees; none for padding.
+        separator: The positions of the end-of-sentence symbol.
     """
     weights = weights.double().masked_fill(~visible[:, None], 0.0)
     strongest = weights.argmax(dim=-1, keepdim=True)
@@ -141,7 +140,7 @@ def head_totals(
 def _indices(
     visible: Bool[Tensor, "batch query key"], separator: Bool[Tensor, "batch key"]
 ) -> dict[str, Bool[Tensor, "batch query key"]]:
-    """Where the keys of each place stand, as far as they are visible."""
+    """The visible keys at each kind of position."""
     queries = torch.arange(visible.size(1), device=visible.device)
     keys = torch.arange(visible.size(2), device=visible.device)
     indices = {
@@ -150,7 +149,7 @@ def _indices(
     return indices | {"first": (keys == 0) & visible, "separator": separator[:, None] & visible}
 
 
-_SPOKEN = {
+_TITLES = {
     "previous": "the previous position",
     "same": "the same position",
     "next": "the next position",
@@ -160,7 +159,7 @@ _SPOKEN = {
 
 
 def describe(head: HeadCharacter) -> str:
-    """What the head does, with the numbers that say so, and how well it aligns where known."""
+    """Describe a head, with its numbers, and its alignment error if known."""
     known = head.alignment_error is not None
     return _rule(head) + (f"; AER {head.alignment_error:.3f}" if known else "")
 
@@ -172,22 +171,22 @@ def _rule(head: HeadCharacter) -> str:
     if head.confidence is None and not ranked:
         return "not measured: no query had a choice"
     if ranked and weights[ranked[0]] >= MAJORITY:
-        return f"attends to {_SPOKEN[ranked[0]]} ({weights[ranked[0]]:.2f})"
+        return f"attends to {_TITLES[ranked[0]]} ({weights[ranked[0]]:.2f})"
     for name in _OFFSETS:
-        share = getattr(head, f"{name}_peak")
-        if share is not None and share >= POSITIONAL:
-            return f"strongest at {_SPOKEN[name]} ({share:.0%} of queries)"
+        peak = getattr(head, f"{name}_peak")
+        if peak is not None and peak >= POSITIONAL:
+            return f"strongest at {_TITLES[name]} ({peak:.0%} of queries)"
     if head.relative_entropy is not None and head.relative_entropy >= BROAD:
         return f"broad (entropy {head.entropy:.1f} of {head.possible_entropy:.1f} nats)"
     if head.confidence is not None and head.confidence >= MAJORITY:
         return f"picks one token, at no fixed place (mean maximum {head.confidence:.2f})"
-    most = ", ".join(f"{_SPOKEN[name]} {weights[name]:.2f}" for name in ranked[:2])
-    return f"mixed ({most})"
+    largest = ", ".join(f"{_TITLES[name]} {weights[name]:.2f}" for name in ranked[:2])
+    return f"mixed ({largest})"
 
 
 @dataclass(frozen=True)
 class NamedHead:
-    """A head that is the best at something, and how good it is."""
+    """The best head by one measure, and its value."""
 
     title: str
     layer: int
@@ -196,15 +195,15 @@ class NamedHead:
 
 
 def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -> list[NamedHead]:
-    """The heads to look at first, among those of one kind of attention.
+    """The heads of one kind of attention to look at first.
 
     Args:
         layers: The heads of each layer.
-        alignments: How many of the lowest alignment error rates are named.
+        alignments: Number of the lowest alignment error rates.
 
     Returns:
-        The best aligned, where that is measured; for each place the head that looks there most,
-        if it is the most of its weight; the most confident and the broadest.
+        The best aligned heads, if that is measured; for each position the head with the largest
+        weight there, if it is a majority; the most confident and the broadest head.
     """
     named = [
         NamedHead("word alignment", *index, f"AER {value:.3f}")
@@ -213,7 +212,7 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
     for name in _INDICES:
         for value, index in _ranked(layers, name)[:1]:
             if value >= MAJORITY:
-                named.append(NamedHead(_SPOKEN[name], *index, f"{value:.2f}"))
+                named.append(NamedHead(_TITLES[name], *index, f"{value:.2f}"))
     for value, index in _ranked(layers, "confidence")[:1]:
         named.append(NamedHead("most confident", *index, f"mean maximum {value:.2f}"))
     for value, index in _ranked(layers, "relative_entropy")[:1]:
@@ -224,7 +223,7 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
 def _ranked(
     layers: Sequence[Sequence[HeadCharacter]], measure: str
 ) -> list[tuple[float, tuple[int, int]]]:
-    """Value and (layer, head) of every head that has it, the largest first."""
+    """Value and (layer, head) of every measured head, the largest first."""
     values = [
         (value, (layer, head))
         for layer, row in enumerate(layers)

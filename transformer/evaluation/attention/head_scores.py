@@ -1,7 +1,4 @@
-"""The scores that heads are ranked by: the loss on references, or BLEU.
-
-It does not know which heads are switched off, nor what is made of the scores.
-"""
+"""The scores that rank heads: the loss on references, or BLEU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,9 +22,9 @@ class Scorer:
     Attributes:
         name: Of the score.
         signature: How it is computed.
-        measured: The text, in words.
-        better: Which scores are good.
-        decimals: As many as people are shown.
+        measured: Description of the text.
+        better: Whether lower or higher scores are better.
+        decimals: In tables.
     """
 
     name: str
@@ -41,10 +38,10 @@ class Scorer:
 def loss_scorer(
     translator: Translator, run: Mapping[str, Any], split: str, sentences: int
 ) -> Scorer:
-    """Cross-entropy of the first references of a split; ``corpus_pairs`` says which count.
+    """Cross-entropy of the first references of a split, those of ``corpus_pairs``.
 
     Raises:
-        InputError: The corpus is not there, or has no such split, or that no such pair.
+        InputError: See ``corpus_pairs``.
     """
     pairs = corpus_pairs(translator, run["data"], split, sentences)
     measure = ForcedLoss(
@@ -66,10 +63,10 @@ def loss_scorer(
 def bleu_scorer(
     translator: Translator, run: Mapping[str, Any], split: str, sentences: int
 ) -> Scorer:
-    """BLEU of the first sentences of a split, translated anew for each set of heads.
+    """BLEU of the first sentences of a split, translated again for each set of heads.
 
     Raises:
-        InputError: The corpus is not there, or has no such split, or that no pair.
+        InputError: The corpus or the split is missing, or the split is empty.
     """
     config = typed(MetricsConfig, run["metrics"], "metrics")
     pairs = list(islice(known_split(run["data"], split), sentences))

@@ -1,7 +1,4 @@
-"""The heads of a translator, measured over sentence pairs.
-
-It does not know the command line, nor how what it finds is shown.
-"""
+"""Measurements of the heads of a translator over sentence pairs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,9 +11,9 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.forced.forced_attention import Attended, ForcedAttention, forced_attention
+from transformer.decoding.forced.forced_attention import ForcedAttention, forced_attention
 from transformer.decoding.inference_mode import evaluating
-from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import Links, count_links
 from transformer.evaluation.attention.head_metrics import HeadCharacter, HeadTotals, head_totals
@@ -36,7 +33,7 @@ KINDS = ("encoder", "decoder", "cross")
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A sentence pair as piece ids without bos or eos, and its gold links where known."""
+    """A sentence pair as subword ids without bos or eos, and its gold links if known."""
 
     source: list[int]
     target: list[int]
@@ -46,10 +43,10 @@ class EncodedPair:
 def corpus_pairs(
     translator: Translator, data: Mapping[str, Any], split: str, sentences: int
 ) -> list[EncodedPair]:
-    """The first sentence pairs of a split of the run's corpus, but for blank and too long ones.
+    """The first sentence pairs of a split of the run's corpus, without blank and too long pairs.
 
     Raises:
-        InputError: The corpus is not there, or has no such split, or that no such pair.
+        InputError: The corpus or the split is missing, or the split has no such pair.
     """
     text = known_split(data, split)
     pairs = list(islice(text, sentences))
@@ -57,11 +54,11 @@ def corpus_pairs(
     targets = translator.tokenizer.encode_target([target for _, target in pairs])
     known = text.links is not None
     gold = islice(text.word_links(), sentences) if known else repeat(None, len(pairs))
-    most = translator.model.max_length
+    limit = translator.model.max_length
     encoded = [
         EncodedPair(source, target, links)
         for source, target, links in zip(sources, targets, gold, strict=True)
-        if source and target and (most is None or max(len(source), len(target)) < most)
+        if source and target and (limit is None or max(len(source), len(target)) < limit)
     ]
     if not encoded:
         raise InputError(
@@ -74,7 +71,7 @@ def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
     """A split of the run's corpus.
 
     Raises:
-        InputError: The corpus is not there, or has no such split.
+        InputError: The corpus or the split is missing.
     """
     splits = run_splits(data)
     if split not in splits:
@@ -85,17 +82,21 @@ def known_split(data: Mapping[str, Any], split: str) -> "AnySplit":
 def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
     """Measure every head over sentence pairs, in batches, under teacher forcing.
 
-    Heads of the cross-attention are also measured against gold links, if every pair has them.
+    Heads of the cross-attention are also compared with gold links, if every pair has them.
     """
     totals: dict[str, list[HeadTotals]] = {}
     proposed: Proposals = {}
     known = all(pair.gold is not None for pair in pairs)
-    lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in pairs]
+    lengths = pair_lengths((pair.source, pair.target) for pair in pairs)
     for indices in bucket_batches(lengths, translator.batch_tokens):
         batch = [pairs[index] for index in indices]
         seen = compute_attention(translator, batch)
         for kind in KINDS:
-            layers = _layer_totals(getattr(seen, kind))
+            attended = getattr(seen, kind)
+            layers = [
+                head_totals(weights, attended.visible, attended.separator)
+                for weights in attended.weights
+            ]
             sums = zip(totals.get(kind, layers), layers, strict=True)
             totals[kind] = [old + new for old, new in sums] if kind in totals else layers
         if known:
@@ -113,18 +114,13 @@ def compute_attention(translator: Translator, pairs: Sequence[EncodedPair]) -> F
         return forced_attention(translator.model, sources, targets)
 
 
-def _layer_totals(attended: Attended) -> list[HeadTotals]:
-    visible, separator = attended.visible, attended.separator
-    return [head_totals(weights, visible, separator) for weights in attended.weights]
-
-
 def _propose(
     proposed: Proposals,
     layers: Sequence[Float[Tensor, "batch head target source"]],
     pairs: Sequence[EncodedPair],
     translator: Translator,
 ) -> None:
-    """Note the word links that each head makes, beside the gold ones."""
+    """Add the word links of each head, with the gold links."""
     tokenizer, near_best = translator.tokenizer, translator.aligner.near_best
     for row, pair in enumerate(pairs):
         sure, possible = pair.gold or ((), ())

@@ -1,7 +1,6 @@
-"""What a view of attention shows: tokens, weights, and the measured character of every head.
+"""The data of an attention view: tokens, weights, and the measured character of every head.
 
-It knows neither model nor tokenizer, nor how the view is drawn (attention_page.py,
-attention_figure.py).
+It knows neither model nor tokenizer, nor how the view is drawn.
 """
 
 from collections.abc import Sequence
@@ -21,13 +20,13 @@ class AttentionKind:
     Attributes:
         name: ``encoder``, ``decoder`` or ``cross``.
         title: For people.
-        note: What rows and columns are.
-        query_name: What a row is called where one weight is told.
-        key_name: Likewise, a column.
+        note: Description of rows and columns.
+        query_name: Name of a row in the text about one weight.
+        key_name: Likewise, of a column.
         queries: Token of each row.
         keys: Token of each column.
         weights: Of this sentence pair.
-        visible: What each query may see.
+        visible: The keys that each query sees.
         characters: Of each head of each layer, over many sentences.
     """
 
@@ -44,7 +43,7 @@ class AttentionKind:
 
     @property
     def wants_gold(self) -> bool:
-        """Heads that look from target to source are measured against gold links, where known."""
+        """Whether heads are compared with gold links, if known: those from target to source."""
         return self.name == "cross"
 
     def to_json(self) -> dict[str, Any]:
@@ -69,13 +68,13 @@ class AttentionView:
     """All attention of a model over one sentence pair.
 
     Attributes:
-        source: The text as it was given.
+        source: The source text.
         target: Its translation.
-        forced: The translation was given too, and not found by the model.
-        checkpoint: Where the model comes from.
+        forced: Whether the user gave the translation.
+        checkpoint: The origin of the model.
         size: Its shape, for people.
-        measured: On what the characters of the heads were measured, for people.
-        sentences: On how many sentence pairs.
+        measured: The text that the heads were measured on, for people.
+        sentences: Its number of sentence pairs.
         kinds: Encoder, decoder and cross-attention.
     """
 

@@ -1,6 +1,6 @@
-"""Where systems differ: BLEU by the length of the source, and words by how often training had them.
+"""Where systems differ: BLEU by source length, and word accuracy by training frequency.
 
-It knows raw text and word counts: neither models nor files, nor where the counts come from.
+It knows raw text and word counts, but not where the counts come from.
 Source: Neubig et al. 2019, "compare-mt: A Tool for Holistic Comparison of Language Generation
 Systems", section 2.
 """
@@ -21,13 +21,13 @@ Words = Sequence[str]
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """Sentences whose source has so many words.
+    """Sentences by the number of source words.
 
     Attributes:
         label: Such as 6-10, or 51+.
-        sentences: How many.
-        bleu: Of each system on them, from 0 to 100; None where no reference has as many words as
-            the longest n-grams of BLEU (4): it would be 0, however right the hypotheses are.
+        sentences: Their number.
+        bleu: Of each system on them, from 0 to 100; None if no reference has as many words as the
+            longest n-grams of BLEU (4): even correct hypotheses would have 0.
     """
 
     label: str
@@ -37,11 +37,11 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class WordMatch:
-    """How well one system says the words of a bucket; each from 0 to 100.
+    """Accuracy of one system on the words of a bucket; each from 0 to 100.
 
     Attributes:
-        recall: Share of the words of the references that the hypothesis of their sentence has.
-        precision: Share of the words of the hypotheses that the reference has.
+        recall: Of the words of the references, in the hypothesis of their sentence.
+        precision: Of the words of the hypotheses, in the reference.
         f1: Their harmonic mean.
     """
 
@@ -52,7 +52,7 @@ class WordMatch:
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """Words that training has so often.
+    """Words by their frequency in training.
 
     Attributes:
         label: Such as 0, 2-4, or 1000+.
@@ -65,22 +65,18 @@ class FrequencyBucket:
     matches: tuple[WordMatch, ...]
 
 
-def require_edges(edges: Sequence[int], key: str) -> None:
-    """Refuse what does not part the numbers from 0 on into buckets.
-
-    Args:
-        edges: The first number of each bucket after the first.
-        key: What the user calls them.
+def check_edges(edges: Sequence[int], key: str) -> None:
+    """Check the first numbers of the buckets after the first, which begins at 0.
 
     Raises:
-        InputError: They do not rise from above 0.
+        InputError: They do not rise from above 0; the message names the key.
     """
     if any(low >= high for low, high in pairwise([0, *edges])):
         raise InputError(f"{key}={list(edges)} must be numbers above 0 that rise")
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:
-    """How the buckets are written, from the one that begins at 0 to the one without an end."""
+    """Labels of the buckets; the first begins at 0, the last has no end."""
     bounded = [
         str(low) if high == low + 1 else f"{low}-{high - 1}" for low, high in pairwise([0, *edges])
     ]
@@ -97,10 +93,10 @@ def bleu_by_length(
     """Corpus BLEU of the sentences of each length; buckets without a sentence are left out.
 
     Args:
-        sources: One a line; a word is what spaces part.
+        sources: One a line; words are separated by spaces.
         hypotheses: Of each system.
         references: One a line.
-        bleu: As the whole is scored.
+        bleu: The metric of the whole text.
         edges: The first length of each bucket after the first.
     """
     indices: dict[int, list[int]] = {}
@@ -110,7 +106,8 @@ def bleu_by_length(
     for bucket, lines in sorted(indices.items()):
         right = [references[line] for line in lines]
         scores = tuple(
-            bleu.corpus_score([said[line] for line in lines], [right]).score for said in hypotheses
+            bleu.corpus_score([texts[line] for line in lines], [right]).score
+            for texts in hypotheses
         )
         counts = any(len(words(line)) >= bleu.max_ngram_order for line in right)
         found.append(LengthBucket(labels[bucket], len(lines), scores if counts else None))
@@ -118,20 +115,20 @@ def bleu_by_length(
 
 
 def words_by(bleu: BLEU) -> Callable[[str], list[str]]:
-    """What parts a line into the words that BLEU counts: its tokenizer, and its case."""
+    """The function that splits a line into the words that BLEU counts: tokenizer and case."""
 
     def words(line: str) -> list[str]:
         cased = line.lower() if bleu.lowercase else line
-        parted: str = bleu.tokenizer(cased.rstrip())
-        return parted.split()
+        tokenized: str = bleu.tokenizer(cased.rstrip())
+        return tokenized.split()
 
     return words
 
 
 def word_signature(bleu: BLEU) -> str:
-    """How words are parted; ``bleu`` has scored already, else it has no signature."""
-    said = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
-    return "|".join(f"{key}:{said[key]}" for key in ("case", "tok", "version"))
+    """How words are split; ``bleu`` has no signature before its first score."""
+    fields = dict(part.split(":") for part in str(bleu.get_signature()).split("|"))
+    return "|".join(f"{key}:{fields[key]}" for key in ("case", "tok", "version"))
 
 
 def words_by_frequency(
@@ -140,13 +137,12 @@ def words_by_frequency(
     references: Sequence[Words],
     edges: Sequence[int],
 ) -> list[FrequencyBucket]:
-    """How well the words of each frequency are said; buckets without a word are left out.
+    """Accuracy on the words of each frequency; buckets without a word are left out.
 
-    A word of a reference is said when the hypothesis of the sentence has it too, as often as it
-    has it.
+    A word of a reference matches one occurrence in the hypothesis of its sentence.
 
     Args:
-        counts: How often the training text has each word; what is not there, it never has.
+        counts: Frequency of each word in the training text.
         hypotheses: The sentences of each system.
         references: Sentences.
         edges: The first frequency of each bucket after the first.
@@ -155,26 +151,26 @@ def words_by_frequency(
     def bucketed(words: Iterable[str]) -> Counter[int]:
         return Counter(bisect_right(edges, counts.get(word, 0)) for word in words)
 
-    wanted = bucketed(word for words in references for word in words)
-    totals = []
+    total = bucketed(word for words in references for word in words)
+    systems = []
     for system in hypotheses:
-        said: Counter[int] = Counter()
+        given: Counter[int] = Counter()
         matched: Counter[int] = Counter()
         for hypothesis, reference in zip(system, references, strict=True):
-            said += bucketed(hypothesis)
+            given += bucketed(hypothesis)
             matched += bucketed((Counter(hypothesis) & Counter(reference)).elements())
-        totals.append((matched, said))
+        systems.append((matched, given))
     return [
         FrequencyBucket(
             label,
-            wanted[bucket],
-            tuple(_match(right[bucket], wanted[bucket], said[bucket]) for right, said in totals),
+            total[bucket],
+            tuple(_match(right[bucket], total[bucket], given[bucket]) for right, given in systems),
         )
         for bucket, label in enumerate(bucket_labels(edges))
-        if wanted[bucket]
+        if total[bucket]
     ]
 
 
-def _match(matched: int, wanted: int, said: int) -> WordMatch:
-    f1 = 200 * matched / (wanted + said)
-    return WordMatch(100 * matched / wanted, 100 * matched / said if said else 0.0, f1)
+def _match(matched: int, total: int, given: int) -> WordMatch:
+    f1 = 200 * matched / (total + given)
+    return WordMatch(100 * matched / total, 100 * matched / given if given else 0.0, f1)

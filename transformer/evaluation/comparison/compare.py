@@ -1,4 +1,4 @@
-"""Two or more systems on the same text: is another better than the first, how sure is that, where?
+"""Two or more systems on the same text: differences to the first, their significance and location.
 
 It knows raw text only: neither models nor files, nor how the result is shown.
 """
@@ -6,16 +6,17 @@ It knows raw text only: neither models nor files, nor how the result is shown.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from sacrebleu.metrics import BLEU
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
     FrequencyBucket,
     LengthBucket,
     bleu_by_length,
-    require_edges,
+    check_edges,
     word_signature,
     words_by,
     words_by_frequency,
@@ -27,50 +28,45 @@ from transformer.evaluation.metrics import MetricsConfig, build_metric
 
 @dataclass(frozen=True)
 class ComparisonConfig:
-    """What is measured; ``conf/compare.yaml`` has the values.
+    """What is measured; the values are in ``conf/compare.yaml``.
 
-    Attributes:
-        scores: Of bleu, chrf, ter.
-        scoring: How; its tokenizer parts the words of known frequency too.
-        resampling: Of the paired tests.
-        lengths: The first number of source words of each bucket after the first.
-        frequencies: The first frequency of each bucket after the first.
-        moved: Sentences to show in each direction.
-        moved_by: The metric that ranks them.
+    Raises:
+        InputError: A value is unknown, repeated, or out of range.
     """
 
     scores: Sequence[str]
+    """Of bleu, chrf, ter."""
     scoring: MetricsConfig
+    """Its tokenizer also splits the words of known frequency."""
     resampling: Resampling
+    """Of the paired tests."""
     lengths: Sequence[int]
+    """The first number of source words of each bucket after the first."""
     frequencies: Sequence[int]
-    moved: int
+    """The first frequency of each bucket after the first."""
+    moved: Annotated[int, Range(0)]
+    """Sentences to show in each direction."""
     moved_by: By
+    """The metric that ranks them."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be measured.
-
-        Raises:
-            InputError: A value is unknown, twice there, or out of range.
-        """
+        raise_objections(out_of_range(self, "compare"))
         if not self.scores or len(set(self.scores)) < len(self.scores):
             raise InputError(f"scores={list(self.scores)} must be one or more, each once")
         for name in self.scores:
             build_metric(name, self.scoring)
-        require_edges(self.lengths, "lengths")
-        require_edges(self.frequencies, "frequencies")
-        if self.moved < 0:
-            raise InputError(f"moved={self.moved} must be at least 0")
+        check_edges(self.lengths, "lengths")
+        check_edges(self.frequencies, "frequencies")
 
 
 @dataclass(frozen=True)
 class System:
-    """What one system says.
+    """The hypotheses of one system.
 
     Attributes:
-        name: As the user calls it.
+        name: Of the user.
         hypotheses: One a line.
-        about: What made them, as plain values, where that is known.
+        about: Their origin, as plain values, if known.
     """
 
     name: str
@@ -80,10 +76,10 @@ class System:
 
 @dataclass(frozen=True)
 class ComparedText:
-    """What the systems translate.
+    """The text that the systems translate.
 
     Attributes:
-        name: As the user calls it.
+        name: Of the user.
         sources: One a line.
         references: One a line.
     """
@@ -95,17 +91,16 @@ class ComparedText:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found; of all sequences over systems the first is the base.
+    """The results; the first of all sequences over systems is the base.
 
     Attributes:
-        text: What was translated.
-        systems: Who translated it.
+        text: The text.
+        systems: The systems.
         metrics: Scores and tests.
-        signatures: Of the scores that are no tests: ``length``, ``frequency``, and by their metrics
-            those of sentences, ``bleu`` and ``chrf``.
+        signatures: Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and
+            ``chrf``.
         by_length: BLEU of sentences of each length.
-        by_frequency: How well words of each frequency are said; None: it is not known how often
-            the training text has them.
+        by_frequency: Accuracy on words of each frequency; None without training text.
         movements: Sentences of each system but the base.
     """
 
@@ -118,7 +113,7 @@ class Comparison:
     movements: Sequence[Movement]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; hypotheses only of the sentences that moved."""
+        """Plain values; hypotheses only of the sentences in ``movements``."""
         frequencies = self.by_frequency
         return {
             "text": self.text.name,
@@ -152,10 +147,10 @@ def compare(
     """Compare every other system with the first.
 
     Args:
-        text: What they translate.
+        text: The text.
         systems: Two or more.
         config: What is measured.
-        training: The target side of the text that a system learnt from.
+        training: The target side of a training text.
 
     Raises:
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
@@ -166,11 +161,9 @@ def compare(
     bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
     frequencies = None if training is None else _by_frequency(text, systems, config, bleu, training)
-    base, *others = (SentenceScores(said, text.references, config.scoring) for said in hypotheses)
-    movements = [
-        movement(text.sources, text.references, base, other, by=config.moved_by, most=config.moved)
-        for other in others
-    ]
+    base, *rest = (SentenceScores(one, text.references, config.scoring) for one in hypotheses)
+    settings: dict[str, Any] = {"by": config.moved_by, "limit": config.moved}
+    movements = [movement(text.sources, text.references, base, other, **settings) for other in rest]
     signatures = {
         "length": str(bleu.get_signature()),
         "frequency": word_signature(bleu),
@@ -188,5 +181,5 @@ def _by_frequency(
 ) -> list[FrequencyBucket]:
     words = words_by(bleu)
     counts = Counter(word for line in training for word in words(line))
-    said = [map(words, system.hypotheses) for system in systems]
-    return words_by_frequency(counts, said, list(map(words, text.references)), config.frequencies)
+    given = [map(words, system.hypotheses) for system in systems]
+    return words_by_frequency(counts, given, list(map(words, text.references)), config.frequencies)

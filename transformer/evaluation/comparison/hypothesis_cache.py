@@ -1,8 +1,7 @@
-"""Translations that are kept beside a run, and used again as long as they would come out the same.
+"""Cache of translations in a run directory.
 
-What they depend on is hashed into the name of their file: weights, vocabularies, search, sources,
-the code that searches and its libraries. A checkpoint that has changed since has another name, and
-what was kept of the old one is passed over. It does not know what the translations are for.
+The name of a file is a hash of everything that determines the translations: weights, vocabularies,
+search, sources, the code of the search and its libraries. A changed checkpoint has another name.
 """
 
 import hashlib
@@ -34,15 +33,14 @@ _TEXT = "sha256_of_hypotheses"
 def load_hypotheses(
     translator: Translator, sources: Sequence[str], kept: Path, name: str
 ) -> list[str]:
-    """Translate, or read what was translated before; tell on stderr which.
+    """Translate, or read the cached translations; stderr shows which.
 
     Args:
         translator: With its search.
         sources: Of the text, with their tags.
-        kept: The folder to keep translations in; one that cannot be written to keeps nothing, nor
-            is anything kept of a search that goes by a program of the user's: who could say
-            whether that has changed?
-        name: Of the text; their files begin with it.
+        kept: The folder of the cache. If it cannot be written to, nothing is cached; nor with a
+            utility of the user, whose changes no hash shows.
+        name: Of the text; the files begin with it.
     """
     if ":" in translator.search.utility:
         print(f"translating {len(sources)} sentences of {name}", file=sys.stderr, flush=True)
@@ -65,12 +63,12 @@ def load_hypotheses(
 
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
     found = in_documents(translator).translate(sources)
-    warn_about_length_limit([translator.length_limit.taken()])
+    warn_about_length_limit([translator.length_limit.pop_counts()])
     return [one.text for one in found]
 
 
 def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]:
-    """All that decides what the translations are."""
+    """Everything that determines the translations."""
     tokenizer = translator.tokenizer
     text = hashlib.sha256()
     for source in sources:
@@ -80,7 +78,7 @@ def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]
         "search": asdict(translator.search),
         "tags": list(tokenizer.source_tags),
         "sources": text.hexdigest(),
-        # Equal sums may be rounded in other ways there, and ties fall otherwise.
+        # Rounding, and so ties, may depend on these two.
         "batch_tokens": translator.batch_tokens,
         "device": translator.device.type,
         "code": code_digest(),
@@ -90,7 +88,7 @@ def _made_from(translator: Translator, sources: Sequence[str]) -> dict[str, Any]
 
 @cache
 def code_digest(package: Path = PACKAGE) -> str:
-    """A hash of the code between sources and translations, as it lies there, committed or not."""
+    """A hash of the code from sources to translations, committed or not."""
     digest = hashlib.sha256()
     files = [file for folder in _CODE for file in (package / folder).rglob("*.py")]
     for file in sorted(files):
@@ -100,19 +98,19 @@ def code_digest(package: Path = PACKAGE) -> str:
 
 
 def _read(file: Path) -> list[str] | None:
-    """The lines of a file, if they are those that were written."""
+    """The lines of a file, if they match their hash."""
     try:
         text = file.read_bytes()
-        wanted = json.loads(file.with_suffix(".json").read_bytes())[_TEXT]
+        expected = json.loads(file.with_suffix(".json").read_bytes())[_TEXT]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if hashlib.sha256(text).hexdigest() != wanted:
+    if hashlib.sha256(text).hexdigest() != expected:
         return None
     return text.decode().split("\n")[:-1]
 
 
 def _write(file: Path, lines: Sequence[str], made_from: dict[str, Any]) -> None:
-    """Leave both files; where only one was written, nobody believes it."""
+    """Write both files; one without the other is ignored."""
     file.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{line}\n" for line in lines).encode()
     about = made_from | {_TEXT: hashlib.sha256(text).hexdigest()}

@@ -1,7 +1,6 @@
-"""The sentences that one system says better than another, and those that it says worse.
+"""The sentences that one system translates better or worse than another.
 
-It knows raw text only. A score of a single sentence says little; the sentences at the ends are for
-reading.
+It knows raw text only. The score of a single sentence means little; the extremes are for reading.
 """
 
 from collections.abc import Sequence
@@ -19,10 +18,10 @@ class MovedSentence:
 
     Attributes:
         line: Of the text, from 1.
-        source: As it is read.
-        reference: As it should be.
+        source: The source text.
+        reference: The reference.
         hypotheses: Of the base, and of the other system.
-        bleu: Sentence-level BLEU of both, smoothed, of the orders that there are.
+        bleu: Sentence-level BLEU of both, smoothed, of effective order.
         chrf: Sentence-level chrF of both.
     """
 
@@ -34,7 +33,7 @@ class MovedSentence:
     chrf: tuple[float, float]
 
     def change(self, by: By) -> float:
-        """By how much the other system is above the base."""
+        """The score of the other system minus that of the base."""
         before, after = self.bleu if by == "bleu" else self.chrf
         return after - before
 
@@ -45,11 +44,11 @@ class Movement:
 
     Attributes:
         by: The metric that ranks.
-        better: How many sentences the other system says better than the base.
-        worse: How many worse.
-        same: How many alike.
-        most_better: The sentences that gained most, the largest gain first.
-        most_worse: Those that lost most, the largest loss first.
+        better: Number of sentences with a better score than the base.
+        worse: Number of worse sentences.
+        same: Number of equal scores.
+        most_better: The largest gains, the largest first.
+        most_worse: The largest losses, the largest first.
     """
 
     by: By
@@ -71,8 +70,8 @@ class SentenceScores:
         chrf = build_metric("chrf", config)
         pairs = list(zip(hypotheses, references, strict=True))
         self.hypotheses = hypotheses
-        self.bleu = [bleu.sentence_score(said, [right]).score for said, right in pairs]
-        self.chrf = [chrf.sentence_score(said, [right]).score for said, right in pairs]
+        self.bleu = [bleu.sentence_score(text, [right]).score for text, right in pairs]
+        self.chrf = [chrf.sentence_score(text, [right]).score for text, right in pairs]
         self.signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
 
 
@@ -83,17 +82,17 @@ def movement(
     other: SentenceScores,
     *,
     by: By,
-    most: int,
+    limit: int,
 ) -> Movement:
-    """Rank the sentences by how much better the other system says them; of equals the first first.
+    """Rank the sentences by the gain of the other system; ties stay in order.
 
     Args:
         sources: One a line.
         references: One a line.
-        base: What is compared against.
-        other: What is compared.
+        base: Scores of the base.
+        other: Scores of the other system.
         by: The metric that ranks.
-        most: Sentences to show in each direction.
+        limit: Maximal sentences in each direction.
     """
     moved = [
         MovedSentence(
@@ -113,6 +112,6 @@ def movement(
         len(better),
         len(worse),
         len(moved) - len(better) - len(worse),
-        sorted(better, key=lambda sentence: -sentence.change(by))[:most],
-        sorted(worse, key=lambda sentence: sentence.change(by))[:most],
+        sorted(better, key=lambda sentence: -sentence.change(by))[:limit],
+        sorted(worse, key=lambda sentence: sentence.change(by))[:limit],
     )

@@ -1,7 +1,7 @@
 """Whether systems differ from a base by more than chance: the paired tests of sacreBLEU.
 
-It knows raw text only: neither models nor files. Scores, intervals and p-values are sacreBLEU's
-own, but for what `_never_below_chance` says.
+It knows raw text only: neither models nor files. Scores, intervals and p-values are those of
+sacreBLEU, except for `_bounded_by_chance`.
 Sources: Koehn 2004, "Statistical Significance Tests for Machine Translation Evaluation" (paired
 bootstrap); Riezler and Maxwell 2005, "On Some Pitfalls in Automatic Evaluation and Significance
 Testing for MT" (approximate randomisation).
@@ -11,15 +11,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
+from transformer.common.schema import Range, out_of_range
 
 SURE = 0.05
-"""A difference is called one when both p-values are below."""
+"""A difference is significant if both p-values are below."""
 
 SEED = "SACREBLEU_SEED"
 """The variable of the environment from which sacreBLEU reads its seed."""
@@ -27,27 +28,21 @@ SEED = "SACREBLEU_SEED"
 
 @dataclass(frozen=True)
 class Resampling:
-    """How often is drawn, and from which seed.
+    """Number of resamples and their seed.
 
-    Attributes:
-        bootstrap: Resamples of the sentences.
-        randomisation: Trials that swap the two hypotheses of some sentences.
-        seed: Of both.
+    Raises:
+        InputError: A number is below 1.
     """
 
-    bootstrap: int
-    randomisation: int
-    seed: int
+    bootstrap: Annotated[int, Range(1)]
+    """Resamples of the sentences."""
+    randomisation: Annotated[int, Range(1)]
+    """Trials that swap the two hypotheses of some sentences."""
+    seed: Annotated[int, Range(1)]
+    """Of both; with 0 sacreBLEU would draw without a seed."""
 
     def __post_init__(self) -> None:
-        """Refuse what sacreBLEU would take for something else.
-
-        Raises:
-            InputError: A number is below 1; sacreBLEU draws without a seed if it is 0.
-        """
-        for name in ("bootstrap", "randomisation", "seed"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)} must be at least 1")
+        raise_objections(out_of_range(self, "compare"))
 
 
 @dataclass(frozen=True)
@@ -58,9 +53,9 @@ class TestedScore:
         score: From 0 to 100, or more for TER.
         mean: Of the bootstrap resamples.
         interval: Half the width of the 95 % confidence interval around ``mean``.
-        difference: To the score of the base; None of the base itself, as what follows.
-        p_bootstrap: How probable so large a difference is by chance, by paired bootstrap: the share
-            of resamples whose absolute difference, less the mean of all absolute differences, is
+        difference: To the score of the base; this and the rest are None for the base itself.
+        p_bootstrap: Probability of such a difference by chance, by paired bootstrap: the fraction
+            of resamples whose absolute difference, minus the mean of all absolute differences, is
             above that of the whole text.
         p_randomisation: The same by paired approximate randomisation.
     """
@@ -114,13 +109,18 @@ def paired_tests(
     Args:
         hypotheses: Of each system, one a line in the order of the references.
         references: One a line.
-        metrics: sacreBLEU's.
-        resampling: How often, and from which seed.
+        metrics: Of sacreBLEU.
+        resampling: Number of resamples and their seed.
 
     Raises:
         InputError: There is no other system, no sentence, or the numbers of lines differ.
     """
-    _check_alike(hypotheses, references)
+    lines = len(references)
+    if len(hypotheses) < 2 or not lines or any(len(system) != lines for system in hypotheses):
+        raise InputError(
+            f"{len(hypotheses)} systems of {list(map(len, hypotheses))} lines cannot be compared "
+            f"on {lines} references; give two or more systems, with a line for each reference"
+        )
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     named = {str(index): metric for index, metric in enumerate(metrics)}
     with _seeded(resampling.seed):
@@ -135,78 +135,58 @@ def paired_tests(
             "bootstrap": str(bootstrap_signatures[name]),
             "randomisation": str(randomisation_signatures[name]),
         }
-        base, *others = hypotheses
-        differing = [_differing(metric, base, other, references) for other in others]
+        base = hypotheses[0]
+        differing = [_differing(metric, base, system, references) for system in hypotheses[1:]]
         scores = _scores(bootstrap[name], randomisation[name], differing)
         found.append(TestedMetric(name, signatures, scores))
     return found
 
 
-def _check_alike(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> None:
-    if len(hypotheses) < 2:
-        raise InputError("one system alone cannot be compared; give two or more")
-    if not references:
-        raise InputError("there is no sentence to compare on; give at least one")
-    for number, lines in enumerate(hypotheses, 1):
-        if len(lines) != len(references):
-            raise InputError(
-                f"system {number} has {len(lines)} hypotheses for {len(references)} references; "
-                "give one for each, in the same order"
-            )
-
-
 def _differing(
     metric: Metric, base: Sequence[str], other: Sequence[str], references: Sequence[str]
 ) -> Iterator[bool]:
-    """Whether a metric finds something else to add up, sentence by sentence."""
+    """Whether the statistics of a metric differ, sentence by sentence."""
 
-    def counted(hypothesis: str, reference: str) -> list[Any]:
-        # Matches and totals, say; sacreBLEU has no public way to them.
-        [statistics] = metric._extract_corpus_statistics([hypothesis], [[reference]])
-        return list(statistics)
+    def statistics(hypothesis: str, reference: str) -> list[Any]:
+        # Such as matches and totals; sacreBLEU has no public interface for them.
+        [found] = metric._extract_corpus_statistics([hypothesis], [[reference]])
+        return list(found)
 
     for one, another, right in zip(base, other, references, strict=True):
-        yield one != another and counted(one, right) != counted(another, right)
+        yield one != another and statistics(one, right) != statistics(another, right)
 
 
 def _scores(
     bootstrap: Sequence[Any], randomisation: Sequence[Any], differing: Sequence[Iterable[bool]]
 ) -> list[TestedScore]:
-    """Join what the two tests say of each system; sacreBLEU's results, the base first."""
+    """Join the results of both tests for each system, the base first."""
     base = bootstrap[0]
     scores = [TestedScore(float(base.score), float(base.mean), float(base.ci))]
     for resampled, swapped, differs in zip(
         bootstrap[1:], randomisation[1:], differing, strict=True
     ):
         difference = float(resampled.score - base.score)
-        # Of equal scores sacreBLEU says p = 1 / (trials + 1), where no trial lies beyond.
+        # For equal scores sacreBLEU may give p = 1 / (trials + 1).
         p_values = (1.0, 1.0)
         if difference != 0:
-            p_randomisation = _never_below_chance(float(swapped.p_value), differs)
+            p_randomisation = _bounded_by_chance(float(swapped.p_value), differs)
             p_values = (float(resampled.p_value), p_randomisation)
-        scores.append(
-            TestedScore(
-                float(resampled.score),
-                float(resampled.mean),
-                float(resampled.ci),
-                difference,
-                *p_values,
-            )
-        )
+        measured = (float(resampled.score), float(resampled.mean), float(resampled.ci))
+        scores.append(TestedScore(*measured, difference, *p_values))
     return scores
 
 
-def _never_below_chance(p_value: float, differing: Iterable[bool]) -> float:
-    """What approximate randomisation may say of systems that differ in a few sentences alone.
+def _bounded_by_chance(p_value: float, differing: Iterable[bool]) -> float:
+    """Bound the p-value of systems that differ in a few sentences only.
 
-    Two of the 2**n ways to swap n sentences that differ give the very difference that was seen:
-    all, and none. sacreBLEU counts only the trials beyond it, and would find a system that differs
-    in a single sentence surely different. A sentence that the metric counts alike, such as one with
-    another wrong word in place of a wrong one, may be swapped or not and changes nothing.
+    Of the 2**n ways to swap n differing sentences, two give the observed difference: all, and none.
+    sacreBLEU counts only larger differences, and would find a difference in a single sentence
+    significant. A sentence with equal statistics, such as one wrong word for another, does not
+    count as differing.
     """
     chance = 2.0
     for differs in differing:
-        if chance <= p_value:  # More sentences only lower it.
+        if chance <= p_value:  # more sentences only lower it
             break
         if differs:
             chance /= 2
@@ -215,7 +195,7 @@ def _never_below_chance(p_value: float, differing: Iterable[bool]) -> float:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """SacreBLEU reads its seed from the environment, and from nowhere else."""
+    """SacreBLEU reads its seed only from the environment."""
     before = os.environ.get(SEED)
     os.environ[SEED] = str(seed)
     try:

@@ -3,6 +3,17 @@
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.tiny_language import (
+    LIMIT,
+    PIECES,
+    SEEDS,
+    batch_text,
+    best,
+    every_hypothesis,
+    tiny_vocabulary,
+)
+from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import WORD, occurs
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
@@ -12,10 +23,6 @@ from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import spell
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.interface import Hypothesis
-
-from .steps import RecurrentStep, search_config
-from .tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, every_hypothesis, tiny_vocabulary
-from .translators import PAIRS, tiny_translator
 
 VOCABULARY = tiny_vocabulary()
 CONTINUES = torch.tensor([s[:1] != () and s[0][1] == WORD for s in VOCABULARY.spellings])
@@ -39,7 +46,7 @@ def found_by(
 ) -> list[list[Hypothesis]]:
     """Search with the phrases of each sentence, ``beam`` wide."""
     cuts = [[CUTS[phrase] for phrase in row] for row in phrases]
-    must = MustPhrases.of(cuts, VOCABULARY, torch.device("cpu"))
+    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu"))
     limits = torch.full((len(seeds),), limit)
     step = RecurrentStep(seeds, int(must.widths(beam).max()), len(PIECES))
     if forced is not None:
@@ -68,8 +75,10 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
         assert all(occurs(phrase, text) for phrase in phrases), text
 
 
-def test_a_phrase_that_is_cut_otherwise_goes_on_with_what_is_left() -> None:
-    must = MustPhrases.of([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(1)
+def test_proposal_continues_another_segmentation() -> None:
+    must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(
+        1
+    )
     # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
     must = must.proceed(torch.tensor([[0]]), torch.tensor([[6]]))
     assert must.proposals[must.states].tolist() == [[[7, 5]]]
@@ -82,7 +91,7 @@ def test_a_phrase_that_is_cut_otherwise_goes_on_with_what_is_left() -> None:
 def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
     """Each piece of the beginning counts once, and the beam of one goes on to the end of both."""
     cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
-    must = MustPhrases.of(cuts, VOCABULARY, torch.device("cpu")).spread(1)
+    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu")).spread(1)
     banks = []
     for subword in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
         must = must.proceed(torch.tensor([[0]]), torch.tensor([[subword]]))
@@ -122,7 +131,7 @@ def test_nbest_all_say_it_and_are_ranked() -> None:
 def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
     calls = {}
     for stopping in ("exact", "full"):
-        must = MustPhrases.of([[CUTS["a"]]], VOCABULARY, torch.device("cpu"))
+        must = MustPhrases.compile([[CUTS["a"]]], VOCABULARY, torch.device("cpu"))
         step = RecurrentStep(SEEDS[:1], int(must.widths(3).max()), len(PIECES))
         # So large a penalty that a longer hypothesis could still be better.
         config = search_config(beam_size=3, length_penalty=3.0, stopping=stopping)
@@ -132,7 +141,7 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
     assert calls["full"] < calls["exact"]
 
 
-def test_what_has_no_room_ends_at_the_limit_with_as_much_as_there_is() -> None:
+def test_phrases_without_room_end_at_the_limit() -> None:
     [[hypothesis]] = found_by(SEEDS[:1], [["a a", "ba", "ab"]], 4)
     text = batch_text(hypothesis.tokens)
     assert len(hypothesis.tokens) == LIMIT
@@ -151,7 +160,7 @@ def test_a_phrase_within_the_prefix_is_met() -> None:
 TEXTS = [source for source, _ in PAIRS]
 
 
-def test_a_translator_says_what_it_must_and_leaves_the_others_alone() -> None:
+def test_required_phrases_change_no_other_translation() -> None:
     translator = tiny_translator(max_length_ratio=1.0)
     plain = translator.translate(TEXTS)
     asked = [

@@ -7,6 +7,9 @@ import re
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
+from tests.helpers.tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, tiny_vocabulary
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
 from transformer.decoding.batched_search import SEARCHES
 from transformer.decoding.constraints.masking_step import ConstrainedStep
@@ -16,10 +19,6 @@ from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocab
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.sampling import sample_search
 from transformer.decoding.translation.translator import Translator
-
-from .steps import RecurrentStep, search_config
-from .tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, tiny_vocabulary
-from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 
 def never(phrases: list[str], beam: int, sentences: int) -> ConstrainedStep:
@@ -53,7 +52,7 @@ def test_a_phrase_occurs_between_edges_of_words(phrase: str, text: str, there: b
 
 
 @pytest.mark.parametrize("phrases", [["a"], ["ab"], ["a b", "."], ["."], ["b ab", "ba"], [". a"]])
-def test_the_automaton_finds_what_the_text_has_however_it_is_cut(phrases: list[str]) -> None:
+def test_automaton_finds_phrases_in_any_segmentation(phrases: list[str]) -> None:
     automaton = PhraseAutomaton([[spell(p) for p in phrases]], tiny_vocabulary())
     for row in itertools.product(range(4, len(PIECES)), repeat=4):
         state = automaton.starts[0]
@@ -65,7 +64,7 @@ def test_the_automaton_finds_what_the_text_has_however_it_is_cut(phrases: list[s
 
 def test_the_automaton_reads_characters_that_are_spelt_in_bytes() -> None:
     tokenizer = tiny_tokenizer()
-    vocabulary = Vocabulary.of(tokenizer)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
     # No character of it has a piece.
     [[*_, a, b, c]] = tokenizer.encode_target(["€"])
     assert tokenizer.subwords([a, b, c]) == ["<0xE2>", "<0x82>", "<0xAC>"]
@@ -211,13 +210,13 @@ def test_a_cut_text_shares_out_what_is_asked() -> None:
 
 
 def test_the_empty_spelling_and_nothing_asked_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Vocabulary, "of")
+    monkeypatch.delattr(Vocabulary, "from_tokenizer")
     tiny_translator().translate(TEXTS, [None, Constraints(), None, None])
 
 
 def test_spelling_of_the_vocabulary() -> None:
     tokenizer = tiny_tokenizer()
-    vocabulary = Vocabulary.of(tokenizer)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
     for text in ("ein hund läuft .", "(x) 😀"):
         [subwords] = tokenizer.encode_target([text])
         spelling: Spelling = vocabulary.join(subwords)

@@ -1,5 +1,6 @@
-"""What a line may ask of a translation, and what is told of one that does not keep to it."""
+"""Requests in JSON lines, and the constraints that a translation violates."""
 
+import json
 import re
 
 import pytest
@@ -12,39 +13,48 @@ from transformer.decoding.constraints.request import Constraints, Request
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"most": []}, "f:3: unknown key 'most'; choose text, to, tag, prefix, must or never"),
-        ({"must": "Haus"}, "f:3: \"must\" must be a list of strings, not 'Haus'"),
-        ({"never": ["a", 1]}, 'f:3: "never" must be a list of strings'),
-        ({"prefix": None}, 'f:3: "prefix" must be a string'),
+        ({"mist": []}, "f:3: request.mist is not a setting of request (did you mean must?)"),
+        ({"must": "Haus"}, "f:3: request.must='Haus' must be a list"),
+        ({"never": ["a", 1]}, "f:3: request.never=1 must be a text"),
+        ({"prefix": None}, "f:3: request.prefix=null must be a text"),
+        ({"text": 1}, "f:3: request.text=1 must be a text"),
+        ({"to": 3}, "f:3: request.to=3 must be a text or null"),
         ({"must": [" "]}, "f:3: a phrase of must is empty"),
-        ({"must": ["der Hund"], "never": ["der"]}, "f:3: must 'der Hund' has 'der'"),
-        ({"prefix": "In der", "never": ["der"]}, "f:3: the prefix 'In der' has 'der'"),
+        ({"must": ["der Hund"], "never": ["der"]}, "f:3: must 'der Hund' contains 'der'"),
+        ({"prefix": "In der", "never": ["der"]}, "f:3: prefix 'In der' contains 'der'"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(values: dict[str, object], says: str) -> None:
+def test_wrong_request_is_one_line(values: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=re.escape(says)):
-        Constraints.from_json(values, "f:3")
+        Request.parse(json.dumps({"text": "a"} | values), "f:3")
 
 
 @pytest.mark.parametrize(
-    "line", ["", "ein Hund", '"Hund"', "[1]", "{}", '{"text": 1}', "[" * 9**5, "9" * 9**5]
+    "line",
+    [
+        *("", "ein Hund", '"Hund"', "[1]", "{}", "[" * 9**5, "9" * 9**5),
+        *('{"text": "\\ud800"}', '{"text": "a", "must": ["\\udfff"]}'),
+    ],
 )
-def test_what_is_no_request_is_one_line(line: str) -> None:
+def test_line_without_a_request_is_one_line(line: str) -> None:
     with pytest.raises(InputError, match=r'^f:7: .*write {"text": "…"}, one object a line$'):
         Request.parse(line, "f:7")
 
 
-def test_a_request_has_constraints_where_it_has_their_keys() -> None:
+def test_request_has_constraints_and_tags() -> None:
     assert Request.parse('{"text": "a dog"}', "f:1") == Request("a dog", None)
-    asked = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
-    assert asked == Request("", Constraints("y", ("z",), ("x",)))
+    request = Request.parse('{"never": ["x"], "text": "", "prefix": "y", "must": ["z"]}', "f:1")
+    assert request == Request("", Constraints("y", ("z",), ("x",)))
+    text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
+    assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
+    assert parse_tags(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
 
 
-def test_what_is_unmet_is_told() -> None:
-    asked = Constraints("Der", ("Hund", "läuft"), ("Katze",))
-    assert asked.unmet("Der Hund läuft.") == ()
-    assert asked.unmet("Derselbe Hund läuft.") == ()
-    assert asked.unmet("Katze, hundert Hunde") == (
+def test_unmet_constraints() -> None:
+    constraints = Constraints("Der", ("Hund", "läuft"), ("Katze",))
+    assert constraints.unmet("Der Hund läuft.") == ()
+    assert constraints.unmet("Derselbe Hund läuft.") == ()
+    assert constraints.unmet("Katze, hundert Hunde") == (
         "prefix: Der",
         "must: Hund",
         "must: läuft",
@@ -52,17 +62,3 @@ def test_what_is_unmet_is_told() -> None:
     )
     assert Constraints("Der ").unmet("Derselbe") == ("prefix: Der ",)
     assert Constraints("Der ").unmet("Der") == ()
-
-
-@pytest.mark.parametrize("line", ['{"text": "\\ud800"}', '{"text": "a", "must": ["\\udfff"]}'])
-def test_half_a_character_is_no_text(line: str) -> None:
-    with pytest.raises(InputError, match="in:7: not JSON"):
-        Request.parse(line, "in:7")
-
-
-def test_a_text_has_the_tags_that_the_line_names() -> None:
-    text = Request.parse('{"text": "a dog", "to": "de", "tag": "web"}', "f:1").text
-    assert text == "a dog" and parse_tags(text) == SourceTags("de", "web")
-    assert parse_tags(Request.parse('{"text": "a dog", "to": null}', "f:1").text) == SourceTags()
-    with pytest.raises(InputError, match='f:2: "to" must be a string, not 3'):
-        Request.parse('{"text": "a dog", "to": 3}', "f:2")

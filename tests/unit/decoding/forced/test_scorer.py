@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.forced.scorer import score_pairs, score_subwords
-
-from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 30, 10_000])

@@ -13,7 +13,8 @@ from sacrebleu import sentence_chrf
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.decoding.mbr.search import least_risk, weights
+from transformer.decoding.long_inputs import split_segments
+from transformer.decoding.mbr.search import minimum_bayes_risk, weights
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
@@ -35,7 +36,7 @@ def hypotheses(*log_probabilities: float) -> list[Hypothesis]:
     return [Hypothesis((4 + i,), value, value) for i, value in enumerate(log_probabilities)]
 
 
-def test_samples_weigh_the_same_and_an_nbest_list_its_probabilities() -> None:
+def test_weights_of_samples_and_nbest_lists() -> None:
     found = hypotheses(math.log(0.3), math.log(0.1))
     assert weights(found, mbr_config()).tolist() == [0.5, 0.5]
     by_beam = weights(found, mbr_config(candidates_by="beam"))
@@ -46,7 +47,7 @@ def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
     """By equality alone, the most frequent text wins, and its score is how frequent it is."""
     found = hypotheses(-1.0, -2.0, -3.0, -4.0)
     config = mbr_config(utility="operator:eq", nbest=3)
-    best, *rest = least_risk(found, ["rare", "often", "other", "often"], config)
+    best, *rest = minimum_bayes_risk(found, ["rare", "often", "other", "often"], config)
     assert (best.tokens, best.score, best.log_probability) == ((5,), 0.5, -2.0)
     assert [(one.tokens, one.score) for one in rest] == [((4,), 0.25), ((6,), 0.25)]
 
@@ -54,14 +55,14 @@ def test_a_text_weighs_as_often_as_it_was_drawn() -> None:
 def test_by_beam_several_spellings_of_one_text_weigh_together() -> None:
     found = hypotheses(math.log(0.4), math.log(0.3), math.log(0.3))
     config = mbr_config(utility="operator:eq", candidates_by="beam")
-    (best,) = least_risk(found, ["a", "b", "b"], config)
+    (best,) = minimum_bayes_risk(found, ["a", "b", "b"], config)
     assert (best.tokens, best.score) == ((5,), pytest.approx(0.6))
 
 
 def test_equals_stay_in_the_order_of_the_search() -> None:
     texts = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
     found = hypotheses(*[-1.0] * len(texts))
-    ranked = least_risk(found, texts, mbr_config(nbest=7))
+    ranked = minimum_bayes_risk(found, texts, mbr_config(nbest=7))
     assert [one.tokens for one in ranked] == [one.tokens for one in found]
 
 
@@ -69,7 +70,7 @@ def test_equals_stay_in_the_order_of_the_search() -> None:
 def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
     groups = {"groups": 2, "diversity": 0.5} if candidates_by == "diverse" else {}
     config = mbr_config(candidates_by=candidates_by, nbest=8, **groups)
-    every = asdict(config.of_candidates)
+    every = asdict(config.candidate_search)
     candidates = tiny_translator(200, **every).translate(SOURCES)
     found = translated(candidates_by=candidates_by, nbest=8, **groups)
     for one, before in zip(found, candidates, strict=True):
@@ -111,37 +112,22 @@ def test_a_long_text_scores_the_mean_of_its_segments() -> None:
     translator = tiny_translator(200, **asdict(mbr_config()), max_length=40)
     whole = translator.translate([long])[0]
     subwords = translator.tokenizer.encode_source([long])[0]
-    segments = translator._segments(subwords, None)
+    segments = split_segments(subwords, None, translator.tokenizer, translator.max_subwords)
     assert len(segments) > 1
     scores = [best.score for best, *_ in translator.searcher(segments)]
     assert whole.score == pytest.approx(sum(scores) / len(scores))
-
-
-def test_all_candidates_count_for_the_batch() -> None:
-    assert mbr_config(candidates=32).width == 32
-    assert mbr_config(candidates=32, candidates_by="beam").width == 32
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"candidates": 1}, "decoding.candidates=1 leaves nothing to compare"),
-        ({"candidates": 0}, "decoding.candidates=0 must be at least 1"),
-        ({"beam_size": 5}, "not decoding.beam_size=5"),
+        ({"beam_size": 5}, "decoding.beam_size=5 has no effect with decoding.algorithm=mbr"),
         ({"nbest": 9}, "decoding.nbest=9 is more than decoding.candidates=8"),
-        ({"coverage_penalty": 0.2}, "decoding.coverage_penalty=0.2 ranks nothing"),
-        ({"length_penalty": 1.0}, "decoding.length_penalty=1.0 ranks nothing"),
-        (
-            {"candidates_by": "beam", "top_k": 3},
-            "decoding.top_k=3 is of decoding.candidates_by=sam",
-        ),
-        ({"groups": 2}, "decoding.groups=2 is of decoding.candidates_by=diverse, not of sam"),
-        ({"candidates_by": "diverse", "groups": 3}, "decoding.candidates=8 cannot be cut into"),
-        ({"algorithm": "beam"}, "decoding.candidates=8 is of decoding.algorithm=mbr, not of beam"),
-        (
-            {"algorithm": "greedy", "candidates": 1, "utility": "bleu"},
-            "decoding.utility=bleu is of decoding.algorithm=mbr",
-        ),
+        ({"candidates_by": "beam", "top_k": 3}, "decoding.top_k=3 has no effect"),
+        ({"groups": 2}, "decoding.groups=2 has no effect"),
+        ({"candidates_by": "diverse", "groups": 3}, "decoding.candidates=8 is no multiple of"),
+        ({"algorithm": "beam"}, "decoding.candidates=8 has no effect with decoding.algorithm=beam"),
     ],
 )
 def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str) -> None:
@@ -150,9 +136,12 @@ def test_what_would_do_nothing_is_refused(changes: dict[str, object], says: str)
     assert says in str(caught.value)
 
 
-def test_settings_of_the_search_for_candidates_count() -> None:
-    assert mbr_config(top_k=3, epsilon=0.02).of_candidates.top_k == 3
-    assert mbr_config(candidates_by="beam", length_penalty=1.0).of_candidates.beam_size == 8
+def test_candidate_search_keeps_its_settings() -> None:
+    assert mbr_config(candidates=32).width == 32
+    assert mbr_config(candidates=32, candidates_by="beam").width == 32
+    assert mbr_config(coverage_penalty=0.2).candidate_search.coverage_penalty == 0
+    assert mbr_config(top_k=3, epsilon=0.02).candidate_search.top_k == 3
+    assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
 
 
 def test_an_unknown_utility_is_refused_before_any_text() -> None:

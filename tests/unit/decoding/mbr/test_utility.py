@@ -56,12 +56,12 @@ def undefined(hypothesis: str, reference: str) -> float:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("chrF", "is neither chrf nor bleu, nor can it be imported as MODULE:CALLABLE"),
+        ("chrF", "is neither chrf nor bleu nor MODULE:CALLABLE"),
         ("no_such_module:metric", "No module named 'no_such_module'"),
         ("math:no_such_metric", "no attribute 'no_such_metric'"),
         ("math", "is neither chrf nor bleu"),
-        (":x", "is neither chrf nor bleu"),
-        ("math:pi", "decoding.utility=math:pi cannot be called"),
+        (":x", "decoding.utility=:x cannot be imported"),
+        ("math:pi", "decoding.utility=math:pi is neither chrf nor bleu"),
     ],
 )
 def test_an_unknown_one_is_one_clear_line(name: str, says: str) -> None:
@@ -77,7 +77,7 @@ def test_what_names_no_callable_is_not_imported(
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
     for name in ("imported_metric", "imported_metric:"):
-        with pytest.raises(InputError, match="it names no callable"):
+        with pytest.raises(InputError, match="is neither chrf nor bleu"):
             utility_named(name)
 
 

@@ -62,7 +62,7 @@ def test_a_line_that_is_too_long_comes_after_the_lines_before() -> None:
         next(found)
 
 
-def test_the_perplexity_of_a_model_that_has_diverged_is_a_number() -> None:
+def test_perplexity_of_a_diverged_model_is_infinite() -> None:
     assert perplexity(math.log(7.0)) == pytest.approx(7.0)
     assert perplexity(1000.0) == perplexity(math.inf) == math.inf
     assert math.isnan(perplexity(math.nan))

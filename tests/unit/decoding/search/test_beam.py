@@ -6,14 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.search.beam import RANKED, beam_search, largest
+from transformer.decoding.search.beam import BLOCK, beam_search, largest
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.length_penalty import length_penalty
-
-from .steps import RecurrentStep, search_config
 
 SEEDS = list(range(12))
 
@@ -111,7 +110,7 @@ def test_the_batch_does_not_change_a_result() -> None:
         assert [h.tokens for h in together[index]] == [h.tokens for h in alone]
 
 
-def test_stopping_early_saves_steps_and_finished_sentences_leave() -> None:
+def test_early_stopping_and_finished_sentences_save_steps() -> None:
     # The end is likely: one step shows that nothing else can win.
     step = TableStep([-9.0, -9.0, -9.0, -0.1, -3.0, -4.0], 2, 3)
     [first, second] = beam_search(step, torch.tensor([1, 50]), search_config())
@@ -180,7 +179,7 @@ def test_the_penalty_decides_between_short_and_long() -> None:
         (-1.0, 40, [(-0.5, -0.1), (-0.01, -0.2)], 1),
     ],
 )
-def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
+def test_search_continues_while_the_penalty_may_reorder(
     alpha: float, limit: int, schedule: list[tuple[float, float]], length: int
 ) -> None:
     config = search_config(beam_size=6, length_penalty=alpha)
@@ -188,17 +187,12 @@ def test_a_sentence_goes_on_while_the_penalty_could_turn_the_order(
     assert best.tokens == (4,) * length
 
 
-def test_fewer_hypotheses_than_asked_for_where_there_are_no_more() -> None:
+def test_fewer_hypotheses_than_nbest_if_no_more_exist() -> None:
     # One piece at most, one usable piece: two hypotheses exist.
     step = TableStep([-math.inf, -math.inf, -math.inf, -1.0, -0.5], 1, 4)
     config = search_config(beam_size=4, nbest=4)
     [hypotheses] = beam_search(step, torch.tensor([1]), config)
     assert [h.tokens for h in hypotheses] == [(), (4,)]
-
-
-def test_no_sentence_gives_no_hypothesis() -> None:
-    empty = torch.tensor([], dtype=torch.long)
-    assert beam_search(RecurrentStep([1], 3), empty, search_config()) == []
 
 
 def test_nan_stops_the_search() -> None:
@@ -207,7 +201,7 @@ def test_nan_stops_the_search() -> None:
         beam_search(step, torch.tensor([3]), search_config())
 
 
-@pytest.mark.parametrize("many", [10, RANKED, 5 * RANKED, 7 * RANKED + 13, 30 * RANKED + 1])
+@pytest.mark.parametrize("many", [10, BLOCK, 5 * BLOCK, 7 * BLOCK + 13, 30 * BLOCK + 1])
 @pytest.mark.parametrize("count", [1, 4, 10])
 def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     values = torch.randn(6, many, generator=torch.Generator().manual_seed(many))
@@ -222,6 +216,6 @@ def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
 
 
 def test_nan_is_among_the_largest() -> None:
-    values = torch.zeros(1, 50 * RANKED)
+    values = torch.zeros(1, 50 * BLOCK)
     values[0, 4321] = math.nan
     assert largest(values, 3)[0].isnan().any()

@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
 from transformer.decoding.alignment import aligning_attention
 from transformer.decoding.batched_search import search_batch
-from transformer.decoding.search.coverage_penalty import coverage_penalty, ranked_by_coverage
+from transformer.decoding.search.coverage_penalty import coverage_penalty, rank_by_coverage
 from transformer.decoding.search.interface import Hypothesis
-
-from .steps import search_config
 
 SOURCES = [[5, 6, 7, 8], [9, 10]]
 
@@ -29,7 +28,7 @@ def test_scores_gain_the_penalty_and_are_ranked_again() -> None:
         [Hypothesis((4, 11), -1.0, -2.0), Hypothesis((12, 13, 14, 15, 4, 5), -1.01, -3.0)],
         [Hypothesis((7,), -0.5, -0.5)],
     ]
-    ranked = ranked_by_coverage(model, SOURCES, found, 10.0, None)
+    ranked = rank_by_coverage(model, SOURCES, found, 10.0, None)
     for source, before, after in zip(SOURCES, found, ranked, strict=True):
         said = {h.tokens: h.score for h in after}
         for hypothesis in before:
@@ -50,7 +49,7 @@ def test_the_penalty_chooses_among_all_that_the_beam_ends_with(beta: float) -> N
     model = tiny_transformer()
     every = search_batch(model, SOURCES, search_config(beam_size=4, nbest=4), None)
     best = search_batch(model, SOURCES, search_config(beam_size=4, coverage_penalty=beta), None)
-    expected = ranked_by_coverage(model, SOURCES, every, beta, None) if beta else every
+    expected = rank_by_coverage(model, SOURCES, every, beta, None) if beta else every
     assert [[h.tokens for h in rows] for rows in best] == [
         [h.tokens for h in rows[:1]] for rows in expected
     ]

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.interface import Hypothesis
-
-from .steps import RecurrentStep, search_config
 
 SENTENCES = [3, 8, 21, 5]
 LIMITS = torch.tensor([4, 6, 5, 6])

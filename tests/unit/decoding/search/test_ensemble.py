@@ -29,7 +29,7 @@ def sharp(seed: int, **changes: object) -> Transformer:
 
 
 @torch.inference_mode()
-def test_the_mean_is_taken_of_probabilities_or_of_their_logarithms() -> None:
+def test_arithmetic_and_geometric_mean() -> None:
     first, second = torch.tensor([0.7, 0.2, 0.1]), torch.tensor([0.1, 0.1, 0.8])
     logs = [first.log(), second.log()]
     models = [tiny_transformer(1), tiny_transformer(2)]

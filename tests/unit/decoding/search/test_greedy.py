@@ -5,10 +5,9 @@ import math
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.decoding.search.greedy import greedy_search
-
-from .steps import RecurrentStep, search_config
 
 GREEDY = search_config(algorithm="greedy", beam_size=1)
 
@@ -43,8 +42,3 @@ def test_nan_stops_the_search() -> None:
     step.projection[0, 4] = math.nan
     with pytest.raises(InputError):
         greedy_search(step, torch.tensor([3]), GREEDY)
-
-
-def test_no_sentence_gives_no_hypothesis() -> None:
-    empty = torch.tensor([], dtype=torch.long)
-    assert greedy_search(RecurrentStep([1], 1), empty, GREEDY) == []

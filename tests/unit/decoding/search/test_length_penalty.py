@@ -5,7 +5,8 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.decoding.search.length_penalty import length_penalty, score_targets
+from transformer.decoding.forced.scorer import score_targets
+from transformer.decoding.search.length_penalty import length_penalty
 
 
 @pytest.mark.parametrize(
@@ -16,7 +17,7 @@ def test_length_penalty(length: int, alpha: float, penalty: float) -> None:
     assert length_penalty(length, alpha) == pytest.approx(penalty)
 
 
-def test_every_token_is_scored_given_those_before_it_and_padding_is_not() -> None:
+def test_target_scores_equal_a_walk_over_the_logits() -> None:
     model = tiny_transformer()
     source = torch.tensor([[7, 8, 3], [9, 3, 0]])
     target_input = torch.tensor([[2, 5, 6, 7], [2, 8, 0, 0]])

@@ -6,11 +6,10 @@ from collections import Counter
 import pytest
 import torch
 
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.search.sampling import sample_search, truncated
-
-from .steps import RecurrentStep, search_config
 
 DRAWS = 4000
 

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import tiny_transformer
+from tests.helpers.steps import search_config
+from tests.helpers.translators import tiny_tokenizer
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import NO_WORD, Links
 from transformer.data.tokenization.tags import SENTENCE_END, SourceTags, TaggedText, Tags, is_tag
@@ -23,9 +25,6 @@ from transformer.decoding.translation.document_translator import (
     translate_units,
 )
 from transformer.decoding.translation.translator import Translator
-
-from .steps import search_config
-from .translators import tiny_tokenizer
 
 TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
 
@@ -84,14 +83,14 @@ def test_a_window_is_translated_together_and_parted() -> None:
     assert found[1].tokens == tuple(found[1].source_tokens)
 
 
-def test_where_a_separator_is_missing_each_sentence_is_translated_alone() -> None:
+def test_window_without_a_separator_falls_back_to_sentences() -> None:
     documents = translator(lost=1)
     found = documents.translate(TEXTS)
     assert [one.text for one in found] == cleaned(TEXTS)
     assert sentences_asked(documents) == [3, 1, 1, 1, 1, 1]
 
 
-def test_another_target_or_something_asked_begins_another_window() -> None:
+def test_other_tags_and_constraints_begin_a_window() -> None:
     documents = translator()
     texts = ["a", "b", TaggedText("c", SourceTags("en")), TaggedText("d", SourceTags("en")), "e"]
     asked = [None, Constraints(never=("x",)), None, None, None]
@@ -121,7 +120,7 @@ def test_a_blank_line_of_any_kind_ends_a_document(blank: str) -> None:
 
 @pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("done", [0, 1, 4, 9, 24, 25])
-def test_a_stream_makes_the_same_windows_from_wherever_it_goes_on(waits: bool, done: int) -> None:
+def test_resumed_stream_makes_the_same_windows(waits: bool, done: int) -> None:
     texts = [f"{'a ' * (n % 5)}dog" if n % 7 else "" for n in range(25)]
     whole = translator()
     expected = [one.text for one in whole.translate(texts)][done:]
@@ -134,7 +133,7 @@ def test_a_stream_makes_the_same_windows_from_wherever_it_goes_on(waits: bool, d
     assert asked == sentences_asked(whole)[len(sentences_asked(whole)) - len(asked) :]
 
 
-def test_a_document_that_has_ended_is_answered_before_the_next_line() -> None:
+def test_ended_document_is_answered_before_the_next_line() -> None:
     came: list[str] = []
 
     def lines() -> Iterator[str]:

@@ -22,7 +22,7 @@ def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_the_tags_of_the_vocabulary_count_and_those_of_a_call_do_not() -> None:
+def test_fingerprint_ignores_the_tags_of_a_call() -> None:
     translator = tiny_translator()
     tokenizer = translator.tokenizer.with_tags(Tags(targets=("de", "fr")))
     before = compute_fingerprint(translator.model, tokenizer)

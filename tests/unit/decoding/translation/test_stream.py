@@ -4,16 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
 from transformer.decoding.translation.line_windows import make_windows
 
-from .translators import PAIRS, tiny_translator
-
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 
 
-def test_a_stream_gives_what_a_list_gives_and_reads_ahead_by_a_window_at_most() -> None:
+def test_stream_equals_list_and_reads_one_window_ahead() -> None:
     translator = tiny_translator(batch_tokens=5000, beam_size=1, max_length_offset=2)
     read = 0
 

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 from tests.helpers.models import portable
+from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
+from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
@@ -24,9 +26,6 @@ from transformer.decoding.translation.translator import Translator
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
 from transformer.model.transformer import Transformer
-
-from .steps import search_config
-from .translators import PAIRS, tiny_tokenizer, tiny_translator
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 
@@ -50,7 +49,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     wide = {"beam_size": 1 if algorithm == "greedy" else 4, "algorithm": algorithm}
     translator = tiny_translator(**limits, **wide)
     longest = [len(translation.tokens) == 3 for translation in translator.translate(TEXTS)]
-    counts = translator.length_limit.taken()
+    counts = translator.length_limit.pop_counts()
     assert counts == (sum(longest), 6) and counts[0] > 0  # the blank ones are not there
     warn_about_length_limit([counts, (0, 4)])
     assert caplog.messages[0].startswith(f"{counts[0]} of 10 translations reached the longest")
@@ -58,7 +57,7 @@ def test_translations_that_reach_the_longest_length_are_counted(
     free = tiny_translator(max_length_offset=12, max_length=14, **wide)
     free.translate(TEXTS[:1])
     # The model has no more positions.
-    assert free.length_limit.most == 13
+    assert free.length_limit.max_subwords == 13
     warn_about_length_limit([(0, 6)])
     assert not caplog.messages
 
@@ -162,13 +161,13 @@ def test_a_warning_names_the_first_line_that_is_cut(caplog: pytest.LogCaptureFix
 
 def test_segments_of_a_long_text_share_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    search = ModelSearcher._search_what_fits
+    search = ModelSearcher._search_in_memory
 
     def counted(self: ModelSearcher, segments: list[Segment]) -> Any:
         searched.append(len(segments))
         return search(self, segments)
 
-    monkeypatch.setattr(ModelSearcher, "_search_what_fits", counted)
+    monkeypatch.setattr(ModelSearcher, "_search_in_memory", counted)
     long = " ".join(source for source, _ in PAIRS * 3)
     translators = [tiny_translator(size, max_length=24) for size in (3, 10_000)]
     alone, together = (translator.translate([long])[0] for translator in translators)

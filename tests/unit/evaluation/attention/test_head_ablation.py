@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from tests.helpers.models import tiny_transformer
-from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
-from transformer.decoding.search.length_penalty import score_targets
+from transformer.decoding.forced.scorer import score_targets
 from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss
 from transformer.model.heads import HeadName, attention_heads, heads_off, parse_heads, switch_off
 
@@ -47,11 +46,6 @@ def test_heads_that_are_off_stay_off_while_others_are_measured() -> None:
     switch_off(model, [first])
     both = ForcedLoss(model, SOURCES, TARGETS)([second])
     assert both == pytest.approx(ForcedLoss(twin, SOURCES, TARGETS)([first, second]), rel=1e-6)
-
-
-def test_without_a_pair_there_is_nothing_to_measure() -> None:
-    with pytest.raises(InputError, match="no sentence pair"):
-        ForcedLoss(tiny_transformer(), [], [])
 
 
 def worth(name: HeadName) -> float:

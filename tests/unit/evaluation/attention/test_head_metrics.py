@@ -57,7 +57,7 @@ def test_equal_weights_have_the_possible_entropy() -> None:
     assert describe(head) == "broad (entropy 1.4 of 1.4 nats)"
 
 
-def test_a_decoder_has_no_next_position_and_its_first_step_no_choice() -> None:
+def test_decoder_has_no_next_position_and_no_first_choice() -> None:
     head = measure(torch.eye(4), CAUSAL, torch.zeros(1, 4, dtype=torch.bool))
     assert head.next is None
     assert head.next_peak is None

@@ -8,7 +8,7 @@ from transformer.evaluation.comparison.buckets import (
     WordMatch,
     bleu_by_length,
     bucket_labels,
-    require_edges,
+    check_edges,
     word_signature,
     words_by,
     words_by_frequency,
@@ -23,9 +23,9 @@ def test_labels_say_the_whole_numbers_of_a_bucket() -> None:
 @pytest.mark.parametrize("edges", [[0, 2], [3, 3], [5, 2], [-1]])
 def test_edges_rise_from_above_zero(edges: list[int]) -> None:
     with pytest.raises(InputError, match="lengths="):
-        require_edges(edges, "lengths")
-    require_edges([], "lengths")
-    require_edges([1, 2, 9], "lengths")
+        check_edges(edges, "lengths")
+    check_edges([], "lengths")
+    check_edges([1, 2, 9], "lengths")
 
 
 def test_each_sentence_is_in_the_bucket_of_its_source() -> None:

@@ -16,7 +16,7 @@ def scored(hypotheses: list[str]) -> SentenceScores:
 
 
 def test_the_largest_change_is_first() -> None:
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", most=5)
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", limit=5)
     assert (found.better, found.worse, found.same) == (2, 2, 1)
     assert [one.line for one in found.most_better] == [1, 5]
     assert [one.line for one in found.most_worse] == [4, 2]
@@ -27,7 +27,7 @@ def test_the_largest_change_is_first() -> None:
 
 
 def test_a_sentence_has_its_texts_and_scores() -> None:
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", most=1)
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="chrf", limit=1)
     [first] = found.most_better
     assert (first.source, first.reference) == ("1", REFERENCES[0])
     assert first.hypotheses == ("ein", REFERENCES[0])
@@ -43,7 +43,7 @@ def test_a_sentence_has_its_texts_and_scores() -> None:
 
 def test_bleu_ranks_when_it_is_asked() -> None:
     # Letters are nearer in chrF, no word is right in BLEU: "fünfe" for "fünf" is no gain.
-    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", most=5)
+    found = movement(SOURCES, REFERENCES, scored(BASE), scored(OTHER), by="bleu", limit=5)
     assert [one.line for one in found.most_better] == [1]
     assert found.same == 2
 
@@ -53,6 +53,6 @@ def test_of_equals_the_first_comes_first() -> None:
         SentenceScores(["x"] * 3, ["a"] * 3, RAW),
         SentenceScores(["a"] * 3, ["a"] * 3, RAW),
     )
-    found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", most=2)
+    found = movement(["s"] * 3, ["a"] * 3, base, other, by="chrf", limit=2)
     assert [one.line for one in found.most_better] == [1, 2]
     assert (found.better, found.most_worse) == (3, [])

@@ -200,7 +200,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     translator, module = Dictionary(), fake_module()
     # One of five has the eight pieces that any translation may have at most.
     short, longest = (Hypothesis((4,) * length, 0.0, 0.0) for length in (7, 8))
-    translator.length_limit.counted([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
+    translator.length_limit.count([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
     validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
@@ -212,7 +212,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     assert f"update 7, epoch 0.7: BLEU {bleu.value:.2f}" in caplog.messages[1]
     assert len(caplog.messages) == 4
     assert "zwei => two birds sing now . (reference: two birds" in caplog.messages[3]
-    assert translator.length_limit.taken() == (0, 0)
+    assert translator.length_limit.pop_counts() == (0, 0)
 
 
 def test_validation_scores_as_the_run_says() -> None:
@@ -249,7 +249,7 @@ def test_the_ranks_share_the_sentences(
     for rank in range(world_size):
         translator, module = Dictionary(), fake_module()
         both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
-        translator.length_limit.counted([Segment([4])] * 2, both)
+        translator.length_limit.count([Segment([4])] * 2, both)
         trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
         validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)

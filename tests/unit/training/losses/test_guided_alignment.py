@@ -76,8 +76,8 @@ def test_the_guided_head(layers: int, changes: dict[str, int], expected: tuple[i
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"alignment_layer": 2}, r"loss\.alignment_layer=2 is not there: the decoder has 2 layers"),
-        ({"alignment_head": 4}, r"loss\.alignment_head=4 is not there: the decoder has 4 heads"),
+        ({"alignment_layer": 2}, r"loss\.alignment_layer=2 .* is not there: the decoder has"),
+        ({"alignment_head": 4}, r"loss\.alignment_head=4 is not there: the decoder has"),
         ({"alignment_head": -1}, r"loss\.alignment_head=-1 is not there"),
         ({"alignment_weight": -1.0}, r"loss\.alignment_weight=-1\.0 must be at least 0"),
     ],
