@@ -60,7 +60,7 @@ def _launch(arguments: list[str]) -> None:
         raise_objections(
             f"{override} is for a sweep; add --multirun"
             for override in overrides
-            if override_key(override) in ("sweep", "cluster")
+            if override_key(override) == "launch"
         )
         compose_config("train", overrides)
     elif index is not None:
