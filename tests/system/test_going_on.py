@@ -168,7 +168,7 @@ def test_a_vocabulary_the_text_cannot_fill_is_the_largest_it_can(
     assert said(tmp_path).count("after update 3, epoch 0.") == 1
 
 
-@pytest.mark.parametrize("place", ["a_file", "a_file/run", "/proc/run"])
+@pytest.mark.parametrize("index", ["a_file", "a_file/run", "/proc/run"])
 def test_a_directory_that_cannot_be_made_is_one_line(tmp_path: Path, index: str) -> None:
     (tmp_path / "a_file").write_text("mine")
     assert call([*tiny_overrides(tmp_path), f"hydra.run.dir={index}"], tmp_path) == 2

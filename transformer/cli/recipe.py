@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from omegaconf import OmegaConf
 
-from transformer.cli.config.compose import compose_config, config_folder
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import compose_config
 from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 from transformer.common.files import given_path

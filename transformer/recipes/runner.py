@@ -178,7 +178,7 @@ def call(stage: Stage) -> tuple[int, int | None]:
             [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],
             stdout=sys.stderr.fileno(),
             process_group=0,
-            preexec_fn=_stop_with_parent() if sys.platform.startswith("linux") else None,
+            preexec_fn=stop_with_parent(),
         )
         if received:
             process.send_signal(received[-1])
@@ -187,13 +187,15 @@ def call(stage: Stage) -> tuple[int, int | None]:
         hand_back(previous)
 
 
-def _stop_with_parent() -> Callable[[], None]:
+def stop_with_parent() -> Callable[[], None] | None:
     """What a new process calls first, so that it gets SIGTERM when this one is killed."""
+    if not sys.platform.startswith("linux"):
+        return None
     prctl, parent = ctypes.CDLL(None, use_errno=True).prctl, os.getpid()
 
-    def stop_with_parent() -> None:
+    def watch() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # killed before the call of prctl
             os._exit(128 + signal.SIGTERM)
 
-    return stop_with_parent
+    return watch

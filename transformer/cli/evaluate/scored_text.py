@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import config_folder, resolve_path
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError, MissingFile
 from transformer.evaluation.run_text import found_in_run, run_splits
 

@@ -70,4 +70,6 @@ def _export_folder(config: DictConfig) -> Path:
         advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
     else:
         advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
-    raise InputError(f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}")
+    raise InputError(
+        f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
+    )

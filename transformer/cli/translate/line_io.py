@@ -13,7 +13,6 @@ from omegaconf import DictConfig
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path, named
-from transformer.common.schema import typed_value
 from transformer.data.text.lines import MOST, decoded_lines, read_lines, too_long, unreadable
 
 Files = tuple[Path, Path]

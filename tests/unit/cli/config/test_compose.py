@@ -4,13 +4,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 
-from transformer.cli.config.compose import (
-    compose_config,
-    config_folder,
-    flags_and_overrides,
-    with_recipe,
-)
-from transformer.cli.config.hydra_errors import known_keys
+from transformer.cli.config.arguments import config_folder, flags_and_overrides
+from transformer.cli.config.compose import compose_config, with_recipe
+from transformer.cli.config.unknown_keys import known_keys
 from transformer.common.errors import InputError
 
 
@@ -34,8 +30,8 @@ from transformer.common.errors import InputError
         ),
         ("train", "experiment=[pocket,x]", "experiment=x is unknown; choose iwslt14_deen or mul"),
         ("train", "metrics=tokenized", "metrics=tokenized is unknown (did you mean tokenised?);"),
-        ("train", "data=pocket,multi30k", "data=pocket,multi30k cannot take the recipe of each"),
-        ("train", "experiment=null", "Config group override must be a string or a list"),
+        ("train", "data=pocket,multi30k", "data=pocket,multi30k are several; add --multirun to"),
+        ("train", "experiment=null", "experiment=null is unknown; choose"),
         ("doctor", "tokenizer=x", "tokenizer=x is unknown; choose bpe or unigram"),
         ("train", "model=tinny", "model=tinny is unknown (did you mean tiny?); choose base or big"),
         (

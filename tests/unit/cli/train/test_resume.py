@@ -191,18 +191,18 @@ def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("model=base", r"model=… cannot be chosen anew: .* keys, such as model\.KEY=VALUE$"),
-        ("decoding=greedy", r"such as decoding\.algorithm=greedy decoding\.beam_size=1$"),
+        ("model=base", r"model=… cannot be chosen again: .* keys, such as model\.KEY=VALUE$"),
+        ("decoding=greedy", r"such as decoding\.KEY=VALUE$"),
         ("trainer=ddp", r"such as trainer\.KEY=VALUE$"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
-        ("+trainer.fast=3", r"unknown key trainer\.fast"),
+        ("+trainer.fast=3", r"no key can be added"),
         ("experiment=pocket", r"unknown key experiment"),
-        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run goes on in its own"),
-        ("nonsense", r"nonsense is not KEY=VALUE as Hydra reads it"),
+        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run resumes in its own"),
+        ("nonsense", r"nonsense' is not of the form KEY=VALUE"),
         ("--multirun", r"'--multirun' is not of the form KEY=VALUE"),
         ("data.train=[a", r"data\.train=\[a is not KEY=VALUE as Hydra reads it \(no viable"),
-        ("seed=1,2", r"seed=1,2 does not set a key to a value"),
-        ("~data.root", r"~data\.root does not set a key to a value"),
+        ("seed=1,2", r"seed=1,2: write"),
+        ("~data.root", r"no key can be added or removed"),
     ],
 )
 def test_refusals(run: Path, argument: str, message: str) -> None:

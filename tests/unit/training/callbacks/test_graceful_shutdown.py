@@ -12,7 +12,7 @@ import torch
 from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
-from transformer.cli.config.compose import config_folder
+from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import (
