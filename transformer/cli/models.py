@@ -70,8 +70,9 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
     """
     device = resolve_device(config.get("device", "cpu"))
     precision = typed_value(config.get("precision", "float32"), Precision, "precision")
-    names = config.get("heads_off") or []
-    heads = list(map(str, names if isinstance(names, ListConfig) else [names]))
+    names = config.get("heads_off")
+    given = names if isinstance(names, ListConfig) else [] if names is None else [names]
+    heads = list(map(str, given))
     for checkpoint in checkpoints:
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {OF_ENGINE}")

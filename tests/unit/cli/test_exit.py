@@ -52,10 +52,6 @@ def test_codes(
     assert capsys.readouterr() == ("", said)
 
 
-def test_done() -> None:
-    assert run_to_exit_code(lambda: None) == 0
-
-
 @pytest.mark.parametrize("error", [ValueError("bug"), OSError(errno.ENOENT, ""), SystemExit(3)])
 def test_a_bug_keeps_its_traceback(error: BaseException) -> None:
     with pytest.raises(type(error)):
@@ -140,12 +136,9 @@ def test_a_closed_stream_is_one_line(closed: str, code: str, says: str) -> None:
     assert (done.stdout, done.stderr.count(b"\n")) == (b"", 1)
 
 
-def test_nothing_to_say_on_a_closed_output_is_no_error() -> None:
+def test_no_output_and_closed_streams_are_no_error() -> None:
     done = in_a_shell(">&-", PRINTS.replace('print("line")', "None"))
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_messages_are_not_among_results_where_stderr_is_closed() -> None:
     code = PRINTS.replace('print("line")', 'print("note", file=sys.stderr)')
     done = in_a_shell("2>&-", code)
     assert (done.returncode, done.stdout) == (0, b"")
