@@ -36,7 +36,7 @@ def compose_run(overrides: Sequence[str]) -> tuple[DictConfig, Path]:
         InputError: As of ``compose_config``.
     """
     config, folder = _composed("train", overrides)
-    return config, Path(folder)
+    return config, Path(folder).absolute()
 
 
 def _composed(verb: str, overrides: Sequence[str]) -> tuple[DictConfig, str]:

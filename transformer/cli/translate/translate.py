@@ -40,8 +40,8 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
 
     for key in ("attention", "alignment"):
         typed_value(config[key], bool, key)
-    is_json(config, "input_format")
-    if config.attention and not is_json(config):
+    as_json, _ = is_json(config), is_json(config, "input_format")
+    if config.attention and not as_json:
         raise InputError("attention=true needs format=json")
     assignment = LineAssignment.from_environment()
     source, target, files = line_files(config)
