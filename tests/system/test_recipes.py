@@ -47,7 +47,8 @@ def report(home: Path) -> dict[str, Any]:
 
 def assert_marked(folder: Path, names: list[str]) -> None:
     """There are these stages, each done and marked with what it was made of."""
-    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == names
+    folders = (path.name for path in folder.iterdir() if path.is_dir())
+    assert sorted(name for name in folders if ".old-" not in name) == names
     for name in names:
         marker = json.loads((folder / f"{name}.json").read_text())
         assert marker["done"] and marker["command"].startswith("python -m transformer ")
@@ -124,6 +125,9 @@ def test_backtranslate_makes_again_what_changes(
     assert f"04_translate: starts again, {monolingual} has changed" in said(tmp_path)
     assert_marked(folder, [*names, *last])
     assert [name for name in before if state(folder / name) != before[name]] == last
+    for name in last:
+        kept = state(folder / f"{name}.old-1").values()
+        assert sorted(kept) == sorted(before[name].values())
 
 
 def test_bidirectional_begins_again_with_the_weights_of_both_directions(
