@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.records import Records, machine
 from benchmarks.version import code_version
-from transformer.recipes.runner import end_with_parent
+from transformer.recipes.runner import stop_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = "unknown"
@@ -82,7 +82,7 @@ class Calls:
                 stdout=said,
                 stderr=said,
                 env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-                preexec_fn=end_with_parent(),
+                preexec_fn=stop_with_parent(),
             ) as process,
         ):
             code = None

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 VERBS = {
     "train": ("train.train", "train a model"),
-    "doctor": ("data.doctor", "find what is wrong with a corpus"),
-    "clean": ("data.clean", "leave out what is wrong with a corpus"),
+    "doctor": ("data.doctor", "find faults in a corpus"),
+    "clean": ("data.clean", "remove faulty pairs from a corpus"),
     "evaluate": ("evaluate.evaluate", "score a checkpoint on a test set"),
-    "compare": ("evaluate.compare", "tell whether a system is better than another, and where"),
+    "compare": ("evaluate.compare", "whether a system is better than another, and where"),
     "translate": ("translate.translate", "translate stdin to stdout, line by line"),
-    "predict": ("translate.predict", "tag stdin, or tell how probable it is, line by line"),
-    "score": ("translate.score", "tell how probable given translations are"),
+    "predict": ("translate.predict", "tags or probabilities of stdin, line by line"),
+    "score": ("translate.score", "log-probabilities of given translations"),
     "text": ("data.text", "write a corpus as plain files"),
     "select": ("translate.select", "take the candidates nearest to the references"),
     "recipe": ("recipe", "distill, back-translate, train in both directions: several stages"),
     "average": ("train.average", "average the last checkpoints of a run"),
-    "consolidate": ("train.consolidate", "join a checkpoint that lies in several files"),
+    "consolidate": ("train.consolidate", "join a checkpoint of several files"),
     "tune": ("train.tune", "find the weights and the search that do best on validation"),
     "export": ("export", "write the model for another engine"),
-    "attention": ("evaluate.attention", "show what every head looks at in a sentence"),
-    "heads": ("evaluate.heads", "rank the heads by what switching them off costs"),
+    "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
+    "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),
 }
 """The module of each verb, in ``transformer.cli``, and what the verb does."""
 
@@ -33,14 +33,14 @@ def main(call: Sequence[str] | None = None) -> int:
         call: The verb and its arguments; None takes those of the process.
     """
     try:
-        return _called(sys.argv[1:] if call is None else call)
+        return _run(sys.argv[1:] if call is None else call)
     except KeyboardInterrupt:
-        # While anything is imported, nobody else says so.
+        # During imports nothing else handles it.
         print("stopped", file=sys.stderr)
         return 130
 
 
-def _called(call: Sequence[str]) -> int:
+def _run(call: Sequence[str]) -> int:
     from transformer.cli.exit import run_to_exit_code
     from transformer.common.errors import did_you_mean
 
@@ -52,7 +52,7 @@ def _called(call: Sequence[str]) -> int:
     if verb == "help" and arguments:
         verb, arguments = arguments[0], ["--help"]
     if verb in ("-h", "--help", "help"):
-        return run_to_exit_code(_usage)
+        return run_to_exit_code(_print_usage)
     if verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
         print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
@@ -61,20 +61,19 @@ def _called(call: Sequence[str]) -> int:
         from transformer.cli.config.help import help_text
 
         return run_to_exit_code(lambda: print(help_text(verb)))
-    module, _ = VERBS[verb]
-    code: int = importlib.import_module(f"transformer.cli.{module}").main(arguments)
+    code: int = importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").main(arguments)
     return code
 
 
-def _usage() -> None:
+def _print_usage() -> None:
     print("usage: transformer VERB KEY=VALUE…\n")
-    for name, (_, what) in VERBS.items():
-        print(f"  {name:11} {what}")
-    print("\ntransformer help VERB, or VERB --help, lists its keys; --version tells the versions.")
+    for name, (_, description) in VERBS.items():
+        print(f"  {name:11} {description}")
+    print("\ntransformer help VERB, or VERB --help, lists its keys; --version prints the versions.")
 
 
 def version_line() -> str:
-    """Versions of what computes, in one line."""
+    """The versions of this package, torch and Python."""
     import platform
     from importlib import metadata
 

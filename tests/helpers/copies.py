@@ -15,15 +15,15 @@ class Copies:
     Attributes:
         home: The folder of the file ``given``, which the first reads, and of the recipe ``r``.
         ran: Stages that have ended well in the last call.
-        told: Its lines.
+        log: Its lines.
         fails: The exit code of a stage, by its name.
         verb: Of all stages.
     """
 
     def __init__(self, home: Path, patch: pytest.MonkeyPatch) -> None:
         self.home, self.folder = home, home / "r"
-        self.ran, self.told, self.fails = list[str](), list[str](), dict[str, int]()
-        self.verb, self.heard = "select", None
+        self.ran, self.log, self.fails = list[str](), list[str](), dict[str, int]()
+        self.verb, self.received = "select", None
         (home / "given").write_text("text")
         patch.setattr(runner, "call", self._call)
 
@@ -44,8 +44,8 @@ class Copies:
         """Run the recipe, the second stage with a setting; returns the stages that ran."""
         self.folder.mkdir(exist_ok=True)
         self.ran.clear()
-        self.told.clear()
-        runner.run_stages(self.stages(second, **free), self.home / "cache", self.told.append)
+        self.log.clear()
+        runner.run_stages(self.stages(second, **free), self.home / "cache", self.log.append)
         return list(self.ran)
 
     def states(self, second: int = 1) -> list[str]:
@@ -59,4 +59,4 @@ class Copies:
         stage.outputs[0].write_bytes(
             stage.inputs[0].read_bytes() + stage.settings[0].removeprefix("value=1").encode()
         )
-        return 0, self.heard
+        return 0, self.received

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from transformer.cli.config.compose import compose_config, config_folder
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import compose_config
 from transformer.common.schema import typed
 from transformer.data.quality.config import CHECKS, Thresholds
 from transformer.model.config import ModelConfig

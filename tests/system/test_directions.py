@@ -11,7 +11,7 @@ from tests.helpers.text import write_parallel
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate import translate
 from transformer.cli.translate.engine import translator_by_engine
-from transformer.cli.translate.part_files import Parts, Share
+from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 from transformer.runs.train import train
@@ -108,7 +108,7 @@ def test_most_windows_come_back_in_as_many_sentences(
         ([], "error: the model translates to low or up; say to which, with to=low\n"),
         (["to=de"], "error: to=de is not a tag of the model; set to= to low or up\n"),
         (["to=low", "tag=web"], "error: tag=web is not a tag of the model; leave tag= out\n"),
-        (["to=low", "alignment=true"], "error: alignment=true is of sentences; set documents="),
+        (["to=low", "alignment=true"], "error: a document has no alignment or attention"),
     ],
 )
 def test_a_wrong_tag_is_one_line(
@@ -141,8 +141,8 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
     assert whole.read_text() == expected
 
 
-def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> Parts:
+def _parts(config: DictConfig, arguments: list[str], source: Path, output: Path) -> PartFiles:
     """What a killed call leaves beside its output."""
-    share = Share.of_process()
+    share = LineAssignment.from_environment()
     translator = translate._translator(config, translator_by_engine(config, arguments), share)
-    return Parts(output, share, translate._job(config, translator, source))
+    return PartFiles(output, share, translate._job(config, translator, source))

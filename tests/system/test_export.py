@@ -35,9 +35,6 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     [
         (["quantization=int4"], "quantization=int4 is unknown; choose float32 or int8"),
         (["format=onnx"], "format=onnx is unknown; choose ctranslate2 or safetensors"),
-        (["format=safetensors", "batch_tokens=9"], "batch_tokens=9 does nothing here"),
-        (["format=safetensors", "quantization=int8"], "quantization=int8 does nothing here"),
-        (["decoding.beam_size=9"], "decoding.beam_size=9 does nothing here: an export carries no"),
         (["output=validation.src/none"], "validation.src cannot be written to"),
         (["max_bleu_loss=-1"], "more than max_bleu_loss=-1; nothing was written"),
         (["sentences=0"], "sentences=0 must be at least 1, or null"),

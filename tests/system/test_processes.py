@@ -93,7 +93,7 @@ def test_a_killed_call_goes_on_where_it_was(work: Path) -> None:
     assert not (work / "killed").exists()
     code, _, stderr = verb(*call, home=work)
     assert code == 0, stderr
-    assert f"going on after {left} lines in " in stderr
+    assert f"resuming after {left} lines in " in stderr
     code, whole, stderr = verb(*FILES, "input=text", home=work)
     assert code == 0, stderr
     assert batch_text(work / "killed") == whole
@@ -118,7 +118,7 @@ def test_standard_streams_cannot_be_shared_out(work: Path, arguments: list[str])
     process = started(work, *FILES, *arguments, RANK="0", WORLD_SIZE="2")
     stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (2, b"")
-    expected = "error: several processes need a file to share out: set input= and output= too\n"
+    expected = "error: several processes need a file to divide: set input= and output= too\n"
     assert stderr.decode() == expected
     assert names(work) == {"text", "-"}
 

@@ -47,7 +47,8 @@ def report(home: Path) -> dict[str, Any]:
 
 def assert_marked(folder: Path, names: list[str]) -> None:
     """There are these stages, each done and marked with what it was made of."""
-    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == names
+    folders = (path.name for path in folder.iterdir() if path.is_dir())
+    assert sorted(name for name in folders if ".old-" not in name) == names
     for name in names:
         marker = json.loads((folder / f"{name}.json").read_text())
         assert marker["done"] and marker["command"].startswith("python -m transformer ")
@@ -70,7 +71,7 @@ def test_distill_is_killed_and_resumes(base: list[str], tmp_path: Path) -> None:
     before = {name: state(folder / name) for name in ("01_text", "02_teacher_1")}
     assert recipe(call, tmp_path) == 0, said(tmp_path)
     assert {name: state(folder / name) for name in before} == before
-    assert "03_teacher_2: goes on: " in said(tmp_path)
+    assert "03_teacher_2: resumes: " in said(tmp_path)
     assert "going on from d/03_teacher_2/checkpoints/last.ckpt" in said(tmp_path).replace(
         f"{tmp_path}/", ""
     )
@@ -121,9 +122,12 @@ def test_backtranslate_makes_again_what_changes(
     assert {name: state(folder / name) for name in before} == before
     monolingual.write_bytes(gzip.compress(text.replace("beta", "eta").encode()))
     assert recipe(call, tmp_path) == 0, said(tmp_path)
-    assert f"04_translate: begins again, {monolingual} has changed" in said(tmp_path)
+    assert f"04_translate: starts again, {monolingual} has changed" in said(tmp_path)
     assert_marked(folder, [*names, *last])
     assert [name for name in before if state(folder / name) != before[name]] == last
+    for name in last:
+        kept = state(folder / f"{name}.old-1").values()
+        assert sorted(kept) == sorted(before[name].values())
 
 
 def test_bidirectional_begins_again_with_the_weights_of_both_directions(
@@ -139,11 +143,11 @@ def test_bidirectional_begins_again_with_the_weights_of_both_directions(
 
     fault = SignalAt("on_train_batch_end", 3, signal.SIGTERM)
     assert recipe(call, tmp_path, fault_in="03_finetune", fault=fault) == 143
-    assert "03_finetune has ended with exit code 143; the same command goes on" in said(tmp_path)
+    assert "03_finetune has ended with exit code 143; the same command resumes" in said(tmp_path)
     # The folder may be moved, and called by another name, at any time.
     folder = (tmp_path / "x").rename(tmp_path / "y")
     assert recipe([*call, "output=./y"], tmp_path) == 0, said(tmp_path)
-    assert "03_finetune: goes on" in said(tmp_path)
+    assert "03_finetune: resumes" in said(tmp_path)
     assert said(tmp_path).count("02_pretrain: done before") == 1
     assert said(tmp_path).count("beginning with the weights of") == 1
     assert_marked(folder, ["01_text", "02_pretrain", "03_finetune", "04_evaluate"])

@@ -28,7 +28,7 @@ def sweep(home: Path, *more: str) -> tuple[int, str]:
 
 def test_optuna_finds_the_best_validation(home: Path) -> None:
     minimize = ("objective=val/loss", "hydra.sweeper.direction=minimize")
-    code, stderr = sweep(home, "sweep=optuna", "hydra.sweeper.n_trials=2", *minimize)
+    code, stderr = sweep(home, "launch=optuna", "hydra.sweeper.n_trials=2", *minimize)
     assert code == 0, stderr
     (swept,) = (home / "multirun").iterdir()
     found = yaml.safe_load((swept / "optimization_results.yaml").read_text())
@@ -49,7 +49,7 @@ def test_optuna_finds_the_best_validation(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trial_that_cannot_be_says_so_in_a_line(home: Path) -> None:
-    code, stderr = sweep(home, "sweep=optuna", "objective=val/loss")
+    code, stderr = sweep(home, "launch=optuna", "objective=val/loss")
     assert code == 2
     assert stderr.splitlines()[-1].startswith("error: objective=val/loss and hydra.sweeper.direc")
     assert "Traceback" not in stderr

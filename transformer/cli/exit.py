@@ -1,11 +1,8 @@
-"""Exceptions to exit codes: 0 done, 2 the input or the call is wrong, 130 stopped by Ctrl-C.
+"""Exceptions to exit codes: 0 done, 2 wrong input or call, 130 stopped by Ctrl-C.
 
-Stopped by another signal, the code is the one that a shell knows it by: 143 for SIGTERM, 138 for
-SIGUSR1.
-
-Who reads the output may have enough of it (``| head -1``): 141, as the shell says of a filter that
-ends so. A full or broken disk, a missing permission and a standard stream that is closed are one
-line with the name of the file (2). Anything else is a bug and keeps its traceback (exit code 1).
+Stopped by another signal, the code is the one of a shell: 143 for SIGTERM, 138 for SIGUSR1, and 141
+if the reader of the output has ended (``| head -1``). A file or a standard stream that cannot be
+read or written is one line (2). Anything else is a bug and keeps its traceback (1).
 """
 
 import errno
@@ -16,41 +13,34 @@ from collections.abc import Callable
 from transformer.common.errors import AnotherRankFailed, InputError, Interrupted
 from transformer.common.escaping import escaped
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP)
-_BROKEN = (errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENXIO)
+_ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or write elsewhere"),
+    **dict.fromkeys((errno.EIO, errno.ESTALE, errno.EREMOTEIO), "check its disk or terminal"),
+    **dict.fromkeys((errno.ETIMEDOUT, errno.ENXIO), "check its disk or terminal"),
+    errno.EBADF: "send it to a file or another program",
+}
 
 
 def run_to_exit_code(action: Callable[[], None]) -> int:
-    """Run it; say in one line on stderr what went wrong."""
+    """Call it; an error of the user is one line on stderr."""
     _open_closed_streams()
-    failure, code = None, 2
     try:
         code = _exit_code(action)
-    except BrokenPipeError:
-        _drop_output()
-        return 141
     except OSError as error:
-        failure = _explained(error)
+        code = _report_os_error(error)
     try:
-        # What is still held back fails here or, unsaid, when Python exits.
+        # Buffered output fails here or, without a message, when Python exits.
         sys.stdout.flush()
-    except BrokenPipeError:
-        _drop_output()
-        return 141
     except OSError as error:
-        failure, code = _explained(error), 2
-        _drop_output()
-    if failure is not None:
-        _tell(failure)
+        code = _report_os_error(error)
     return code
 
 
 def _open_closed_streams() -> None:
     """Put something in place of standard streams that are closed (``>&-``).
 
-    The next file would take their number, and Python would drop what is printed, or print errors
-    among results. What is read or written there fails, but for messages.
+    The next file would get their number, and Python would drop what is printed, or print errors
+    among results. Reading or writing there fails, except for messages on stderr.
     """
     for name, flags in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -58,34 +48,30 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(handle, "r" if name == "stdin" else "w"))
 
 
-def _explained(error: OSError) -> str:
-    """What the world has done to a file; raises the error if that was not it."""
+def _report_os_error(error: OSError) -> int:
+    """Print one line about a file or a standard stream; raises the error if it is of neither."""
+    if error.filename is None:
+        # Python would write the rest of the output once more when it exits, and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return 141
+    if error.filename is None and error.errno not in _ADVICE:
+        raise error
     reason = os.strerror(error.errno or 0)
-    if error.errno == errno.EBADF and error.filename is None:
-        return f"standard output is closed ({reason}); send it to a file or another program"
-    if error.errno in _FULL:
-        what = error.filename or "standard output"
-        return f"{what} cannot be written ({reason}); make room, or write elsewhere"
-    if error.errno in _DENIED and error.filename is not None:
-        return f"{error.filename}: {reason}; ask for the right to it, or give another"
-    if error.errno in _BROKEN:
-        what = error.filename or "a file or a standard stream"
-        return f"{what}: {reason}; see whether its disk or terminal is still there"
-    raise error
+    advice = _ADVICE.get(error.errno or 0, "check its name and permissions, or give another")
+    _print_error(f"{error.filename or 'standard output'}: {reason}; {advice}")
+    return 2
 
 
 def _exit_code(action: Callable[[], None]) -> int:
     try:
         action()
     except InputError as error:
-        _tell(error)
+        _print_error(error)
         return 2
-    except AnotherRankFailed as failure:
-        if str(failure):
-            print(failure, file=sys.stderr)
-        return failure.code
-    except Interrupted as stop:
-        print(stop, file=sys.stderr)
+    except (AnotherRankFailed, Interrupted) as stop:
+        if str(stop):
+            print(stop, file=sys.stderr)
         return stop.code
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
@@ -93,11 +79,5 @@ def _exit_code(action: Callable[[], None]) -> int:
     return 0
 
 
-def _tell(what: object) -> None:
-    """One line, whatever names and texts stand in it."""
-    print(f"error: {escaped(str(what))}", file=sys.stderr)
-
-
-def _drop_output() -> None:
-    """Python would write what is left once more when it exits, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _print_error(message: object) -> None:
+    print(f"error: {escaped(str(message))}", file=sys.stderr)

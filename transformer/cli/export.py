@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError, how_to_install
-from transformer.interchange.formats import FORMATS, Format
+from transformer.interchange.formats import FORMATS
 from transformer.model.checkpoint.locate import run_folder
 
 
@@ -24,14 +24,19 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
     from transformer.common.files import written_whole
     from transformer.report.scores import require_writable
 
-    chosen = _format(config, arguments)
+    if config.format not in FORMATS:
+        raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
+    chosen = FORMATS[config.format]
+    if find_spec(chosen.package) is None:
+        needed = f"format={config.format} needs {chosen.package}"
+        raise InputError(f"{needed}: {how_to_install('export')}")
     name = chosen.folder_name(config)
     if config.output is None:
         folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
     else:
         folder = resolve_path(config, "output")
     if folder.exists():
-        raise InputError(f"{folder} is there already; remove it, or choose another with output=")
+        raise InputError(f"{folder} exists; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)
     require_writable(folder.parent)
     with written_whole(folder) as part:
@@ -39,21 +44,3 @@ def _export(config: DictConfig, arguments: Sequence[str]) -> None:
         verified = chosen.write(translator, run, part, config)
         print(json.dumps(verified), file=sys.stderr)
     print(folder)
-
-
-def _format(config: DictConfig, arguments: Sequence[str]) -> Format:
-    if config.format not in FORMATS:
-        raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
-    chosen = FORMATS[config.format]
-    for argument in arguments:
-        key = argument.partition("=")[0]
-        if key.partition(".")[0] == "decoding":
-            raise InputError(f"{argument} does nothing here: an export carries no search")
-        owners = [name for name, other in FORMATS.items() if key in other.keys]
-        if owners and config.format not in owners:
-            raise InputError(f"{argument} does nothing here; it is of format={' or '.join(owners)}")
-    if find_spec(chosen.package) is None:
-        raise InputError(
-            f"format={config.format} needs {chosen.package}: {how_to_install('export')}"
-        )
-    return chosen

@@ -1,4 +1,4 @@
-"""The translator that a call of a verb means: checkpoint, device and search."""
+"""The translator that the arguments of a verb name: checkpoint, device and search."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,28 +24,28 @@ def load_translator(
     """The translator, and the config of the run that trained it.
 
     Raises:
-        InputError: The checkpoint cannot be read, the device or a head is not there, or the search
-            wrong.
+        InputError: The checkpoint cannot be read, the device or a head does not exist, or the
+            search is wrong.
     """
-    checkpoint, *others = load_checkpoints(config.checkpoint)
-    trained = trained_with(checkpoint)
-    composed = OmegaConf.to_container(config.decoding)
-    search = resolve_search(arguments, composed, asdict(trained.search))  # type: ignore[arg-type]
-    model = load_checkpoint_model(config, [checkpoint, *others])
+    checkpoints = load_checkpoints(config.checkpoint)
+    trained = trained_with(checkpoints[0])
+    composed: Any = OmegaConf.to_container(config.decoding)
+    search = resolve_search(arguments, composed, asdict(trained.search))
+    model = load_checkpoint_model(config, checkpoints)
     translator = Translator(
         model,
         tagged_tokenizer(config, trained.tokenizer),
         search,
-        batch_tokens=resolve_batch_tokens(config),
+        batch_tokens=resolve_positive(config, "batch_tokens"),
         device=next(model.parameters()).device,
         aligner=_aligner(config, arguments, trained.aligner),
         coverage_head=trained.aligner.head,
     )
-    return translator, checkpoint.config
+    return translator, checkpoints[0].config
 
 
 def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer, which puts ``to=`` and ``tag=`` before a source that names none itself.
+    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself.
 
     Raises:
         InputError: The model has no such tag.
@@ -61,7 +61,7 @@ def resolve_search(
     """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
 
     Raises:
-        InputError: It is no search.
+        InputError: The values make no search.
     """
     keys = [argument.partition("=")[0] for argument in arguments]
     if "decoding" in keys:
@@ -72,19 +72,6 @@ def resolve_search(
         # A run that was tuned to greedy search, say.
         values["algorithm"] = "beam"
     return typed(SearchConfig, values, "decoding")
-
-
-def check_nbest(arguments: Sequence[str], search: SearchConfig, instead: str) -> None:
-    """Refuse an n-best list that is asked for where only the best is shown.
-
-    Raises:
-        InputError: It is. Of sampling, ``nbest`` says from how many samples the best is taken.
-    """
-    asked = [one for one in arguments if one.startswith("decoding.nbest=")]
-    if asked and search.nbest > 1 and search.algorithm != "sampling":
-        raise InputError(
-            f"{asked[-1]}: the best is taken alone, and the others shown nowhere; {instead}"
-        )
 
 
 def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> Aligner:
@@ -113,24 +100,13 @@ def _named_head(arguments: Sequence[str]) -> HeadName | None:
     return None
 
 
-def resolve_batch_tokens(config: DictConfig) -> int:
-    """The budget of a batch.
+def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
+    """A whole number.
 
     Raises:
-        InputError: It is not a number of tokens.
+        InputError: It is another value, or below the minimum.
     """
-    tokens: int = typed_value(config.batch_tokens, int, "batch_tokens")
-    if tokens < 1:
-        raise InputError(f"batch_tokens={tokens} must be at least 1")
-    return tokens
-
-
-def check_unused_settings(config: DictConfig, keys: Sequence[str], needs: str) -> None:
-    """Refuse keys that are given and would do nothing.
-
-    Raises:
-        InputError: One is given.
-    """
-    for key in keys:
-        if config[key] is not None:
-            raise InputError(f"{key}={config[key]} does nothing alone; set {needs} too")
+    number: int = typed_value(config[key], int, key)
+    if number < minimum:
+        raise InputError(f"{key}={number} must be at least {minimum}")
+    return number

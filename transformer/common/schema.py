@@ -143,4 +143,4 @@ def out_of_range(config: Any, where: str) -> Iterator[str]:
         value: Any = getattr(config, name, None)
         for allowed in ranges if isinstance(value, int | float) else ():
             if not allowed.holds(value):
-                yield f"{where}.{name}={value} must be {allowed}"
+                yield f"{where}.{name}={value} must be {allowed}".removeprefix(".")

@@ -1,7 +1,4 @@
-"""The text of a recipe: the files that its first stage makes of the corpus.
-
-It does not read them.
-"""
+"""The text of a recipe: the plain files that its first stage makes of the corpus."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,22 +52,21 @@ class CorpusFiles:
     @property
     def alone(self) -> dict[str, Any]:
         """Keys of ``data.`` for a training run on this text alone."""
-        return {**self._languages, "test": None, **self.as_corpus}
+        return self._keys("test") | self.as_corpus
 
     def mixed(self, corpora: Mapping[str, Any]) -> dict[str, Any]:
         """Keys of ``data.`` for a training run on several corpora."""
-        return {**self._languages, "train": None, "validation": None, "test": None} | {
-            "corpora": corpora
-        }
+        return {**self._keys("train", "validation", "test"), "corpora": corpora}
 
-    @property
-    def _languages(self) -> dict[str, Any]:
-        return {"corpus": "files", "source": self.source, "target": self.target}
+    def _keys(self, *unset: str) -> dict[str, Any]:
+        languages = {"source": self.source, "target": self.target}
+        return {"corpus": "files", **languages, **dict.fromkeys(unset)}
 
 
-def only_train(train: Sequence[Path]) -> dict[str, Any]:
+def only_train(train: Sequence[Path], tag: str | None) -> dict[str, Any]:
     """Keys of a corpus that neither validates nor tests."""
-    return {"train": list(train), "validation_size": 0, "test_size": 0}
+    keys = {"train": list(train), "validation_size": 0, "test_size": 0}
+    return keys if tag is None else {**keys, "tag": tag}
 
 
 def corpus_splits(data: DataConfig) -> tuple[str, ...]:
@@ -82,7 +78,7 @@ def corpus_splits(data: DataConfig) -> tuple[str, ...]:
 
 
 def corpus_paths(data: DataConfig) -> tuple[Path, ...]:
-    """The user's files that a corpus is read from; none of one that is generated, or fetched.
+    """The user's files that a corpus is read from; none if it is generated or downloaded.
 
     Raises:
         InputError: The folder that the user names has no such corpus.

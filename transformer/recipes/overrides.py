@@ -1,11 +1,10 @@
-"""``KEY=VALUE`` arguments of verbs: how values are written, and which argument is for what.
-
-It does not know the keys. The grammar is that of Hydra 1.3.
-"""
+"""``KEY=VALUE`` arguments of verbs, in the grammar of Hydra 1.3."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from hydra.core.override_parser.types import Quote, QuotedString
 
 from transformer.common.errors import InputError, did_you_mean
 
@@ -15,7 +14,7 @@ _OTHER_TYPE = re.compile(r"[+-]?[0-9_.]+(e[+-]?[0-9]+)?|[+-]?(inf|nan)|null|true
 _NAMES = ("output", "monolingual", "reverse")
 """Keys of recipes whose value is the name of a file, with any characters."""
 
-_OF_HYDRA = ("hydra.", "-", "+", "~", "sweep", "cluster")
+_NOT_FOR_RECIPES = ("hydra.", "-", "+", "~", "launch")
 """How arguments begin that set no key of a single run."""
 
 
@@ -40,22 +39,12 @@ def _literal(value: Any) -> str:
         return "{" + ",".join(f"{key}:{_literal(one)}" for key, one in value.items()) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ",".join(map(_literal, value)) + "]"
-    return _text(str(value))
-
-
-def _text(text: str) -> str:
-    """Quoted, if it would be read as another type.
-
-    Raises:
-        InputError: It would be so even then.
-    """
+    text = str(value)
     if "${" in text:
         raise InputError(f"{text}: ${{ stands for the value of another key; choose another name")
     if _BARE.fullmatch(text) and not _OTHER_TYPE.fullmatch(text):
         return text
-    # A backslash counts only where a quotation mark comes next.
-    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + (m[2] and "\\'"), text)
-    return f"'{escaped}'"
+    return QuotedString(text, Quote.single).with_quotes()
 
 
 def override_key(argument: str) -> str:
@@ -64,9 +53,9 @@ def override_key(argument: str) -> str:
 
 
 def merged(*groups: Iterable[str]) -> tuple[str, ...]:
-    """All arguments; of those with one key the last, in the place of the first."""
-    found = {override_key(argument): argument for group in groups for argument in group}
-    return tuple(found.values())
+    """All arguments; of those with the same key the last, at the index of the first."""
+    by_key = {override_key(argument): argument for group in groups for argument in group}
+    return tuple(by_key.values())
 
 
 def sort_arguments(
@@ -81,7 +70,7 @@ def sort_arguments(
         kinds: The kinds of stages.
 
     Returns:
-        Those for the recipe itself, for all training runs, and for the stages of each kind.
+        The arguments of the recipe itself, of all training runs, and of the stages of each kind.
 
     Raises:
         InputError: One is none of these, or for Hydra itself.
@@ -93,12 +82,11 @@ def sort_arguments(
         head, dot, rest = argument.partition(".") if "." in key else (key, "", "")
         if not equals:
             raise InputError(f"{argument!r} is not of the form KEY=VALUE")
-        if (rest if dot and head in kinds else key).startswith(_OF_HYDRA):
+        if (rest if dot and head in kinds else key).startswith(_NOT_FOR_RECIPES):
             raise InputError(f"{argument} is not for a recipe; leave it out")
         if key in own:
-            quoted = value == "null" or value[:1] in ("'", '"')
-            named = key in _NAMES and not quoted
-            for_recipe.append(override(key, value) if named else argument)
+            name = key in _NAMES and value != "null" and not value.startswith(("'", '"'))
+            for_recipe.append(override(key, value) if name else argument)
         elif dot and head in kinds:
             extras[head].append(rest)
         elif head in training - own:

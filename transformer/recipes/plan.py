@@ -1,7 +1,4 @@
-"""The plan of a recipe: its stages in their order, each composed before the first one runs.
-
-It does not run them, and does not know which recipes there are.
-"""
+"""The plan of a recipe: its stages in their order, each composed before the first one runs."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,9 +23,6 @@ Compose = Callable[[str, Sequence[str], Mapping[str, Any] | None], dict[str, Any
 
 _ONLY_TEXT = ("data.root", "data.validation_size", "data.test_size")
 """Keys of the user's corpus, which only the first stage reads."""
-
-_WRITES = {"train": "hydra.run.dir"}
-"""The key that names what a verb writes, where it is not ``output``."""
 
 _RESERVED = {
     "train": ("data", "data.corpora", *_ONLY_TEXT),
@@ -64,16 +58,10 @@ class Plan:
         extras: Mapping[str, Sequence[str]],
         compose: Compose,
     ) -> None:
-        """Compose what the user says for all training runs.
-
-        Args:
-            folder: The folder of the recipe.
-            base: The user's arguments for all training runs.
-            extras: More of them for each kind of stage.
-            compose: Composes configs.
+        """Compose the user's arguments for all training runs, ``base``.
 
         Raises:
-            InputError: It is wrong, or nothing that a recipe can do.
+            InputError: They are wrong, or nothing that a recipe can do.
         """
         self.folder, self._base, self.extras = folder, merged(base), extras
         self._compose = compose
@@ -85,7 +73,7 @@ class Plan:
         self.data = run_config(self.config).data
 
     def text(self) -> CorpusFiles:
-        """Let the corpus be written as plain files, which all other stages read."""
+        """Add the stage that writes the corpus as plain files, which all other stages read."""
         default = self._compose("text", ["output=x"], None)["data"]
         values = {key: self.config["data"][key] for key in TEXT_KEYS}
         settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
@@ -103,34 +91,34 @@ class Plan:
         settings: Iterable[str] = (),
         suffix: str = "",
     ) -> Path:
-        """Let a model be trained on the files in keys of ``data.``; returns its checkpoint."""
+        """Add a training run on the files in keys of ``data.``; returns its checkpoint."""
         keys = {f"data.{key}": value for key, value in data.items()} | dict(own or {})
         keys["checkpoint"] = "auto"
         base = [one for one in self._base if override_key(one) not in (*keys, *_ONLY_TEXT)]
         outputs = ["checkpoints/best.ckpt"]
         return self.add(kind, "train", keys, outputs, merged(base, settings), suffix=suffix)[0]
 
-    def evaluate(self, models: Sequence[Path], texts: CorpusFiles, kind: str = "evaluate") -> None:
-        """Let a model, or an ensemble, be scored on the validation text."""
-        source, reference = texts["validation"]
+    def evaluate(self, models: Sequence[Path], text: CorpusFiles, kind: str = "evaluate") -> None:
+        """Add the evaluation of a model, or an ensemble, on the validation text."""
+        source, reference = text["validation"]
         own = {"checkpoint": one_or_all(models), "source": source, "reference": reference}
         self.add(kind, "evaluate", own, [f"{source.name}.json", f"{source.name}.hyp"])
 
-    def existing(self, key: str, name: str, texts: CorpusFiles) -> Path:
+    def existing(self, key: str, name: str, text: CorpusFiles) -> Path:
         """The checkpoint of a run that the user names with a key of the recipe.
 
         Raises:
-            InputError: It does not exist, or does not translate these texts; of a model of several
+            InputError: It does not exist, or does not translate this text; of a model of several
                 directions this is not known.
         """
         checkpoint = find_checkpoint(Path(name))
         config = read_payload(checkpoint)[PORTABLE]["config"]
         self._configs[checkpoint], data = config, config["data"]
         several = data.get("corpora") is not None or data.get("target_tag")
-        if not several and (data["source"], data["target"]) != (texts.source, texts.target):
+        if not several and (data["source"], data["target"]) != (text.source, text.target):
             raise InputError(
                 f"{key}: {name} translates {data['source']} to {data['target']}, and "
-                f"{texts.source} to {texts.target} is wanted; give another"
+                f"{text.source} to {text.target} is wanted; give another"
             )
         return checkpoint
 
@@ -165,18 +153,17 @@ class Plan:
         folder = self.folder / f"{len(self.stages) + 1:02}_{kind}{suffix}"
         files = tuple(folder / name for name in outputs)
         written = files[0] if verb in ("translate", "select") else folder
-        own = {**own, _WRITES.get(verb, "output"): written}
+        own = {**own, "hydra.run.dir" if verb == "train" else "output": written}
         extras = self.extras.get(kind, ())
         self._kinds.add(kind)
         for key in map(override_key, extras):
             if key in own or key in _RESERVED[verb] or key.startswith("data.corpora."):
                 raise InputError(f"{kind}.{key} cannot be set: the recipe decides it; leave it out")
         stage = Stage(folder, verb, merged(settings, extras), own, files, tuple(reads))
-        config = self._composed(stage)
-        terms = [config.get(key) for key in ("terms", "alignment")]
-        named = [given_path(name) for name in terms if isinstance(name, str)]
-        self.stages.append(replace(stage, reads=(*reads, *named)))
-        self._configs[files[0]] = config
+        self._configs[files[0]] = config = self._composed(stage)
+        named = (config.get(key) for key in ("terms", "alignment"))
+        files_named = [given_path(name) for name in named if isinstance(name, str)]
+        self.stages.append(replace(stage, reads=(*reads, *files_named)))
         return files
 
     def complete(self) -> None:
@@ -199,8 +186,7 @@ class Plan:
         config = self._compose(stage.verb, stage.arguments, search)
         if stage.verb == "train":
             _check_corpus(config, stage.own)
-            # What the task cannot do is refused too; no text is read for that.
-            make_task(run_config(config))
+            make_task(run_config(config))  # reads no text; raises what the task cannot do
         before = self._configs.get(stage.own.get("finetune_from", Path()))
         if before and (other := other_model(before, config)):
             raise InputError(
@@ -216,10 +202,10 @@ def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Refuse runs whose text is more than lines that are translations of each other.
+    """Check that a run reads nothing but pairs of sentences.
 
     Raises:
-        InputError: It is such a run.
+        InputError: It is another run.
     """
     for key, value in _ONE_CORPUS.items():
         group, _, name = key.rpartition(".")

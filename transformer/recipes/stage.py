@@ -1,7 +1,4 @@
-"""A stage of a recipe: one command, the files that it reads and the files that it writes.
-
-It does not know what the command does.
-"""
+"""A stage of a recipe: one command, the files that it reads and the files that it writes."""
 
 import hashlib
 import json
@@ -21,7 +18,7 @@ FREE = frozenset(
         *("logger.csv", "logger.tensorboard", "gradient_checkpointing"),
     }
 )
-"""Keys that say where and how a stage computes, not what: they may change between two calls.
+"""Keys that do not change what a stage computes, and may differ between two calls.
 
 ``batch_tokens`` is that of ``translate`` and ``evaluate``; ``data.batch_tokens`` is not free.
 """
@@ -35,7 +32,7 @@ class Stage:
         folder: What it writes; named after the stage, such as ``02_teacher_1``.
         verb: Such as ``train``.
         settings: ``KEY=VALUE`` arguments of the user.
-        own: Keys and values that the recipe decides: all files of the recipe are among them.
+        own: Keys and values that the recipe decides, with all files of the recipe.
         outputs: Files in the folder that it writes.
         reads: Files of the user that ``settings`` name.
     """
@@ -84,8 +81,6 @@ class Stage:
 def _paths_in(value: Any) -> Iterator[Path]:
     if isinstance(value, Path):
         yield value
-    elif isinstance(value, Mapping):
-        yield from _paths_in(list(value.values()))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for one in value:
-            yield from _paths_in(one)
+    elif not isinstance(value, str) and isinstance(value, Sequence | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _paths_in(inner)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from transformer.__main__ import VERBS, main
-from transformer.cli.config.compose import config_folder
+from transformer.cli.config.arguments import config_folder
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
@@ -96,7 +96,7 @@ def test_a_verb_tells_the_keys_of_its_groups_and_their_choices(
     search = ["# ==== decoding=beam; or diverse, greedy, mbr, mbr_nbest, sampling"]
     wanted = {"train": [*corpus, *search], "doctor": corpus}.get(verb, search)
     assert all(any(line.startswith(title) for line in titles) for title in wanted)
-    assert len(titles) == {"train": 14}.get(verb, len(wanted))
+    assert len(titles) == {"train": 11}.get(verb, len(wanted))
 
 
 def test_a_recipe_tells_its_own_keys_too(

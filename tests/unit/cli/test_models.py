@@ -92,8 +92,8 @@ def test_refusals(run: Path, arguments: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["checkpoint=[RUN,RUN]"], "engine=ctranslate2 has no ensembles"),
-        (["checkpoint=RUN", "precision=int8"], "precision=int8 is of engine=torch"),
+        (["checkpoint=[RUN,RUN]"], "engine=ctranslate2 takes one checkpoint"),
+        (["checkpoint=RUN", "precision=int8"], "and no precision="),
     ],
 )
 def test_what_another_engine_does_not_have(run: Path, arguments: list[str], message: str) -> None:

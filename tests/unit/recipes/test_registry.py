@@ -2,7 +2,8 @@
 
 from dataclasses import fields
 
-from transformer.cli.config.compose import compose_config, config_folder
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import compose_config
 from transformer.recipes.registry import RECIPES
 
 

@@ -22,9 +22,9 @@ def test_what_is_done_is_skipped_and_resumes_after_an_error(copies: Copies) -> N
         copies.run()
     assert failed.value.code == 2 and copies.ran == ["01_copy"]
     copies.fails = {}
-    assert copies.states() == ["done", "goes on", "new"]
+    assert copies.states() == ["done", "resumes", "new"]
     assert copies.run() == ["02_copy", "03_copy"]
-    assert copies.told[0] == "01_copy: done before"
+    assert copies.log[0] == "01_copy: done before"
     assert copies.run() == [] and copies.states() == ["done"] * 3
 
 
@@ -44,13 +44,17 @@ def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) ->
     copies.run()
     (copies.folder / "02_copy" / "old").touch()
     assert copies.states(second=2)[1:] == [
-        "begins again, command has changed",
-        "begins again if its inputs change",
+        "starts again, command has changed",
+        "starts again if its inputs change",
     ]
     assert copies.run(second=2) == ["02_copy", "03_copy"]
     assert (copies.folder / "03_copy" / "out").read_text() == "text" + "value=2"
-    assert not (copies.folder / "02_copy" / "old").exists()
-    assert "03_copy: begins again, 02_copy/out has changed: " in copies.told[-2]
+    assert (copies.folder / "02_copy.old-1" / "old").exists()
+    assert copies.log[2].endswith(f"is kept as {copies.folder / '02_copy.old-1'}")
+    assert (copies.folder / "03_copy.old-1" / "out").read_text() == "text"
+    assert copies.run() == ["02_copy", "03_copy"]
+    assert (copies.folder / "02_copy.old-2" / "out").read_text() == "textvalue=2"
+    assert "03_copy: starts again, 02_copy/out has changed: " in copies.log[-3]
 
 
 def test_keys_that_say_where_it_computes_may_change(copies: Copies) -> None:
@@ -69,7 +73,7 @@ def test_another_input_runs_again_and_the_same_text_of_another_time_does_not(
     (copies.folder / "01_copy" / "out").unlink()
     # It writes the same once more: nothing else has to.
     assert copies.run() == ["01_copy"]
-    assert copies.told[0].startswith("01_copy: begins again, 01_copy/out is missing: ")
+    assert copies.log[0].startswith("01_copy: starts again, 01_copy/out is missing: ")
 
 
 def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) -> None:
@@ -79,20 +83,7 @@ def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) ->
     copies.fails = {}
     assert copies.run(second=2) == ["02_copy", "03_copy"]
     assert not (copies.folder / "02_copy" / "part").exists()
-
-
-def test_a_call_that_is_killed_over_the_deletion_does_not_leave_a_folder_to_resume_in(
-    copies: Copies, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(folder: Path) -> None:
-        raise KeyboardInterrupt
-
-    copies.verb = "train"
-    copies.run()
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(runner.shutil, "rmtree", killed)
-        copies.run(second=2)
-    assert "again" in copies.states()[1] and "again" in copies.states(second=2)[1]
+    assert (copies.folder / "02_copy.old-1" / "part").exists()
 
 
 def test_a_folder_that_was_moved_is_the_same(copies: Copies) -> None:
@@ -104,7 +95,7 @@ def test_a_folder_that_was_moved_is_the_same(copies: Copies) -> None:
 def test_what_no_recipe_has_made_is_not_deleted(copies: Copies) -> None:
     (copies.folder / "03_copy").mkdir(parents=True)
     (copies.folder / "03_copy" / "mine").touch()
-    with pytest.raises(InputError, match=r"03_copy is there, and 03_copy.json is not, which says"):
+    with pytest.raises(InputError, match=r"03_copy exists without 03_copy.json, so no recipe"):
         copies.run()
     assert (copies.folder / "03_copy" / "mine").exists()
 
@@ -125,11 +116,11 @@ def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
 
 
 def test_a_signal_that_comes_too_late_for_a_stage_stops_before_the_next(copies: Copies) -> None:
-    copies.heard = signal.SIGUSR1
+    copies.received = signal.SIGUSR1
     with pytest.raises(Interrupted, match="stopped by SIGUSR1 after 01_copy; the same") as stopped:
         copies.run()
     assert stopped.value.code == 138
-    copies.heard = None
+    copies.received = None
     assert copies.run() == ["02_copy", "03_copy"]
 
 

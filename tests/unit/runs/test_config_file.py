@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from transformer.cli.train.resume import _looked_at, _readable
+from transformer.cli.train.resume import _inspect, _readable
 from transformer.common.errors import InputError
 from transformer.runs.config_file import read_config, saved_config
 
@@ -63,8 +63,8 @@ def test_a_damaged_config_counts_as_none(
     run: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "config.yaml").write_bytes(content)
-    looked_at = _looked_at(run)
-    assert (looked_at.config, looked_at.has_checkpoint) == (None, True)
+    inspected = _inspect(run)
+    assert (inspected.config, inspected.has_checkpoint) == (None, True)
     assert "config.yaml is missing or damaged" in capsys.readouterr().err
 
 

@@ -1,7 +1,4 @@
-"""What ``transformer VERB --help`` prints: the config of the verb, and of the groups it takes.
-
-The comments in ``conf/`` are the help; nothing is said twice.
-"""
+"""What ``transformer VERB --help`` prints: the config of the verb, and of the groups it takes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +6,7 @@ from typing import Any
 
 import yaml
 
-from transformer.cli.config.compose import config_folder
-from transformer.cli.config.hydra_errors import NO_CHOICE
+from transformer.cli.config.arguments import choices, config_folder
 
 
 def help_text(verb: str) -> str:
@@ -21,20 +17,17 @@ def help_text(verb: str) -> str:
     if verb == "recipe":
         files += [(file, root) for file in sorted((folder / verb).glob("*.yaml"))]
     parts = [_text(root)]
-    parts += [f"\n{_title(file, taken_by, folder)}\n{_text(file)}" for file, taken_by in files]
+    parts += [f"\n{_title(file, user, folder)}\n{_text(file)}" for file, user in files]
     return "\n".join(parts)
 
 
-def _title(file: Path, taken_by: Path, folder: Path) -> str:
-    """The choice that a file is, and what it could be instead; or what it is the base of."""
+def _title(file: Path, user: Path, folder: Path) -> str:
+    """The choice that a file is and the other choices, or the choice that builds on it."""
     group = file.parent.relative_to(folder).as_posix()
-    if taken_by.parent == file.parent:
-        return f"# ==== {group}: {file.stem}, which {group}={taken_by.stem} builds on"
-    names = sorted(one.stem for one in file.parent.glob("*.yaml"))
-    others = [name for name in names if name != file.stem and f"{group}/{name}" != NO_CHOICE]
-    if not others:
-        return f"# ==== {group}: {file.stem}"
-    return f"# ==== {group}={file.stem}; or {', '.join(others)}"
+    if user.parent == file.parent:
+        return f"# ==== {group}: {file.stem}, which {group}={user.stem} builds on"
+    more = [name for name in choices(group) if name != file.stem]
+    return f"# ==== {group}={file.stem}; or {', '.join(more)}"
 
 
 def _text(file: Path) -> str:
@@ -42,9 +35,9 @@ def _text(file: Path) -> str:
 
 
 def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
-    """The files that a config takes unless the call says otherwise, and the file that takes each.
+    """The files that a config includes by default, and the file that includes each.
 
-    What one builds on is first.
+    A file comes after those that it builds on.
     """
     config: Any = yaml.safe_load(_text(file))
     for entry in config.get("defaults", ()):

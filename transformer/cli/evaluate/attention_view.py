@@ -1,7 +1,4 @@
-"""One sentence pair and the measured heads, joined into the view that ``attention`` shows.
-
-It does not know how the view is drawn, nor where it is written to.
-"""
+"""One sentence pair and the measured heads, joined into the view that ``attention`` shows."""
 
 from typing import Any
 
@@ -10,9 +7,9 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import resolve_positive
 from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import (
     KINDS,
@@ -29,14 +26,13 @@ from transformer.model.transformer import Transformer
 def attention_view(
     config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
 ) -> AttentionView:
-    """Translate the text, unless the target is given, and look at every head.
+    """Translate the text, unless the target is given, and record every head.
 
     Raises:
-        InputError: A sentence is blank or too long, or the run's corpus is not there.
+        InputError: A sentence is blank or too long, or the run's corpus does not exist.
     """
-    path = resolve_path(config, "checkpoint")
     pair = encoded_pair(translator, text, target)
-    pairs, measured = _measured_on(config, pair, translator, run)
+    pairs, measured = _measured_pairs(config, pair, translator, run)
     characters = survey(translator, pairs)
     if characters["cross"][0][0].alignment_error is not None:
         measured += f" (AER: links from {translator.aligner.near_best} of the best weight on)"
@@ -45,7 +41,7 @@ def attention_view(
         source=text,
         target=translated if target is None else target,
         forced=target is not None,
-        checkpoint=str(resolve_file(path)),
+        checkpoint=str(resolve_file(resolve_path(config, "checkpoint"))),
         size=_size(translator.model),
         measured=measured,
         sentences=len(pairs),
@@ -53,14 +49,11 @@ def attention_view(
     )
 
 
-def _measured_on(
+def _measured_pairs(
     config: DictConfig, pair: EncodedPair, translator: Translator, run: dict[str, Any]
 ) -> tuple[list[EncodedPair], str]:
-    """Pairs of the run's corpus, or the pair itself, and what to call them."""
-    sentences = typed_value(config.sentences, int, "sentences")
-    if sentences < 0:
-        raise InputError(f"sentences={sentences} must be at least 0")
-    if sentences == 0:
+    """Pairs of the run's corpus, or the pair itself, and their description."""
+    if not (sentences := resolve_positive(config, "sentences", 0)):
         return [pair], "this sentence pair alone"
     require_trusted(config, run)
     try:
@@ -71,10 +64,10 @@ def _measured_on(
 
 
 def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
-    """The pieces of a text and of its translation, the translator's own unless it is given.
+    """The subwords of a text and of its translation, the translator's own unless it is given.
 
     Raises:
-        InputError: A side is blank, or longer than the model has positions for (learned ones end).
+        InputError: A side is blank, or longer than the learned positions of the model.
     """
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
@@ -83,20 +76,20 @@ def encoded_pair(translator: Translator, text: str, target: str | None) -> Encod
         (subwords,) = tokenizer.encode_target([target])
         _check("target", subwords, translator.model.max_length)
         return EncodedPair(source, subwords)
-    # The pieces that the search found, which need not be those that the tokenizer would choose.
+    # The subwords of the search: the tokenizer might divide the same text in another way.
     (translation,) = translator.translate([text])
     spelt = tokenizer.subwords(range(tokenizer.target_vocab_size))
     ids = {subword: number for number, subword in enumerate(spelt)}
     return EncodedPair(source, [ids[subword] for subword in translation.tokens])
 
 
-def _check(key: str, subwords: list[int], most: int | None) -> None:
+def _check(key: str, subwords: list[int], max_length: int | None) -> None:
     if not subwords:
         raise InputError(f"{key}= is blank; give a sentence")
-    if most is not None and len(subwords) >= most:
+    if max_length is not None and len(subwords) >= max_length:
         raise InputError(
-            f"{key}= has {len(subwords)} pieces, and model.max_length={most} leaves room for "
-            f"{most - 1}; give a shorter one"
+            f"{key}= has {len(subwords)} subwords, and model.max_length={max_length} leaves room "
+            f"for {max_length - 1}; give a shorter one"
         )
 
 
@@ -110,7 +103,7 @@ def _size(model: Transformer) -> str:
 def _kinds(
     translator: Translator, pair: EncodedPair, characters: Characters
 ) -> list[AttentionKind]:
-    """What the heads do with one pair, beside how they are over many."""
+    """The heads on one pair, with their measures over many."""
     seen, tokenizer = compute_attention(translator, [pair]), translator.tokenizer
     source = tokenizer.source_subwords(seen.batch.source[0].tolist())
     read = tokenizer.subwords(seen.batch.target_input[0].tolist())
@@ -118,7 +111,7 @@ def _kinds(
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
     return [
         AttentionKind(
-            **_SPOKEN[kind],
+            **_LABELS[kind],
             name=kind,
             queries=axes[kind][0],
             keys=axes[kind][1],
@@ -131,7 +124,7 @@ def _kinds(
     ]
 
 
-_SPOKEN = {
+_LABELS = {
     "encoder": {
         "title": "Encoder self-attention",
         "note": "Each row is a source token; the columns are the source tokens it looks at.",

@@ -20,31 +20,26 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
-    """The config, and the arguments but for paths: ``compare A B`` is ``runs=[A,B]``."""
-    for argument in arguments:
-        if argument.startswith("~") and "/" not in argument:
-            raise InputError(f"{argument} takes away what compare needs; leave it out")
+    """The config, and the arguments without paths: ``compare A B`` is ``runs=[A,B]``."""
     # A key has no slash: runs/lr=0.1 is a path.
     paths = [one for one in arguments if "=" not in one or "/" in one.partition("=")[0]]
     given = [one for one in arguments if one not in paths]
     keys = {one.partition("=")[0] for one in given}
-    if paths and "runs" in keys:
-        raise InputError(f"{paths[0]} stands beside runs=; name all systems in one of both ways")
-    if "checkpoint" in keys or not (paths or "runs" in keys):
+    if "checkpoint" in keys or bool(paths) == ("runs" in keys):
         raise InputError(
-            "compare takes two systems or more, without a key: compare RUN_A RUN_B; each is a run "
-            "directory, a checkpoint or a file of hypotheses"
+            "compare takes two systems or more, without a key: compare RUN_A RUN_B (or runs=[A,B]);"
+            " each is a run directory, a checkpoint or a file of hypotheses"
         )
-    # Paths need no quotes for Hydra where it does not read them.
+    # Paths need no quotes if Hydra does not read them.
     config = compose_config("compare", [*given, "runs=[]"] if paths else given)
     if paths:
         config.runs = paths
     if "seed" not in keys:
-        config.seed = _seed_of_sacrebleu(config.seed)
+        config.seed = _sacrebleu_seed(config.seed)
     return config, given
 
 
-def _seed_of_sacrebleu(default: int) -> int:
+def _sacrebleu_seed(default: int) -> int:
     """The seed of sacreBLEU's own variable, where it is set.
 
     Raises:
@@ -52,9 +47,7 @@ def _seed_of_sacrebleu(default: int) -> int:
     """
     from transformer.evaluation.comparison.significance import SEED
 
-    value = os.environ.get(SEED)
-    if value is None:
-        return default
+    value = os.environ.get(SEED, str(default))
     if not value.isdecimal() or int(value) < 1:
         raise InputError(
             f"{SEED}={value!r} in the environment must be a number, at least 1; set it so, unset "
@@ -73,23 +66,23 @@ def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
     )
     from transformer.report.scores import require_writable
 
-    # What is wrong in the call should not show after minutes of translation.
-    _measured(config, None)
+    # Errors of the call come before minutes of translation.
+    _comparison(config, None)
     training = own_training_text(config)
     output = None if config.output is None else resolve_path(config, "output")
     if output is not None:
         require_writable(output)
-    found = find_compared(config, arguments, lambda run: _measured(config, run))
+    found = find_compared(config, arguments, lambda run: _comparison(config, run))
     if config.training is True:
         training = training_text(config, found.run)
-    comparison = compare(found.text, found.systems, found.measured, training)
+    comparison = compare(found.text, found.systems, found.comparison, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
     if output is not None:
         save_comparison(output, comparison)
 
 
-def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
+def _comparison(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
     from transformer.cli.evaluate.scored_text import resolve_metrics
     from transformer.common.schema import typed_value
     from transformer.evaluation.comparison.compare import ComparisonConfig
@@ -97,12 +90,12 @@ def _measured(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConf
 
     values: Any = OmegaConf.to_container(config)
 
-    def of(kind: type) -> dict[str, Any]:
+    def fields(kind: type) -> dict[str, Any]:
         hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
         return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
 
     return ComparisonConfig(
-        **of(ComparisonConfig),
-        resampling=Resampling(**of(Resampling)),
+        **fields(ComparisonConfig),
+        resampling=Resampling(**fields(Resampling)),
         scoring=resolve_metrics(config, run),
     )

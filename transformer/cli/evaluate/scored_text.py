@@ -1,15 +1,13 @@
-"""The text that a verb scores on, and how: what its keys mean, from ``split`` to ``lowercase``.
+"""The text that a verb scores on, and the metrics: the keys from ``split`` to ``lowercase``."""
 
-It does not know what is scored on the text, nor what the scores are for.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import config_folder, resolve_path
+from transformer.cli.config.arguments import config_folder
+from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError, MissingFile
 from transformer.evaluation.run_text import found_in_run, run_splits
 
@@ -20,11 +18,11 @@ if TYPE_CHECKING:
     from transformer.evaluation.metrics import MetricsConfig
 
 
-def own_text(config: DictConfig, arguments: Sequence[str]) -> "Split | None":
+def own_text(config: DictConfig) -> "Split | None":
     """The user's two files, if they are given.
 
     Raises:
-        InputError: Only one is, they are no text, or a split is given too.
+        InputError: Only one is, or they are no text.
     """
     from transformer.data.corpora.resolve import Split
     from transformer.data.text.parallel import Corpus
@@ -33,35 +31,31 @@ def own_text(config: DictConfig, arguments: Sequence[str]) -> "Split | None":
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
         return None
-    for argument in arguments:
-        if argument.startswith("split="):
-            raise InputError(f"{argument} does nothing beside source=FILE; leave one out")
     files = [resolve_path(config, key) for key in ("source", "reference")]
     return Split(Corpus.of(files, "source", "reference"))
 
 
 def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
-    """The split of the run's corpus that is named; what a run learnt from says little.
+    """The split of the run's corpus that is named; the training text cannot be.
 
     Raises:
-        InputError: The corpus is not there, or has no such split to score on.
+        InputError: The corpus does not exist, or has no such split to score on.
     """
     require_trusted(config, run)
-    with _or_own_text():
+    with _advising_own_text():
         splits = run_splits(run["data"])
-    known = [name for name in splits if not name.startswith("train")]
-    if config.split not in known:
-        raise InputError(
-            f"split={config.split} is not there to evaluate on; choose one of "
-            f"{', '.join(known)}, or give source= and reference="
-        )
-    with _or_own_text():
+        known = [name for name in splits if not name.startswith("train")]
+        if config.split not in known:
+            raise InputError(
+                f"split={config.split} is not there to evaluate on; choose one of "
+                f"{', '.join(known)}, or give source= and reference="
+            )
         return found_in_run(splits[config.split])
 
 
 @contextmanager
-def _or_own_text() -> Iterator[None]:
-    """Say where the text of a run is missing that another may be given."""
+def _advising_own_text() -> Iterator[None]:
+    """Add to the message about a missing text of a run that another may be given."""
     try:
         yield
     except MissingFile as error:
@@ -69,10 +63,10 @@ def _or_own_text() -> Iterator[None]:
 
 
 def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
-    """Refuse text that the checkpoint names outside of the working folder, without a yes.
+    """Check the paths of text in a checkpoint: outside of the working folder needs ``trust=true``.
 
     Raises:
-        InputError: It names some, and the command does not say ``trust=true``.
+        InputError: It names such text, and the command does not say ``trust=true``.
     """
     from transformer.common.schema import typed_value
     from transformer.data.corpora.trust import require_trust
@@ -85,7 +79,7 @@ def pairs_to_score(split: "AnySplit") -> "list[Pair]":
     """All pairs of a text.
 
     Raises:
-        InputError: It cannot be read, or has none.
+        InputError: It cannot be read, or is empty.
     """
     if pairs := list(split):
         return pairs
@@ -93,7 +87,7 @@ def pairs_to_score(split: "AnySplit") -> "list[Pair]":
 
 
 def text_name(config: DictConfig) -> str:
-    """How reports call what is scored."""
+    """The name of the text in reports."""
     return str(config.split) if config.source is None else resolve_path(config, "source").name
 
 

@@ -1,7 +1,4 @@
-"""What a call of ``compare`` compares: a text, and what each system says.
-
-It does not know how systems are compared.
-"""
+"""The text and the systems of a call of ``compare``."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +17,7 @@ from transformer.cli.evaluate.scored_text import (
     scored_split,
     text_name,
 )
-from transformer.cli.load import check_unused_settings, load_translator
+from transformer.cli.load import load_translator
 from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -33,8 +30,7 @@ from transformer.evaluation.comparison.compare import ComparedText, ComparisonCo
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
 from transformer.model.checkpoint.locate import run_folder
 
-_Systems = dict[Path, System]
-_OF_RUNS = ("decoding", "device", "precision", "batch_tokens", "to", "tag")
+Run = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -45,55 +41,63 @@ class Compared:
         text: The name, sources and references.
         systems: In the order of the call.
         run: The config of the first run; None if there is none.
-        measured: What of them, and how.
+        comparison: What to compare.
     """
 
     text: ComparedText
     systems: list[System]
-    run: dict[str, Any] | None
-    measured: ComparisonConfig
+    run: Run | None
+    comparison: ComparisonConfig
 
 
 def find_compared(
-    config: DictConfig,
-    arguments: Sequence[str],
-    measured: Callable[[dict[str, Any] | None], ComparisonConfig],
+    config: DictConfig, arguments: Sequence[str], comparison: Callable[[Run | None], Any]
 ) -> Compared:
     """Read the text and the hypotheses, and translate where there are none yet.
 
     Args:
         config: Of the call.
-        arguments: Of the call, but for paths.
-        measured: What is measured, by the config of the first run; called before anything is
-            translated.
+        arguments: Of the call, without paths.
+        comparison: Makes the ``ComparisonConfig`` from the config of the first run; called before
+            anything is translated.
 
     Raises:
-        InputError: A file or a run cannot be read, an argument does nothing, or the runs have
-            other sources or references.
+        InputError: A file or a run cannot be read, or the runs have other sources or references.
     """
     paths, runs = _paths(config)
-    _check_unused(config, arguments, runs)
-    text = own = None if (files := own_text(config, arguments)) is None else pairs_to_score(files)
+    if config.source is None and not runs:
+        raise InputError(
+            "files of hypotheses alone do not say what they translate; give source=FILE and "
+            "reference=FILE"
+        )
+    text = own = None if (files := own_text(config)) is None else pairs_to_score(files)
     hypotheses = {path: list(read_lines(path)) for path in paths if path not in runs}
-    systems = {} if text is None else _of_files(hypotheses, text)
-    first, wanted = None, measured(None)
+    if text is not None:
+        _check_counts(hypotheses, text)
+    systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
+    first, resolved = None, comparison(None)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
         if first is None:
-            first, wanted = run, measured(run)
+            first, resolved = run, comparison(run)
         # Equal texts may have other tags, which are those of the run.
         pairs = pairs_to_score(scored_split(single, run)) if own is None else own
         if text is None:
-            text, systems = pairs, _of_files(hypotheses, pairs)
+            _check_counts(hypotheses, pairs)
+            text = pairs
         elif pairs != text:
-            raise InputError(_difference(text, pairs, f"{path} and {runs[0]}", config.split))
-        systems[path] = _of_run(path, translator, pairs, text_name(config))
-    assert text is not None  # files alone have been refused
+            raise InputError(
+                f"split={config.split} is not the same text for {path} and {runs[0]}: "
+                f"{_first_difference(text, pairs)}; give a text for all with source=FILE "
+                "reference=FILE"
+            )
+        systems[path] = _run_system(path, translator, pairs, text_name(config))
+    assert text is not None  # of the user or of a run
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
-    of_all = ComparedText(text_name(config), sources, references)
-    return Compared(of_all, [systems[path] for path in paths], first, wanted)
+    compared = ComparedText(text_name(config), sources, references)
+    return Compared(compared, [systems[path] for path in paths], first, resolved)
 
 
 def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
@@ -111,76 +115,49 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     Raises:
         InputError: It cannot.
     """
-    wanted = typed_value(config.training, bool | str, "training")
-    if isinstance(wanted, bool):
+    name = typed_value(config.training, bool | str, "training")
+    if isinstance(name, bool):
         return None
-    lines = read_lines(given_path(wanted))
+    lines = read_lines(given_path(name))
     # A pipe can be read only once.
     first = [line for line in [next(lines, None)] if line is not None]
     return chain(first, lines)
 
 
-def training_text(config: DictConfig, run: dict[str, Any] | None) -> Iterator[str] | None:
-    """The target side of what the first run learnt from; where it is not there, stderr says so."""
+def training_text(config: DictConfig, run: Run | None) -> Iterator[str] | None:
+    """The target side of the training text of the first run; None with a note if it is missing."""
     try:
         if run is None:
             raise InputError("there is no run among the systems")
         require_trusted(config, run)
         text = known_split(run["data"], "train")
-        next(iter(text), None)  # Whether it can be read shows when it is.
+        next(iter(text), None)  # raises what is wrong with the file
     except InputError as error:
-        note = f"no table of words by frequency, for want of the training text: {error}"
+        note = f"no table of words by frequency without the training text: {error}"
         print(f"note: {note}; training=FILE gives one", file=sys.stderr)
         return None
     return (target for _, target in text)
 
 
-def _check_unused(config: DictConfig, arguments: Sequence[str], runs: Sequence[Path]) -> None:
-    """Refuse what would do nothing.
-
-    Raises:
-        InputError: There is such an argument.
-    """
-    if config.source is None:
-        check_unused_settings(config, ("to", "tag"), "source=FILE reference=FILE")
-        if not runs:
-            raise InputError(
-                "files of hypotheses alone do not say what they translate; give source=FILE and "
-                "reference=FILE"
-            )
-    for argument in arguments:
-        key = argument.partition("=")[0]
-        if key == "frequencies" and config.training is False:
-            raise InputError(f"{argument} does nothing beside training=false; leave one out")
-        if key.split(".")[0] in _OF_RUNS and not runs:
-            raise InputError(f"{argument} is for runs, but all of these are files of hypotheses")
-
-
-def _of_run(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
+def _run_system(path: Path, translator: Translator, pairs: Sequence[Pair], name: str) -> System:
     sources = [source for source, _ in pairs]
-    said = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
+    hypotheses = load_hypotheses(translator, sources, run_folder(path) / FOLDER, name)
     about = {"checkpoint": str(resolve_file(path)), "search": asdict(translator.search)}
-    return System(str(path), said, about)
+    return System(str(path), hypotheses, about)
 
 
-def _of_files(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair]) -> _Systems:
+def _check_counts(hypotheses: Mapping[Path, Sequence[str]], pairs: Sequence[Pair]) -> None:
     for path, lines in hypotheses.items():
         if len(lines) != len(pairs):
             raise InputError(
                 f"{path} has {len(lines)} lines for {len(pairs)} sentences; give one hypothesis "
                 "for each, in their order"
             )
-    return {path: System(str(path), lines) for path, lines in hypotheses.items()}
 
 
-def _difference(known: Sequence[Pair], other: Sequence[Pair], whose: str, split: str) -> str:
-    """Where two texts of a split part."""
-    both = enumerate(zip(known, other, strict=False), 1)
-    first = next(((n, one[0] != two[0]) for n, (one, two) in both if one != two), None)
-    where = f"{len(other)} and {len(known)} pairs"
-    if first is not None:
-        where = f"other {'sources' if first[1] else 'references'}, first in pair {first[0]}"
-    return (
-        f"split={split} is not the same text for {whose}: {where}; give a text for all with "
-        "source=FILE reference=FILE"
-    )
+def _first_difference(known: Sequence[Pair], other: Sequence[Pair]) -> str:
+    for number, (left, right) in enumerate(zip(known, other, strict=False), 1):
+        if left != right:
+            side = "sources" if left[0] != right[0] else "references"
+            return f"other {side}, first in pair {number}"
+    return f"{len(other)} and {len(known)} pairs"

@@ -1,7 +1,4 @@
-"""The processes of a run: this one alone, those that it starts, or one that torchrun or SLURM has.
-
-It does not know how a command is resolved.
-"""
+"""The processes of a run: this one alone, those that it starts, or one of torchrun or SLURM."""
 
 import json
 import logging
@@ -32,31 +29,30 @@ if TYPE_CHECKING:
 def train_run(
     config: DictConfig, folder: Path, objective: str | None = None, *, exact: bool = False
 ) -> None:
-    """Train in this process or, where several are asked for and nobody has started them, in those.
+    """Train in this process or, for several devices without torchrun or SLURM, in new ones.
 
     The arguments are those of `train_as_rank`.
     """
     count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
     if count == 1 or external_rank() is not None:
         train_as_rank(0, config, folder, objective, exact=exact)
-        return
-    run_ranks(count, _told(config, folder, objective, exact))
+    else:
+        run_ranks(count, _call_json(config, folder, objective, exact))
 
 
-def train_as_told(index: Rank) -> None:
-    """Train as a rank that does not know the call, or need not find out again what it means."""
+def train_assigned(process: Rank) -> None:
+    """Train as a rank that gets the call from rank 0, or from the process that has started it."""
     if RUN in os.environ:
         end_with_parent()
-    # The directory may have the time in its name: rank 0 says which.
-    told = os.environ[RUN] if index.rank == 0 else index.agreed("")
-    folder, values, objective, exact = json.loads(told)
+    # The directory may have the time in its name: rank 0 decides it.
+    call = os.environ[RUN] if process.rank == 0 else process.agreed("")
+    folder, values, objective, exact = json.loads(call)
     # Only rank 0 has all metrics of a validation.
-    objective = objective if index.rank == 0 else None
-    train_as_rank(index.rank, OmegaConf.create(values), Path(folder), objective, exact=exact)
+    objective = objective if process.rank == 0 else None
+    train_as_rank(process.rank, OmegaConf.create(values), Path(folder), objective, exact=exact)
 
 
-def _told(config: DictConfig, folder: Path, objective: str | None, exact: bool) -> str:
-    """What a rank must know, as JSON."""
+def _call_json(config: DictConfig, folder: Path, objective: str | None, exact: bool) -> str:
     values = OmegaConf.to_container(config, resolve=True)
     return json.dumps([str(folder.absolute()), values, objective, exact])
 
@@ -71,30 +67,30 @@ def train_as_rank(
 ) -> None:
     """Train as one of the processes of a run; rank 0 alone writes to its directory.
 
-    A run that is refused before training begins leaves none behind.
+    An error before training leaves no directory.
 
     Args:
-        rank: Which.
+        rank: Number of the process.
         config: The run.
         folder: Its directory.
-        objective: The metric to watch, in a sweep.
+        objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 
     Raises:
         InputError: The config or the data is wrong.
         Interrupted: A signal has stopped it; a checkpoint has been written.
-        AnotherRankFailed: It has reported why.
+        AnotherRankFailed: Another rank has reported an error.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
     from transformer.data.quality.preflight import log_faults
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
-    index = external_rank()
-    with ExitStack() as first:
-        first.enter_context(reporting_once(index))
+    process = external_rank()
+    with ExitStack() as stack:
+        stack.enter_context(reporting_once(process))
         if rank == 0:
-            first.enter_context(_begun_in(folder))
+            stack.enter_context(_new_directory(folder))
         log_to(folder / LOG, rank, resumed=config.checkpoint is not None)
         typed = run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
         if rank == 0:
@@ -102,9 +98,9 @@ def train_as_rank(
                 raise InputError(f"objective={typed.objective} is for a sweep; add --multirun")
             if typed.checkpoint is None:
                 check_no_other_run(folder)
-            first.enter_context(saved_config(config, folder))
-            if index is not None:
-                index.agreed(_told(config, folder, objective, exact))
+            stack.enter_context(saved_config(config, folder))
+            if process is not None:
+                process.agreed(_call_json(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
         if rank == 0 and typed.task == "translation":
             log_faults(typed.data)
@@ -115,7 +111,7 @@ def train_as_rank(
 
 
 def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
-    """The run, written down anew by rank 0: the size of its vocabulary may be another now."""
+    """The run, written again by rank 0: the size of its vocabulary may have changed."""
     from transformer.training.config import run_config
 
     if rank == 0:
@@ -124,8 +120,8 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
 
 
 @contextmanager
-def _begun_in(folder: Path) -> Iterator[None]:
-    """Make a run directory and keep others out; take it away if the run is refused at once.
+def _new_directory(folder: Path) -> Iterator[None]:
+    """Make a run directory and lock it; remove it again after an error of the input.
 
     Raises:
         InputError: It cannot be written to, or another process trains there.
@@ -138,13 +134,12 @@ def _begun_in(folder: Path) -> Iterator[None]:
             f"the run directory {folder} cannot be written to: {error.strerror}; give another "
             "with hydra.run.dir=FOLDER"
         ) from error
-    files = {LOG, CONFIG, LOCK}
     with locked(folder):
         new = {path.name for path in folder.iterdir()} <= {LOG, LOCK}
         try:
             yield
         except InputError:
-            if new and {path.name for path in folder.iterdir()} <= files:
+            if new and {path.name for path in folder.iterdir()} <= {LOG, LOCK, CONFIG}:
                 shutil.rmtree(folder)
             raise
 

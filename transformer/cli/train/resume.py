@@ -1,46 +1,37 @@
-"""Going on with a run: its own config, and the keys that the user changes.
-
-Of what else the checkpoint holds it knows whether training can go on from it.
-"""
+"""Resuming a run: its own config with the keys that the user changes, and ``checkpoint=auto``."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from hydra.conf import HydraConf
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import check_no_flags
-from transformer.cli.config.hydra_errors import explained, nearest_key
-from transformer.cli.train.vocabulary import as_asked, names_size, vocab_size_key
+from transformer.cli.config.arguments import parse_override
+from transformer.cli.config.unknown_keys import nearest_key
+from transformer.cli.train.vocabulary import vocab_size
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
+from transformer.common.schema import typed_value
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.runs.resume import RunFolder, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
+from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished
 
-TAKEN_FROM = {
+COPIES = {
     "precision": "trainer.precision",
     "seed": "data.seed",
     "trainer.max_steps": "schedule.total",
 }
-"""Where conf/ hands a value on; the config of a checkpoint is resolved and no longer knows. What
-had another value already was set by the user and stays."""
-
-_EXAMPLES = {"decoding": "decoding.algorithm=greedy decoding.beam_size=1"}
-"""Of keys that change together, as those who choose a group mean."""
+"""Keys, and the keys that take their value in conf/. The config of a checkpoint has plain values: a
+copy changes with its key unless it had another value."""
 
 TRUST = "trust"
 """``trust=true``: text that the checkpoint names outside of the working folder may be read."""
 
 AUTO = "auto"
-"""``checkpoint=auto``: the call finds out itself what to go on with."""
+"""``checkpoint=auto``: resume the run of the same command, if there is one."""
 
 
 def named_checkpoint(arguments: Sequence[str]) -> Path | None:
@@ -53,24 +44,12 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
     return None
 
 
-def is_trusted(arguments: Sequence[str]) -> bool:
-    """Whether the command says ``trust=true``.
-
-    Raises:
-        InputError: It says something else of it.
-    """
-    said = [one.partition("=")[2] for one in arguments if one.partition("=")[0] == TRUST]
-    if any(value not in ("true", "false") for value in said):
-        raise InputError(f"{TRUST}={said[-1]} must be true or false")
-    return said[-1:] == ["true"]
-
-
 def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
-    """The config that the checkpoint carries, with the user's ``KEY=VALUE`` on top.
+    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top.
 
     Raises:
-        InputError: There is no checkpoint, training cannot go on from it, or an argument does not
-            name a key of its config, or says what only a new run can begin with.
+        InputError: There is no checkpoint, training cannot resume from it, or an argument does not
+            name a key of its config, or one that only a new run can have.
     """
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -78,110 +57,93 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     from transformer.training.config import run_config
 
     file, payload = find_resumable(checkpoint)
+    saved = payload[PORTABLE]["config"]
     with errors_name(file):
-        run_config(payload[PORTABLE]["config"])
-    before = OmegaConf.create(payload[PORTABLE]["config"])
+        run_config(saved)
+    before = OmegaConf.create(saved)
     config = before.copy()
-    given: dict[str, object] = {"checkpoint": str(checkpoint)}
-    # A path may hold signs that Hydra reads as more than a text.
-    others = ("checkpoint", TRUST)
-    changes = [one for one in arguments if one.partition("=")[0] not in others]
-    given |= {each.key_or_group: each.value() for each in _parsed(changes, config)}
+    # A path may hold signs that Hydra reads as more than text.
+    texts = [one for one in arguments if one.partition("=")[0] != "checkpoint"]
+    overrides = map(parse_override, texts)
+    given: dict[str, Any] = {each.key_or_group: each.value() for each in overrides}
+    trusted = typed_value(given.pop(TRUST, False), bool, TRUST)
     raise_objections(reason for key in given for reason in _objections(key, config, checkpoint))
-    require_trust(payload[PORTABLE]["config"]["data"], is_trusted(arguments), file, given)
+    given["checkpoint"] = str(checkpoint)
+    require_trust(saved["data"], trusted, file, given)
     for key, value in given.items():
         OmegaConf.update(config, key, value)
-        index = TAKEN_FROM.get(key)
-        if index is None or index in given:
+        copy = COPIES.get(key)
+        if copy is None or copy in given:
             continue
-        if OmegaConf.select(before, index) == OmegaConf.select(before, key):
-            OmegaConf.update(config, index, value)
+        if OmegaConf.select(before, copy) == OmegaConf.select(before, key):
+            OmegaConf.update(config, copy, value)
     if fixed := fixed_key_that_differs(before, config):
         raise InputError(f"{fixed} cannot change: a run goes on with what it began with")
     return config
 
 
-def chosen_run(config: DictConfig, folder: Path, hydra: HydraConf) -> Path:
-    """What ``checkpoint=auto`` means: the run directory to go on with, or else the new one.
-
-    Args:
-        config: Of the call; it takes the size of the vocabulary over from the run.
-        folder: The run directory that Hydra has made, or found.
-        hydra: Its own config, which tells whether the user has named the directory.
-
-    Raises:
-        InputError: The directory that the user has named holds another run.
-    """
-    sweeps = hydra.mode == RunMode.MULTIRUN
-    key = "hydra.sweep.dir=" if sweeps else "hydra.run.dir="
-    named = any(override.startswith(key) for override in hydra.overrides.hydra)
-    beside = folder.parent.parent.glob("*/*") if sweeps else folder.parent.iterdir()
-    others = [] if named else _readable(beside)
-    values = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(values, dict)
-    given = _looked_at(folder) if named else None
-    size = None if names_size(hydra.overrides.task) else vocab_size_key(values)
-    if size is not None:
-        others = [as_asked(run, size) for run in others]
-        given = as_asked(given, size) if given else None
-    run, why = find_run_to_resume({str(k): v for k, v in values.items()}, given, others)
-    print(f"checkpoint=auto: {why}", file=sys.stderr)
-    if run is not None and (own := vocab_size_key(read_config(run))):
-        # Its vocabulary stays, which may be smaller than asked for.
-        config.tokenizer.vocab_size = own
-    if run is None or run == folder:
-        return folder
-    if not any(folder.iterdir()):
-        folder.rmdir()
-    return run
-
-
-def _readable(folders: Iterable[Path]) -> list[RunFolder]:
-    """What lies beside a run; folders of others, which this user may not open, are none."""
-    looked_at = []
-    for folder in folders:
-        with suppress(OSError):
-            if folder.is_dir():
-                looked_at.append(_looked_at(folder))
-    return looked_at
-
-
-def _looked_at(folder: Path) -> RunFolder:
-    last = folder / "checkpoints" / "last.ckpt"
-    values, goes_on = read_config(folder), has_checkpoint(folder)
-    if goes_on and values is None:
-        print(f"checkpoint=auto: {folder / CONFIG} is missing or damaged", file=sys.stderr)
-    return RunFolder(
-        path=folder,
-        config=values,
-        has_checkpoint=goes_on,
-        finished=is_finished(folder),
-        locked=is_locked(folder),
-        changed=last.stat().st_mtime if last.is_file() else 0.0,
-    )
-
-
 def _objections(key: str, config: DictConfig, checkpoint: Path) -> Iterator[str]:
-    """What cannot be given to a run that goes on: an unknown key, a group, one of Hydra."""
+    """Objections to a key for a run that resumes."""
     old = OmegaConf.select(config, key, default=KeyError)
     if key.startswith("hydra."):
-        yield f"{key} cannot change: a run goes on in its own directory"
+        yield f"{key} cannot change: a run resumes in its own directory"
     elif old is KeyError:
         yield f"unknown key {key}{nearest_key(key, config)}"
     elif isinstance(old, DictConfig):
         yield (
-            f"{key}=… cannot be chosen anew: checkpoint={checkpoint} goes on with its own "
-            f"config; change single keys, such as {_EXAMPLES.get(key, f'{key}.KEY=VALUE')}"
+            f"{key}=… cannot be chosen again: checkpoint={checkpoint} resumes with its own "
+            f"config; change single keys, such as {key}.KEY=VALUE"
         )
 
 
-def _parsed(arguments: Sequence[str], config: DictConfig) -> list[Override]:
-    check_no_flags(arguments)
-    try:
-        overrides = OverridesParser.create().parse_overrides(list(arguments))
-    except HydraException as error:
-        raise InputError(explained(error, arguments, config)) from error
-    for override in overrides:
-        if override.is_delete() or override.is_sweep_override():
-            raise InputError(f"{override.input_line} does not set a key to a value")
-    return overrides
+def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
+    """The run directory for ``checkpoint=auto``: of a run to resume, or else the new one.
+
+    Args:
+        config: Of the call; its size of the vocabulary becomes that of the run.
+        folder: The run directory of the call; it need not exist.
+        named: Whether the user has named it; else runs beside it may be resumed.
+        sized: Whether the user has named the size of the vocabulary.
+
+    Raises:
+        InputError: The directory that the user has named holds another run.
+    """
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    largest = None if sized else vocab_size(values)
+    given = _inspect(folder, largest) if named else None
+    others = [] if named else _readable(folder.parent.glob("*"), largest)
+    run, reason = find_run_to_resume({str(k): v for k, v in values.items()}, given, others)
+    print(f"checkpoint=auto: {reason}", file=sys.stderr)
+    if run is not None and (own := vocab_size(read_config(run))):
+        # It may be smaller than that of the call.
+        config.tokenizer.vocab_size = own
+    return run or folder
+
+
+def _readable(folders: Iterable[Path], largest: int | None = None) -> list[RunFolder]:
+    """The folders that this user may open."""
+    inspected = []
+    for folder in folders:
+        with suppress(OSError):
+            if folder.is_dir():
+                inspected.append(_inspect(folder, largest))
+    return inspected
+
+
+def _inspect(folder: Path, largest: int | None = None) -> RunFolder:
+    """A run directory; ``largest`` replaces a smaller vocabulary, which counts as the same."""
+    last = folder / "checkpoints" / "last.ckpt"
+    values, resumable = read_config(folder), has_checkpoint(folder)
+    if resumable and values is None:
+        print(f"checkpoint=auto: {folder / CONFIG} is missing or damaged", file=sys.stderr)
+    size = vocab_size(values)
+    if values is not None and largest is not None and size is not None and size < largest:
+        values["tokenizer"] = {**values["tokenizer"], "vocab_size": largest}
+    return RunFolder(
+        path=folder,
+        config=values,
+        has_checkpoint=resumable,
+        finished=is_finished(folder),
+        locked=is_locked(folder),
+        changed=last.stat().st_mtime if last.is_file() else 0.0,
+    )

@@ -1,7 +1,4 @@
-"""``train.log`` and stderr: all that a run says, and on a resume nothing that it has said before.
-
-It does not know who says what.
-"""
+"""``train.log`` and stderr of a run; a resumed run does not repeat warnings of its start."""
 
 import logging
 import sys
@@ -11,24 +8,16 @@ from transformer.common.files import open_unlinked
 
 LOG = "train.log"
 
-_OF_THE_START = (
-    *(
-        "transformer.data.modules.base",
-        "transformer.data.modules.translation",
-        "transformer.data.text.filters",
-    ),
-    *(
-        "transformer.data.corpora.holdout",
-        "transformer.data.modules.tagging",
-        "transformer.data.quality",
-    ),
-    *("transformer.runs.config_warnings", "py.warnings", "pytorch_lightning", "lightning_fabric"),
+_START_LOGGERS = (
+    *("transformer.data.modules", "transformer.data.text.filters", "transformer.data.quality"),
+    *("transformer.data.corpora.holdout", "transformer.runs.config_warnings"),
+    *("py.warnings", "pytorch_lightning", "lightning_fabric"),
 )
-"""Loggers of what a run says of text and settings at its start, and of warnings of libraries."""
+"""Loggers of messages about text and settings, and of warnings of libraries."""
 
 
 class _OnlyNew(logging.Filter):
-    """Marks warnings, and leaves out lines of the start that are known."""
+    """Marks warnings, and drops lines of the start that the log already has."""
 
     def __init__(self, known: str) -> None:
         super().__init__()
@@ -39,13 +28,13 @@ class _OnlyNew(logging.Filter):
         """Whether the line is new."""
         record.mark = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         first = record.getMessage().partition("\n")[0]
-        return first not in self.known or not record.name.startswith(_OF_THE_START)
+        return first not in self.known or not record.name.startswith(_START_LOGGERS)
 
 
 def log_to(file: Path, rank: int, *, resumed: bool = False) -> None:
-    """Say everything on stderr and in the log of a run; of other ranks only what is wrong.
+    """Log to stderr and to the file; ranks other than 0 log warnings to stderr alone.
 
-    Where the run is ``resumed``, what the file has of its start is not said again.
+    A ``resumed`` run does not repeat lines of its start that are in the file.
     """
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if rank == 0:

@@ -1,7 +1,4 @@
-"""What a sweep ends with: a table of its trials, best first, and the same as ``sweep.json``.
-
-It does not know how a trial trains, nor which trials come next.
-"""
+"""The summary of a sweep: a table of its trials, best first, and the same as ``sweep.json``."""
 
 import json
 import math
@@ -25,11 +22,11 @@ SWEEP = "sweep.json"
 """In the folder of the sweep."""
 
 _FOLDERS: dict[Path, dict[Path, int]] = {}
-"""Of the sweeps that this process has begun: one, or none; and what trials lay there, of when."""
+"""The sweep of this process, if any, with the trials of earlier sweeps there and their times."""
 
 
 class NoteFolder(Callback):
-    """Notes the folder when a sweep begins: its name may hold the time (``hydra.callbacks``)."""
+    """Records the folder of a sweep, whose name may hold the time (``hydra.callbacks``)."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         """Resolve it; Hydra calls this."""
@@ -38,12 +35,11 @@ class NoteFolder(Callback):
 
 
 def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -> None:
-    """Write what a trial has found into its run directory."""
+    """Write the result of a trial into its run directory."""
     from transformer.report.scores import write_whole
 
-    value = objective.best
-    assert value is not None
-    best = None if math.isnan(value) else value
+    assert objective.best is not None
+    best = None if math.isnan(objective.best) else objective.best
     found = (str(folder), objective.metric, objective.direction, best, list(overrides))
     by_name = dict(zip(_FIELDS, found, strict=True))
     write_whole(folder / TRIAL, json.dumps(by_name, ensure_ascii=False) + "\n")
@@ -51,7 +47,7 @@ def save_trial(folder: Path, objective: "Objective", overrides: Sequence[str]) -
 
 @contextmanager
 def summarised() -> Iterator[None]:
-    """If a sweep begins within, show its trials when it ends, also where one of them has failed."""
+    """Show the trials of a sweep when it ends, also after an error."""
     _FOLDERS.clear()
     try:
         yield
@@ -62,7 +58,7 @@ def summarised() -> Iterator[None]:
 
 
 def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, Any]]:
-    """Those that this sweep has written; one that cannot be read is left out."""
+    """The trials of this sweep that can be read."""
     for file in folder.rglob(TRIAL):
         with suppress(OSError, ValueError, KeyError, TypeError):
             if file.stat().st_mtime_ns != before.get(file):
@@ -71,7 +67,7 @@ def _new_trials(folder: Path, before: Mapping[Path, int]) -> Iterator[dict[str, 
 
 
 def ranked(trials: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The best first, those that diverged last; each with only what not all were called with."""
+    """Best first, diverged last; each with only the arguments that not all trials have."""
     common = set.intersection(*(set(trial["overrides"]) for trial in trials))
 
     def key(trial: dict[str, Any]) -> tuple[bool, float, str]:

@@ -1,33 +1,29 @@
-"""``train``: compose a config, or take that of the run to go on with, and hand it over."""
+"""``train``: compose a config, or take that of the run to resume, and train."""
 
 import os
 import sys
 from collections.abc import Sequence
-from functools import wraps
 from pathlib import Path
 
 import hydra
-from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import (
-    check_known_choices,
-    compose_config,
+from transformer.cli.config.arguments import (
+    check_overrides,
     config_folder,
     flags_and_overrides,
-    refusal,
-    with_recipe,
+    override_key,
 )
-from transformer.cli.config.hydra_errors import override_key
+from transformer.cli.config.compose import compose_run, composition_error, with_recipe
 from transformer.cli.exit import run_to_exit_code
-from transformer.cli.train.ranks import train_as_told, train_run
-from transformer.cli.train.resume import AUTO, TRUST, chosen_run, named_checkpoint, resumed_config
+from transformer.cli.train.ranks import train_assigned, train_run
+from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.sweep import save_trial, summarised
 from transformer.cli.train.vocabulary import names_size
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
 from transformer.training.checkpointing.run_directory import has_checkpoint
 from transformer.training.distributed.launcher import RUN
@@ -45,75 +41,52 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(arguments: list[str]) -> None:
-    index = external_rank()
-    if index is not None and (index.rank > 0 or RUN in os.environ):
-        train_as_told(index)
+    process = external_rank()
+    if process is not None and (process.rank > 0 or RUN in os.environ):
+        train_assigned(process)
         return
     checkpoint = named_checkpoint(arguments)
     if checkpoint is not None:
         train_run(resumed_config(checkpoint, arguments), run_folder(checkpoint))
         return
-    if any(argument.startswith(f"{TRUST}=") for argument in arguments):
-        raise InputError(f"{TRUST}= does nothing without checkpoint=RUN; leave it out")
     flags, overrides = flags_and_overrides(arguments)
-    if not flags:
-        raise_objections(
-            f"{override} is for a sweep; add --multirun"
-            for override in overrides
-            if override_key(override) in ("sweep", "cluster")
-        )
-        compose_config("train", overrides)
-    elif index is not None:
-        raise InputError("a sweep starts its own processes; call it without torchrun or srun")
-    else:
-        check_known_choices("train", overrides)
+    if flags:
+        if process is not None:
+            raise InputError("a sweep starts its own processes; call it without torchrun or srun")
+        _hydra(flags, overrides)
+        return
+    if launch := [one for one in overrides if override_key(one) == "launch"]:
+        raise InputError(f"{launch[0]} is for a sweep; add --multirun")
+    config, folder = compose_run([one for one in overrides if override_key(one) != TRUST])
+    named = any(override_key(one) == "hydra.run.dir" for one in overrides)
+    sized = names_size(overrides)
+    folder = _resolve_auto(config, folder, named=named, sized=sized)
+    train_run(config, folder, exact=sized)
+
+
+def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
+    """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
+    check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides)]
-    # Otherwise Hydra would print what is raised, and how it came to it.
+    # Otherwise Hydra would print exceptions itself.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    began: list[DictConfig] = []
-
-    @wraps(_task)
-    def task(config: DictConfig) -> float | None:
-        began.append(config)
-        return _task(config)
-
     try:
         with summarised():
-            hydra.main(str(config_folder()), "train", version_base="1.3")(task)()
+            hydra.main(str(config_folder()), "train", version_base="1.3")(_trial)()
     except HydraException as error:
-        raise refusal("train", overrides, error) from error
-    except OSError as error:
-        if began:
-            raise
-        raise InputError(
-            f"the run directory {error.filename} cannot be made: {error.strerror}; give another "
-            "with hydra.run.dir=FOLDER"
-        ) from error
+        raise composition_error("train", overrides, error) from error
 
 
-def _task(config: DictConfig) -> float | None:
-    """One job. Hydra must not see the exceptions of one that is not of a sweep."""
-    job = HydraConfig.get()
-    folder = Path(job.runtime.output_dir)
-    if job.mode == RunMode.MULTIRUN:
-        return _trial(config, folder, job)
-    exact = names_size(job.overrides.task)
-    code = run_to_exit_code(lambda: train_run(config, _begun(config, folder, job), exact=exact))
-    if code:
-        sys.exit(code)
-    return None
-
-
-def _begun(config: DictConfig, folder: Path, job: HydraConf) -> Path:
-    """The run directory; ``checkpoint=auto`` may mean another, and becomes a path or none."""
+def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> Path:
+    """The run directory; ``checkpoint=auto`` may choose another, and becomes a path or none."""
     if config.checkpoint == AUTO:
-        folder = chosen_run(config, folder, job)
+        folder = auto_run(config, folder, named=named, sized=sized)
         config.checkpoint = str(folder) if has_checkpoint(folder) else None
     return folder
 
 
-def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
-    """One job of a sweep: hands back its best validation.
+def _trial(config: DictConfig) -> float:
+    """One job of a sweep: returns its best validation.
 
     Raises:
         InputError: Config or data is wrong, or the trial ends before its first validation.
@@ -123,11 +96,16 @@ def _trial(config: DictConfig, folder: Path, job: HydraConf) -> float:
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
-    folder = _begun(config, folder, job)
+    job = HydraConfig.get()
+    if job.mode != RunMode.MULTIRUN:
+        raise InputError("flags of Hydra go with --multirun, or show a config: --cfg job")
+    sized = names_size(job.overrides.task)
+    # The directory of a trial has its number: a sweep resumes only in a directory that is named.
+    folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
     objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
     check_direction(objective.metric, job.sweeper.get("direction"))
-    train_run(config, folder, objective.metric, exact=names_size(job.overrides.task))
+    train_run(config, folder, objective.metric, exact=sized)
     if has_checkpoint(folder):
         objective.recall(find_last(folder)[1])
     if objective.best is None:

@@ -1,4 +1,4 @@
-"""Which program searches: this one, or another that has an export of the same model."""
+"""Which program searches: this one, or CTranslate2 with an export of the same model."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, ListConfig
 
 from transformer.cli.config.compose import resolve_path
-from transformer.cli.load import check_unused_settings, load_translator
+from transformer.cli.load import load_translator
 from transformer.cli.models import resolve_device
 from transformer.common.errors import InputError, how_to_install
 from transformer.decoding.translation.translator import Translator
@@ -19,29 +19,31 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     """The translator of ``engine=torch`` or ``engine=ctranslate2``.
 
     Raises:
-        InputError: The engine is unknown or not installed, there is no one export for it, or it
-            cannot do the search; and what ``load_translator`` raises.
+        InputError: The engine is unknown or not installed, has no single export to use, or cannot
+            do the search; and what ``load_translator`` raises.
     """
     if config.engine not in ("torch", "ctranslate2"):
         raise InputError(f"engine={config.engine} is unknown; choose torch or ctranslate2")
     if config.engine == "torch":
-        check_unused_settings(config, ("engine_folder",), "engine=ctranslate2")
         return load_translator(config, arguments)[0]
-    if isinstance(config.checkpoint, ListConfig):
-        raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
-    if config.precision != "float32":
+    if isinstance(config.checkpoint, ListConfig) or config.precision != "float32":
         raise InputError(
-            f"precision={config.precision} is of engine=torch; an export has its own: transformer "
-            "export quantization=int8"
+            "engine=ctranslate2 takes one checkpoint and no precision=; an export has its own: "
+            "transformer export quantization=int8"
         )
     if find_spec("ctranslate2") is None:
         raise InputError(f"engine=ctranslate2 needs it: {how_to_install('export')}")
-    folder = _export_from(config)
+    folder = _export_folder(config)
     device = resolve_device(config.device)
     if is_ctranslate2(resolve_path(config, "checkpoint")):
-        _check_has_model(config)
+        for key in ("alignment", "attention", "heads_off"):
+            if config[key]:
+                raise InputError(
+                    f"{key}= needs the run that {config.checkpoint} was exported from; set "
+                    f"checkpoint=RUN engine_folder={config.checkpoint}"
+                )
+        # CTranslate2 alone has the weights of an export.
         config = config.copy()
-        # The weights of an export alone are the engine's.
         config.device = "meta"
     translator, _ = load_translator(config, arguments)
     from transformer.interchange.ctranslate2_engine import CTranslate2Searcher
@@ -50,17 +52,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     return translator
 
 
-def _check_has_model(config: DictConfig) -> None:
-    """Refuse what asks the model itself, where there is nothing but an export of it."""
-    for key in ("alignment", "attention", "heads_off"):
-        if config[key]:
-            raise InputError(
-                f"{key}= needs the run that {config.checkpoint} was exported from; set "
-                f"checkpoint=RUN engine_folder={config.checkpoint}"
-            )
-
-
-def _export_from(config: DictConfig) -> Path:
+def _export_folder(config: DictConfig) -> Path:
     """The folder that the user names, else the checkpoint if it is one, else that of the run."""
     if config.engine_folder is not None:
         folder = resolve_path(config, "engine_folder")
@@ -72,14 +64,12 @@ def _export_from(config: DictConfig) -> Path:
         return checkpoint
     exports = run_folder(checkpoint) / "export"
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
-    if not found:
-        raise InputError(
-            f"{exports} holds no export for engine=ctranslate2; make one: transformer export "
-            f"checkpoint={config.checkpoint} format=ctranslate2"
-        )
-    if len(found) > 1:
-        raise InputError(
-            f"{exports} holds several exports; choose one: "
-            f"engine_folder={' or '.join(map(str, found))}"
-        )
-    return found[0]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
+    else:
+        advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
+    raise InputError(
+        f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
+    )

@@ -1,7 +1,4 @@
-"""Where lines come from and go to: files, or the standard streams.
-
-It does not know what is done to them.
-"""
+"""Where lines come from and go to: files, or the standard streams."""
 
 import os
 import select
@@ -10,33 +7,56 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from omegaconf import DictConfig
 
 from transformer.common.errors import InputError
-from transformer.common.files import named
+from transformer.common.files import given_path, named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long, unreadable
 
+Files = tuple[Path, Path]
 
-def input_files(source: str | None, output: str | None) -> tuple[Path, Path] | None:
-    """Both paths where each is of a file proper: what can be shared out, and gone on with.
 
-    None where one is a standard stream, a pipe or a device.
+def is_json(config: DictConfig, key: str = "format") -> bool:
+    """Whether the value of a key is json, and not text.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if config[key] not in ("text", "json"):
+        raise InputError(f"{key}={config[key]} is unknown; choose text or json")
+    return bool(config[key] == "json")
+
+
+def line_files(config: DictConfig) -> tuple[str | None, str | None, Files | None]:
+    """The values of ``input`` and ``output``, and their paths if both are regular files.
+
+    Only such files can be divided among processes, and resumed. A standard stream is None.
 
     Raises:
         InputError: The output is a folder, or the input itself.
     """
-    if source is None or output is None or _is_special(Path(source)) or _is_special(Path(output)):
-        return None
-    # Beside the file itself, not beside a link to it, can another take its place.
-    resolved = Path(output).resolve()
-    if resolved.is_dir():
-        raise InputError(f"output={output} is a folder; give a file in it")
-    check_output_path(Path(output), [Path(source)])
-    return Path(source), resolved
+    source, target = (_path(config[key]) for key in ("input", "output"))
+    if source is None or target is None or _is_special(source) or _is_special(target):
+        return _name(source), _name(target), None
+    if target.is_dir():
+        raise InputError(f"output={target} is a folder; give a file in it")
+    check_output_path(target, [source])
+    # A link stays one: the file that it names is replaced.
+    return _name(source), _name(target), (source, target.resolve())
+
+
+def _path(value: Any) -> Path | None:
+    return None if value is None else given_path(str(value))
+
+
+def _name(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write a file that is read.
+    """Check that no file is written that is read.
 
     Raises:
         InputError: The output is an input, by that name or another.
@@ -50,27 +70,20 @@ def _is_special(path: Path) -> bool:
 
 
 def open_input(path: str | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
-    """The lines, and whether the next one can be had without waiting (None: always)."""
+    """The lines, and whether the next one can be read without waiting (None: always)."""
     if path is not None:
         return read_lines(Path(path)), None
-    # A reader of our own: Python's hides whether it still holds lines, which select cannot see.
+    # Python's own reader has a buffer that select cannot see.
     reader = _LineReader(sys.stdin.fileno())
     return iter(reader), reader.ready
 
 
 def open_output(path: str | None, stack: ExitStack) -> BinaryIO:
-    """The file, or standard output.
-
-    Raises:
-        InputError: It cannot be written.
-    """
+    """The file, or standard output; an OSError names the file."""
     if path is None:
         return sys.stdout.buffer
-    try:
-        stack.enter_context(named(path))
-        return stack.enter_context(open(path, "wb"))
-    except OSError as error:
-        raise InputError(f"output={path} cannot be written: {error.strerror}") from error
+    stack.enter_context(named(path))
+    return stack.enter_context(open(path, "wb"))
 
 
 class _LineReader:

@@ -1,4 +1,4 @@
-"""``predict``: a Unix filter as ``translate``, for a model of one stack: tags, or probabilities."""
+"""``predict``: a filter like ``translate`` for a model of one stack: tags, or probabilities."""
 
 import json
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import input_files, open_input, open_output
+from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
 from transformer.common.errors import InputError
-from transformer.common.files import given_path, written_whole
+from transformer.common.files import written_whole
 
 if TYPE_CHECKING:
     from transformer.decoding.prediction.predictor import Predictor
@@ -23,12 +23,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _predict(config: DictConfig) -> None:
-    if config.format not in ("text", "json"):
-        raise InputError(f"format={config.format} is unknown; choose text or json")
-    source, target = (
-        None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
-    )
-    files = input_files(source, target)
+    as_json = is_json(config)
+    source, target, files = line_files(config)
     predictor = _predictor(config)
     with ExitStack() as stack:
         lines, ready = open_input(source)
@@ -36,19 +32,18 @@ def _predict(config: DictConfig) -> None:
             target = str(stack.enter_context(written_whole(files[1])))
         output = open_output(target, stack)
         for found in predictor.predict_stream(lines, name=source or "stdin", ready=ready):
-            as_json = config.format == "json"
             line = json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_line()
             output.write(line.encode() + b"\n")
             output.flush()
 
 
 def _predictor(config: DictConfig) -> "Predictor":
-    """The model of the checkpoint, of whichever task it is.
+    """The model of the checkpoint, by its task.
 
     Raises:
         InputError: It cannot be read, or translates.
     """
-    from transformer.cli.load import resolve_batch_tokens
+    from transformer.cli.load import resolve_positive
     from transformer.cli.models import resolve_device
     from transformer.decoding.prediction.language_model import LanguageModel
     from transformer.decoding.prediction.tagger import Tagger
@@ -59,5 +54,6 @@ def _predictor(config: DictConfig) -> "Predictor":
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
     if (task := checkpoint_task(read_payload(file))) not in kinds:
         raise InputError(f"{file} was trained for task={task}; use translate in place of predict")
-    batch_tokens, device = resolve_batch_tokens(config), resolve_device(config.device)
+    device = resolve_device(config.device)
+    batch_tokens = resolve_positive(config, "batch_tokens")
     return kinds[task].load(file, batch_tokens=batch_tokens, device=device)

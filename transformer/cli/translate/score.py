@@ -1,21 +1,18 @@
-"""``score``: how probable the model finds given translations, one line a pair."""
+"""``score``: the log-probability of given translations, one line a pair."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
+from transformer.cli.translate.line_io import is_json
 from transformer.common.errors import InputError
 
-if TYPE_CHECKING:
-    from transformer.decoding.forced.scorer import TargetScore
-
 WINDOW = 4096
-"""Pairs that are read before the first is answered."""
+"""Pairs that are read before the first is scored."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -24,23 +21,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _score(config: DictConfig) -> None:
-    if config.format not in ("text", "json"):
-        raise InputError(f"format={config.format} is unknown; choose text or json")
-    for score in _scores(config):
-        if config.format == "json":
-            print(json.dumps(score.to_json(), ensure_ascii=False))
-        else:
-            print(f"{score.log_probability:.6f}")
-
-
-def _scores(config: DictConfig) -> "Iterator[TargetScore]":
-    from transformer.cli.load import resolve_batch_tokens, tagged_tokenizer
+    from transformer.cli.load import resolve_positive, tagged_tokenizer
     from transformer.cli.models import load_checkpoint_model, load_checkpoints
     from transformer.data.text.parallel import Corpus
     from transformer.decoding.forced.scorer import score_pairs
     from transformer.decoding.translation.trained import trained_with
 
-    batch_tokens = resolve_batch_tokens(config)
+    as_json, batch_tokens = is_json(config), resolve_positive(config, "batch_tokens")
     checkpoints = load_checkpoints(config.checkpoint)
     model = load_checkpoint_model(config, checkpoints)
     tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
@@ -49,7 +36,10 @@ def _scores(config: DictConfig) -> "Iterator[TargetScore]":
     first = 1
     while window := list(islice(pairs, WINDOW)):
         try:
-            yield from score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+            scores = score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
+            for score in scores:
+                line = f"{score.log_probability:.6f}"
+                print(json.dumps(score.to_json(), ensure_ascii=False) if as_json else line)
         except InputError as error:
             raise InputError(f"{files[0]} and {files[1]}: {error}") from error
         first += len(window)

@@ -1,7 +1,7 @@
 """``select``: of each n-best list the candidate nearest to its reference."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
@@ -29,37 +29,27 @@ def _select(config: DictConfig) -> None:
     check_output_path(output, [nbest, reference])
     bleu = resolve_metrics(config, None).bleu(effective_order=True)
     pairs = plain_pairs(read_lines(nbest), read_lines(reference), (nbest, reference))
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(output) as part, open(part, "wb") as file:
-            for number, (line, right) in enumerate(pairs, 1):
-                candidates = _candidates(line, f"{nbest}:{number}")
-                file.write(nearest(candidates, right, bleu).encode() + b"\n")
-    except OSError as error:
-        raise InputError(f"output={output} cannot be written: {error.strerror or error}") from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(output) as part, open(part, "wb") as file:
+        for number, (line, right) in enumerate(pairs, 1):
+            candidates = _candidates(line, f"{nbest}:{number}")
+            file.write(nearest(candidates, right, bleu).encode() + b"\n")
 
 
 def _candidates(line: str, where: str) -> list[str]:
     """The texts of an n-best list; the text alone where it has none.
 
     Raises:
-        InputError: The line is not what ``translate format=json`` writes, or no line of a file.
+        InputError: The line is not one that ``translate format=json`` writes.
     """
-
-    def texts() -> Iterator[str]:
-        row = json.loads(line)
-        for candidate in row["nbest"] or [row]:
-            yield str(candidate["text"])
-
     try:
-        found = list(texts())
+        values = json.loads(line)
+        found = [str(candidate["text"]) for candidate in values["nbest"] or [values]]
+        "".join(found).encode()  # half of a surrogate pair is an error
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(
             f"{where}: not a line of translate format=json; give what that has written"
         ) from error
-    for text in found:
-        if "\n" in text:
-            raise InputError(f"{where}: a candidate of several lines; make it one line")
-        if any("\ud800" <= character <= "\udfff" for character in text):
-            raise InputError(f"{where}: half of a character (\\ud800 to \\udfff); delete it")
+    if any("\n" in text for text in found):
+        raise InputError(f"{where}: a candidate of several lines; make it one line")
     return found

@@ -1,7 +1,6 @@
 """``translate``: a Unix filter, one line in, one line out, flushed as it goes; or a file to a file.
 
-A file may be shared out among processes (``torchrun``), and a call that was killed goes on where it
-was.
+A file may be divided among processes (``torchrun``), and a call that was killed resumes.
 """
 
 import hashlib
@@ -18,11 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import input_files, open_input, open_output
-from transformer.cli.translate.part_files import Parts, Share
+from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
+from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
-from transformer.common.files import given_path
 
 if TYPE_CHECKING:
     from transformer.data.tokenization.tokenizer import Tokenizer
@@ -37,77 +35,73 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import check_nbest
     from transformer.cli.translate.engine import translator_by_engine
+    from transformer.common.schema import typed_value
 
-    _check(config)
-    share = Share.of_process()
-    # A name such as 2014 is a number to the config.
-    source, target = (
-        None if one is None else str(given_path(str(one))) for one in (config.input, config.output)
-    )
-    files = input_files(source, target)
-    if files is None and share.world > 1:
-        raise InputError("several processes need a file to share out: set input= and output= too")
-    found = translator_by_engine(config, arguments)
-    if config.format == "text":
-        check_nbest(arguments, found.search, "set format=json too")
-    translator = _translator(config, found, share)
+    for key in ("attention", "alignment"):
+        typed_value(config[key], bool, key)
+    as_json, _ = is_json(config), is_json(config, "input_format")
+    if config.attention and not as_json:
+        raise InputError("attention=true needs format=json")
+    assignment = LineAssignment.from_environment()
+    source, target, files = line_files(config)
+    if files is None and assignment.world > 1:
+        raise InputError("several processes need a file to divide: set input= and output= too")
+    translator = _translator(config, translator_by_engine(config, arguments), assignment)
     if files is not None:
         _check_lines(files[0], config.input_format, translator.tokenizer)
-        _translate_file(config, translator, share, *files)
-    else:
-        with ExitStack() as stack:
-            lines, ready = open_input(source)
-            output = open_output(target, stack)
-            _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
+        _translate_file(config, translator, assignment, *files)
+        return
+    with ExitStack() as stack:
+        lines, ready = open_input(source)
+        output = open_output(target, stack)
+        _stream(config, translator, lines, output, lambda index: index + 1, ready=ready)
 
 
 def _translator(
-    config: DictConfig, translator: "Translator", share: Share
+    config: DictConfig, translator: "Translator", assignment: LineAssignment
 ) -> "Translator | DocumentTranslator":
-    """What translates documents as such, if it is asked to."""
+    """The translator of documents, if the model or ``documents`` says so."""
     from transformer.common.schema import typed_value
     from transformer.decoding.translation.document_translator import in_documents
 
-    asked = typed_value(config.documents, bool | None, "documents")
-    if asked and not translator.tokenizer.tags.sentences:
+    documents = typed_value(config.documents, bool | None, "documents")
+    if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
-    found = translator if asked is False else in_documents(translator)
-    if found is not translator:
-        for key in ("alignment", "attention"):
-            if config[key]:
-                raise InputError(f"{key}=true is of sentences; set documents=false too")
-        if share.world > 1:
-            raise InputError("several processes would tear documents apart; set documents=false")
+    found = translator if documents is False else in_documents(translator)
+    if found is not translator and (config.alignment or config.attention or assignment.world > 1):
+        raise InputError(
+            "a document has no alignment or attention, and one process translates all of it; set "
+            "documents=false"
+        )
     return found
 
 
 def _translate_file(
     config: DictConfig,
     translator: "Translator | DocumentTranslator",
-    share: Share,
+    assignment: LineAssignment,
     source: Path,
     output: Path,
 ) -> None:
-    """The share of this process."""
-    parts = Parts(output, share, _job(config, translator, source))
+    """Translate the lines of this process; the first process joins all."""
+    parts = PartFiles(output, assignment, _job(config, translator, source))
     if not parts.is_done:
         with ExitStack() as stack:
             part, done = parts.open(stack)
             if done:
-                print(f"going on after {done} lines in {part.name}", file=sys.stderr)
+                print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
             lines, _ = open_input(str(source))
-            own = share.lines(lines, 0)
-            with parts.told():
-                _stream(config, translator, own, part, share.number, done=done)
+            own = assignment.lines(lines, 0)
+            with parts.naming_part():
+                _stream(config, translator, own, part, assignment.number, done=done)
             parts.finish()
-    if not share.rank:
+    if not assignment.rank:
         parts.join()
 
 
 def _check_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
-    """Say now what would else end it half-way; what is mended is another text, to be begun anew."""
+    """Raise errors of the input now: a corrected file is another job, which starts again."""
     lines, _ = open_input(str(source))
     read: Iterator[Any] = lines
     if input_format == "json":
@@ -125,7 +119,7 @@ def _stream(
     ready: Callable[[], bool] | None = None,
     done: int = 0,
 ) -> None:
-    """Translate lines but the first ``done``; ``number`` tells where each stands in its file."""
+    """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
     from transformer.decoding.translation.document_translator import DocumentTranslator
     from transformer.decoding.translation.length_limit import warn_about_length_limit
 
@@ -175,28 +169,11 @@ def _requests(
         yield request
 
 
-def _check(config: DictConfig) -> None:
-    from transformer.cli.load import check_unused_settings
-    from transformer.common.schema import typed_value
-
-    wanted = [typed_value(config[key], bool, key) for key in ("attention", "alignment")]
-    for key in ("format", "input_format"):
-        if config[key] not in ("text", "json"):
-            raise InputError(f"{key}={config[key]} is unknown; choose text or json")
-    if config.attention and config.format == "text":
-        raise InputError("attention=true needs format=json")
-    if not any(wanted):
-        check_unused_settings(config, ("alignment_head",), "alignment=true or attention=true")
-    if not config.alignment:
-        check_unused_settings(config, ("alignment_threshold",), "alignment=true")
-
-
 def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
-    """A hash of the model, the search, the text and all settings: what the output depends on.
+    """A hash of the model, the search, the text and all settings that change the output.
 
-    Where it is computed, and in what batches, moves probabilities by rounding alone: a call that
-    found too little memory goes on with another device, or smaller batches. Nor does it matter
-    where the files lie, or by which of their names they are called.
+    The device and the size of batches change probabilities by rounding alone: a call that had too
+    little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
     from transformer.data.text.lines import file_digest
     from transformer.decoding.translation.fingerprint import compute_fingerprint

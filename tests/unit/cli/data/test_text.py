@@ -108,7 +108,7 @@ def test_of_each_list_the_nearest_to_the_reference(
         ("{}\n" * 3, f"{nbest}:1: not a line of translate format=json"),
         ("[\n" * 3, f"{nbest}:1: not a line of translate format=json"),
         ('{"nbest":[{"text":"a\\nb"}]}\n' * 3, f"{nbest}:1: a candidate of several lines"),
-        ('{"nbest":[{"text":"\\ud800"}]}\n' * 3, f"{nbest}:1: half of a character"),
+        ('{"nbest":[{"text":"\\ud800"}]}\n' * 3, f"{nbest}:1: not a line of translate"),
         ('{"nbest":[{"text":"a"}]}\n', f"{nbest} has 1 lines and {reference} has 3"),
     ):
         nbest.write_text(text_)

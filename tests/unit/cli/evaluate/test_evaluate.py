@@ -65,8 +65,3 @@ def test_scores_are_shown_even_if_they_cannot_be_saved(
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["name"] == "BLEU"
     assert "error: scores cannot be written to (No space left on device)" in captured.err
-
-
-def test_a_split_beside_own_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate.main([*CALL, "split=validation"]) == 2
-    assert "split=validation does nothing beside source=FILE" in capsys.readouterr().err

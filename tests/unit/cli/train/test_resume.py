@@ -64,17 +64,21 @@ def test_a_config_that_would_be_interpolated_is_refused(run: Path) -> None:
         resumed_config(file, ["trust=true"])
 
 
-def test_the_config_is_that_of_the_run(run: Path) -> None:
+def test_the_config_is_that_of_the_run(run: Path, tmp_path: Path) -> None:
     config = resumed_config(run, [])
     assert (config.model.d_model, config.seed, config.data.root) == (16, 5, "here")
     of_the_file = resumed_config(run / "checkpoints" / "last.ckpt", [])
     of_the_file.checkpoint = config.checkpoint
     assert config == of_the_file
-
-
-def test_weights_alone_do_not_go_on(run: Path) -> None:
-    with pytest.raises(InputError, match=r"tuned\.ckpt holds weights alone; training goes on from"):
-        resumed_config(run / "checkpoints" / "tuned.ckpt", [])
+    for file, message in (
+        (run / "checkpoints" / "tuned.ckpt", r"tuned\.ckpt holds weights alone; training goes on"),
+        (tmp_path / "nowhere", "nowhere does not exist"),
+    ):
+        with pytest.raises(InputError, match=message):
+            resumed_config(file, [])
+    file = run / "checkpoints" / "last.ckpt"
+    assert run_folder(run) == run_folder(file) == run
+    assert run_folder(file.rename(tmp_path / "moved.ckpt")) == tmp_path
 
 
 def test_single_keys_change(run: Path) -> None:
@@ -100,6 +104,8 @@ def test_single_keys_change(run: Path) -> None:
     before.optimizer = config.optimizer
     before.data.root = None
     assert config == before  # and nothing else
+    free = resumed_config(run, ["tokenizer.sampling=0.3", "metrics.tokenize=13a"])
+    assert (free.tokenizer.sampling, free.metrics.tokenize) == (0.3, "13a")
 
 
 @pytest.mark.parametrize("name", ["müller", "a,b", "runs (old)", "it's", "a=b"])
@@ -112,18 +118,11 @@ def test_a_run_is_found_whatever_its_path_is_called(run: Path, name: str, quote:
     assert (config.checkpoint, config.trainer.max_steps) == (str(renamed), 77)
 
 
-def test_a_key_that_others_took_their_value_from_reaches_them(run: Path) -> None:
+def test_a_copy_changes_with_its_key_unless_it_was_set(run: Path) -> None:
     assert resumed_config(run, []).trainer.precision == "bf16-mixed"
     assert resumed_config(run, ["precision=32-true"]).trainer.precision == "32-true"
-
-
-def test_a_seed_reaches_the_data_and_a_bound_the_schedule(run: Path) -> None:
     config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
-    assert (config.seed, config.data.seed) == (9, 9)
-    assert (config.trainer.max_steps, config.schedule.total) == (77, 77)
-
-
-def test_what_the_user_has_set_alone_stays(run: Path) -> None:
+    assert (config.data.seed, config.schedule.total) == (9, 77)
     config = resumed_config(run, ["seed=9", "data.seed=3", "schedule.total=5", "precision=null"])
     assert (config.seed, config.data.seed, config.schedule.total) == (9, 3, 5)
     for key in ("data.seed", "schedule.total"):
@@ -134,13 +133,6 @@ def test_what_the_user_has_set_alone_stays(run: Path) -> None:
         write_payload(payload, file)
     config = resumed_config(run, ["seed=9", "trainer.max_steps=77"])
     assert (config.data.seed, config.schedule.total) == (123, 123)
-
-
-@pytest.mark.parametrize("key", ["vocab_size", "character_coverage"])
-def test_the_vocabulary_stays(run: Path, key: str) -> None:
-    with pytest.raises(InputError, match=f"tokenizer.{key} cannot change: a run goes on with"):
-        resumed_config(run, [f"tokenizer.{key}=1"])
-    assert resumed_config(run, ["tokenizer.sampling=0.3"]).tokenizer.sampling == 0.3
 
 
 def test_what_is_held_out_stays(run: Path) -> None:
@@ -167,39 +159,31 @@ def test_what_is_held_out_stays(run: Path) -> None:
         resumed_config(run, ["data.corpora.web.validation_size=4"])
 
 
-@pytest.mark.parametrize("change", ["tokenize=none", "lowercase=true"])
-def test_the_metrics_of_the_best_score_stay(run: Path, change: str) -> None:
-    with pytest.raises(InputError, match=r"metrics\.\w+ cannot change: .* it began with"):
-        resumed_config(run, [f"metrics.{change}"])
-    assert resumed_config(run, ["metrics.tokenize=13a"]).metrics.tokenize == "13a"
-
-
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("model=base", r"model=… cannot be chosen anew: .* keys, such as model\.KEY=VALUE$"),
-        ("decoding=greedy", r"such as decoding\.algorithm=greedy decoding\.beam_size=1$"),
+        ("model=base", r"model=… cannot be chosen again: .* keys, such as model\.KEY=VALUE$"),
+        ("decoding=greedy", r"such as decoding\.KEY=VALUE$"),
         ("trainer=ddp", r"such as trainer\.KEY=VALUE$"),
         ("trainer.max_step=3", r"unknown key trainer\.max_step \(did you mean trainer\.max_steps"),
-        ("+trainer.fast=3", r"unknown key trainer\.fast"),
+        ("+trainer.fast=3", r"no key can be added"),
         ("experiment=pocket", r"unknown key experiment"),
-        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run goes on in its own"),
-        ("nonsense", r"nonsense is not KEY=VALUE as Hydra reads it"),
+        ("hydra.run.dir=x", r"hydra\.run\.dir cannot change: a run resumes in its own"),
+        ("nonsense", r"nonsense' is not of the form KEY=VALUE"),
         ("--multirun", r"'--multirun' is not of the form KEY=VALUE"),
+        ("tokenizer.vocab_size=1", r"tokenizer\.vocab_size cannot change: a run goes on with"),
+        ("tokenizer.character_coverage=1", r"tokenizer\.character_coverage cannot change: a run"),
+        ("metrics.tokenize=none", r"metrics\.tokenize cannot change: .* it began with"),
+        ("metrics.lowercase=true", r"metrics\.lowercase cannot change: .* it began with"),
         ("data.train=[a", r"data\.train=\[a is not KEY=VALUE as Hydra reads it \(no viable"),
-        ("seed=1,2", r"seed=1,2 does not set a key to a value"),
-        ("~data.root", r"~data\.root does not set a key to a value"),
+        ("seed=1,2", r"seed=1,2: write"),
+        ("~data.root", r"no key can be added or removed"),
     ],
 )
 def test_refusals(run: Path, argument: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         resumed_config(run, [f"checkpoint={run}", argument])
     assert "\n" not in str(caught.value)
-
-
-def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere does not exist"):
-        resumed_config(tmp_path / "nowhere", [])
 
 
 @pytest.mark.parametrize(
@@ -218,10 +202,3 @@ def test_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_the_named_checkpoint(arguments: list[str], expected: Path | None) -> None:
     assert named_checkpoint(arguments) == expected
-
-
-def test_where_a_run_goes_on(run: Path, tmp_path: Path) -> None:
-    file = run / "checkpoints" / "last.ckpt"
-    assert run_folder(run) == run_folder(file) == run
-    moved = file.rename(tmp_path / "moved.ckpt")
-    assert run_folder(moved) == tmp_path

@@ -51,12 +51,6 @@ def test_a_sweep_whose_trial_fails_shows_the_others(
     assert last.split() == ["30.0000", "best", f"{tmp_path}/0"]
 
 
-def test_a_run_that_is_no_sweep_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with summarised():
-        pass
-    assert capsys.readouterr().err == ""
-
-
 def test_where_more_is_better_the_most_is_first() -> None:
     trials = [
         {"run": run, "value": value, "direction": "maximize", "overrides": []}

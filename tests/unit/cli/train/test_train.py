@@ -88,8 +88,8 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert train.main(["sweep=optuna", "seed=2"]) == 2
-    assert capsys.readouterr().err == "error: sweep=optuna is for a sweep; add --multirun\n"
+    assert train.main(["launch=optuna", "seed=2"]) == 2
+    assert capsys.readouterr().err == "error: launch=optuna is for a sweep; add --multirun\n"
 
 
 @pytest.mark.parametrize(

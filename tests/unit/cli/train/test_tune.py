@@ -74,7 +74,7 @@ def test_what_a_run_lacks_is_said(
         (["metric=ter"], "metric=ter is unknown; choose bleu or chrf"),
         (["weights=[swa]"], "weights='swa' must be single or average or ema"),
         (["weights=ema"], "weights='ema' must be a list"),
-        (["last=1"], "last=1 leaves nothing to average"),
+        (["last=1"], "last=1 must be at least 2"),
         (["beam_sizes=[0]"], "decoding.beam_size=0 must be at least 1"),
         (["beam_sizes=5"], "beam_sizes=5 must be a list"),
         (["sentences=0"], "sentences=0 must be at least 1, or null"),
@@ -108,14 +108,3 @@ def test_where_nothing_can_be_written_nothing_is_searched(
         code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")
         assert code == 2
         assert f"{parent} cannot be written to" in stderr
-
-
-@pytest.mark.parametrize("argument", ["weights=[single]", "last=3"])
-def test_a_file_has_no_other_weights(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argument: str
-) -> None:
-    file = write_run(tmp_path) / "checkpoints" / "last.ckpt"
-    code, _, stderr = call(capsys, f"checkpoint={file}", argument)
-    assert code == 2
-    assert f"{argument} is for a run directory" in stderr
-    assert call(capsys, f"checkpoint={tmp_path / 'gone'}")[0] == 2

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-from hydra.conf import HydraConf, OverridesConf
 from omegaconf import OmegaConf
 
-from transformer.cli.train.resume import chosen_run
+from transformer.cli.train.resume import auto_run
 from transformer.common.errors import InputError
 
 
@@ -23,9 +22,9 @@ def chosen(parent: Path, *arguments: str, named: str | None = None) -> tuple[str
     )
     config.merge_with_dotlist(list(arguments))
     new = parent / (named or "new")
-    new.mkdir(exist_ok=True)
-    overrides = OverridesConf(["hydra.run.dir=x"] if named else [], list(arguments))
-    return chosen_run(config, new, HydraConf(overrides=overrides)).name, config.tokenizer.vocab_size
+    sized = any("vocab_size" in argument for argument in arguments)
+    run = auto_run(config, new, named=named is not None, sized=sized)
+    return run.name, config.tokenizer.vocab_size
 
 
 def test_a_smaller_vocabulary_is_that_of_the_same_run(tmp_path: Path) -> None:

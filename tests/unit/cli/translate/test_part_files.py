@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer.cli.translate.part_files import BLOCK, Parts, Share
+from transformer.cli.translate.part_files import BLOCK, LineAssignment, PartFiles
 from transformer.common.errors import InputError
 
 COUNTS = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 7 * BLOCK + 5]
@@ -18,11 +18,11 @@ def owned(rank: int, world: int, count: int) -> list[int]:
     return [n + 1 for n in range(count) if (n // BLOCK) % world == rank]
 
 
-def translate(parts: Parts, lines: list[str], stop: int | None = None) -> int:
+def translate(parts: PartFiles, lines: list[str], stop: int | None = None) -> int:
     """Write in capitals the first ``stop`` lines that are left; return how many were done."""
     with ExitStack() as stack:
         file, done = parts.open(stack)
-        for line in list(parts.share.lines(lines, done))[:stop]:
+        for line in list(parts.assignment.lines(lines, done))[:stop]:
             file.write(line.upper().encode() + b"\n")
     return done
 
@@ -32,7 +32,7 @@ def translate(parts: Parts, lines: list[str], stop: int | None = None) -> int:
 def test_lines_and_their_numbers(world: int, count: int) -> None:
     lines = [str(number) for number in range(1, count + 1)]
     for rank in range(world):
-        share = Share(rank, world)
+        share = LineAssignment(rank, world)
         expected = owned(rank, world, count)
         for done in {0, 1, BLOCK - 1, BLOCK, BLOCK + 1, len(expected)}:
             assert list(share.lines(iter(lines), done)) == list(map(str, expected[done:]))
@@ -48,7 +48,7 @@ def test_the_joined_output_is_in_the_order_of_the_input(
     output = tmp_path / "out"
     # Rank 0 joins, last of all.
     for rank in reversed(range(world)):
-        parts = Parts(output, Share(rank, world), "job")
+        parts = PartFiles(output, LineAssignment(rank, world), "job")
         assert not parts.is_done
         assert translate(parts, lines) == 0
         parts.finish()
@@ -59,9 +59,14 @@ def test_the_joined_output_is_in_the_order_of_the_input(
     assert list(tmp_path.iterdir()) == [output]
 
 
-def test_a_share_goes_on_without_the_line_that_was_cut(tmp_path: Path) -> None:
+def test_a_process_resumes_without_the_line_that_was_cut(tmp_path: Path) -> None:
+    parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
+    parts.path(0).write_bytes(b"LI")
+    assert translate(parts, ["line"]) == 0
+    assert parts.path(0).read_bytes() == b"LINE\n"
+    parts.path(0).unlink()
     lines = [f"line {number}" for number in range(4 * BLOCK)]
-    parts = Parts(tmp_path / "out", Share(1, 2), "job")
+    parts = PartFiles(tmp_path / "out", LineAssignment(1, 2), "job")
     assert translate(parts, lines, stop=BLOCK + 2) == 0
     with parts.path(1).open("ab") as file:
         file.write(b"LINE 1")
@@ -70,22 +75,16 @@ def test_a_share_goes_on_without_the_line_that_was_cut(tmp_path: Path) -> None:
     assert parts.path(1).read_text().splitlines() == expected
 
 
-def test_only_a_cut_line_is_nothing(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "out", Share(), "job")
-    parts.path(0).write_bytes(b"LI")
-    assert translate(parts, ["line"]) == 0
-    assert parts.path(0).read_bytes() == b"LINE\n"
-
-
 @pytest.mark.parametrize(
-    ("share", "job"), [(Share(0, 1), "other"), (Share(0, 2), "job"), (Share(1, 2), "job")]
+    ("share", "job"),
+    [(LineAssignment(0, 1), "other"), (LineAssignment(0, 2), "job"), (LineAssignment(1, 2), "job")],
 )
 def test_a_part_of_another_job_is_neither_used_nor_lost(
-    share: Share, job: str, tmp_path: Path
+    share: LineAssignment, job: str, tmp_path: Path
 ) -> None:
-    left = Parts(tmp_path / "out", share, job)
+    left = PartFiles(tmp_path / "out", share, job)
     translate(left, ["old"] * 4 * BLOCK, stop=3)
-    mine = Parts(tmp_path / "out", Share(0, 1), "job")
+    mine = PartFiles(tmp_path / "out", LineAssignment(0, 1), "job")
     assert translate(mine, ["new"]) == 0
     mine.finish()
     mine.join()
@@ -94,25 +93,21 @@ def test_a_part_of_another_job_is_neither_used_nor_lost(
 
 
 def test_two_processes_cannot_write_one_part(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "out", Share(), "job")
+    parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
     with ExitStack() as stack:
         parts.open(stack)
         with pytest.raises(InputError, match=r"\.part is being written by another process"):
-            translate(Parts(tmp_path / "out", Share(), "job"), ["line"])
+            translate(PartFiles(tmp_path / "out", LineAssignment(), "job"), ["line"])
         # That of another process is free.
-        translate(Parts(tmp_path / "out", Share(1, 2), "job"), ["line"])
+        translate(PartFiles(tmp_path / "out", LineAssignment(1, 2), "job"), ["line"])
     assert translate(parts, ["line"]) == 0
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    output = tmp_path / "nowhere" / "out"
-    with pytest.raises(InputError, match=rf"output={output} cannot be written: No such file"):
-        translate(Parts(output, Share(), "job"), ["line"])
 
 
 def test_the_first_process_waits_for_the_others(tmp_path: Path) -> None:
     lines = [f"line {number}" for number in range(BLOCK + 1)]
-    first, second = (Parts(tmp_path / "out", Share(rank, 2), "job") for rank in range(2))
+    first, second = (
+        PartFiles(tmp_path / "out", LineAssignment(rank, 2), "job") for rank in range(2)
+    )
     translate(first, lines)
     first.finish()
     joining = threading.Thread(target=first.join, daemon=True)
@@ -128,14 +123,18 @@ def test_the_first_process_waits_for_the_others(tmp_path: Path) -> None:
 
 
 def test_an_error_of_the_input_says_where_the_lines_before_it_are(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / "out", Share(), "job")
-    with pytest.raises(InputError, match=r"^line 1 is bad$"), ExitStack() as stack, parts.told():
+    parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
+    with (
+        pytest.raises(InputError, match=r"^line 1 is bad$"),
+        ExitStack() as stack,
+        parts.naming_part(),
+    ):
         parts.open(stack)
         raise InputError("line 1 is bad")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(InputError, match="line 2 is bad; the lines before") as caught:
         translate(parts, ["line"])
-        with parts.told():
+        with parts.naming_part():
             raise InputError("line 2 is bad")
     assert str(parts.path(0)) in str(caught.value)
     assert parts.path(0).read_bytes() == b"LINE\n"
@@ -144,7 +143,7 @@ def test_an_error_of_the_input_says_where_the_lines_before_it_are(tmp_path: Path
 def test_the_share_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    assert Share.of_process() == Share(0, 1)
+    assert LineAssignment.from_environment() == LineAssignment(0, 1)
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
-    assert Share.of_process() == Share(2, 3)
+    assert LineAssignment.from_environment() == LineAssignment(2, 3)

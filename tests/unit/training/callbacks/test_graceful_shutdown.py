@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from pytorch_lightning import LightningModule
 
 from tests.helpers.training_fakes import fake_trainer
-from transformer.cli.config.compose import config_folder
+from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
 from transformer.training.callbacks.early_stopping import Patience
 from transformer.training.callbacks.graceful_shutdown import (
@@ -193,7 +193,7 @@ def test_where_there_is_nothing_to_finish_it_stops_at_once(
 
 
 def test_slurm_warns_jobs_of_a_sweep_with_a_signal_that_is_heard() -> None:
-    job = OmegaConf.load(config_folder() / "cluster" / "slurm.yaml").hydra.launcher
+    job = OmegaConf.load(config_folder() / "launch" / "slurm.yaml").hydra.launcher
     name, _, _ = job.additional_parameters.signal.partition("@")
     assert signal.Signals[f"SIG{name}"] in SIGNALS
 

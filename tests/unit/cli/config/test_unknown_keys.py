@@ -4,7 +4,7 @@ import pytest
 from omegaconf import DictConfig
 
 from transformer.cli.config.compose import compose_config
-from transformer.cli.config.hydra_errors import ELSEWHERE, known_keys, nearest_key
+from transformer.cli.config.unknown_keys import ELSEWHERE, known_keys, nearest_key
 from transformer.common.errors import InputError
 
 

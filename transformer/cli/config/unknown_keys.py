@@ -1,23 +1,8 @@
-"""What Hydra refuses, said in one line: which argument is wrong, and what was probably meant.
+"""Which known key was probably meant by an unknown one."""
 
-It does not know what the keys mean.
-"""
-
-import re
-from collections.abc import Sequence
-
-from hydra.errors import OverrideParseException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from transformer.common.errors import did_you_mean
-
-_UNKNOWN_CHOICE = re.compile(
-    r"Could not find '(?P<group>[^']+)/(?P<name>[^']+)' "
-    r"Available options in '(?P=group)': (?P<choices>.*?)(?: Config search path:|$)"
-)
-_QUOTES = "close what is open, and quote a text that has brackets or quotes: \"KEY='VALUE'\""
-_UNQUOTED_LIST = re.compile(r"Ambiguous value for argument '(?P<key>[^'=]+)=(?P<value>.*?)' 1\. ")
-
 
 ELSEWHERE: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("learning_rate", "max_lr"), ("optimizer.lr",)),
@@ -50,68 +35,14 @@ ELSEWHERE: dict[str, tuple[str, ...]] = {
         ("checkpoint",),
     ),
 }
-"""What other toolkits call a key, by the last part of the name; of the keys, the first that there
-is."""
-
-
-NO_CHOICE = "data/base"
-"""What all corpora build on; not itself a choice."""
-
-
-def explained(error: Exception, overrides: Sequence[str], config: DictConfig) -> str:
-    """What is wrong with the arguments of a call.
-
-    Args:
-        error: That Hydra has raised.
-        overrides: The user's arguments.
-        config: That they are for.
-    """
-    message = " ".join(str(error).split())
-    if isinstance(error, OverrideParseException):
-        reason = message.partition(" See https://")[0]
-        return f"{error.override} is not KEY=VALUE as Hydra reads it ({reason}); {_QUOTES}"
-    if found := _UNKNOWN_CHOICE.search(message):
-        return unknown_choice(found["group"], found["name"], found["choices"].split())
-    if found := _UNQUOTED_LIST.search(message):
-        return _several(found["key"], found["value"], config)
-    key = unknown_key(error, overrides, config)
-    return message if key is None else f"unknown key {key}{nearest_key(key, config)}"
-
-
-def unknown_key(error: Exception, overrides: Sequence[str], config: DictConfig) -> str | None:
-    """The key that an error is about, if that is unknown; arguments as in ``explained``."""
-    message = " ".join(str(error).split())
-    for key in map(override_key, overrides):
-        if f"'{key}'" in message or f"Key '{key.split('.')[-1]}'" in message:
-            return None if key in known_keys(config) else key
-    return None
-
-
-def override_key(override: str) -> str:
-    """What an argument gives a value to."""
-    return re.split(r"[=@]", override.lstrip("+~"))[0]
-
-
-def _several(key: str, value: str, config: DictConfig) -> str:
-    """What values with commas between them may have been meant for."""
-    sweeps = "add --multirun to sweep over them" if "trainer" in config else ""
-    if isinstance(OmegaConf.select(config, key), DictConfig):
-        return f"{key}={value} are several; {sweeps or 'choose one'}"
-    ways = [sweeps, f"write '{key}=[{value}]' for a list", f"\"{key}='{value}'\" for a text"]
-    return f"{key}={value}: {', '.join(filter(None, ways))}"
-
-
-def unknown_choice(group: str, name: str, known: Sequence[str]) -> str:
-    """That a group has no choice of this name, and which it has."""
-    known = [choice for choice in known if f"{group}/{choice}" != NO_CHOICE]
-    return f"{group}={name} is unknown{did_you_mean(name, known)}; choose {' or '.join(known)}"
+"""Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
 
 
 def nearest_key(key: str, config: DictConfig) -> str:
     """What the user may have meant, in parentheses; empty when nothing is near.
 
-    Keys of the same last part go first, then what other toolkits call so, then longer names, then
-    what is alike.
+    First keys with the same last part, then names of other toolkits, then longer names, then
+    similar ones.
     """
     known = known_keys(config)
     # Hydra's own key, which only ``train`` has.
