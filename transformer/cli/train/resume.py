@@ -17,7 +17,11 @@ from transformer.common.schema import typed_value
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.runs.resume import RunFolder, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished
+from transformer.training.checkpointing.run_directory import (
+    has_checkpoint,
+    is_finished,
+    is_locked,
+)
 
 COPIES = {
     "precision": "trainer.precision",
