@@ -33,6 +33,7 @@ CONTENTS = {
     "Training": "recipes processes reliability",
     "Translating": "decoding alignment seeing python api",
     "Measured": "results comparing performance history",
+    "Code": "architecture",
 }
 """The pages in the order of the site, by theme."""
 

@@ -163,7 +163,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("`nn.Linear`", True),
         ("```python\nfrom transformer.model.attention.masks import causal_mask\n```", True),
         ("```python\nfrom transformer.model.attention.masks import lower_triangle\n```", False),
-        ("```python\nfrom transformer.model import masks\n```", True),
+        ("```python\nfrom transformer.model.attention import masks\n```", True),
     ],
 )
 def test_a_broken_reference_is_found(text: str, holds: bool) -> None:

@@ -5,7 +5,7 @@ Source: Post 2018, "A Call for Clarity in Reporting BLEU Scores".
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,6 +57,14 @@ class MetricsConfig:
             raise InputError(
                 f"tokenize={self.tokenize} cannot be used ({reason}); choose one of {known}"
             ) from error
+
+
+METRICS: dict[str, Callable[[MetricsConfig], Metric]] = {
+    "bleu": MetricsConfig.bleu,
+    "chrf": lambda config: CHRF(lowercase=config.lowercase),
+    "ter": lambda _: TER(),
+}
+"""The metrics by name, each made from the config."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +133,6 @@ def build_metric(name: str, config: MetricsConfig) -> Metric:
     Raises:
         InputError: The name is unknown.
     """
-    if name == "bleu":
-        return config.bleu()
-    if name == "chrf":
-        return CHRF(lowercase=config.lowercase)
-    if name == "ter":
-        return TER()
-    raise InputError(f"metric {name} is unknown; choose bleu, chrf or ter")
+    if name not in METRICS:
+        raise InputError(f"metric {name} is unknown; choose {', '.join(METRICS)}")
+    return METRICS[name](config)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from transformer.data.tokenization.tokenizer import Tokenizer
     from transformer.decoding.constraints.request import Request
     from transformer.decoding.translation.document_translator import DocumentTranslator
+    from transformer.decoding.translation.result import Translation
     from transformer.decoding.translation.translator import Translator
 
 
@@ -142,16 +143,18 @@ def _stream(
             name=lambda index: where(done + index),
         )
     for index, translation in enumerate(found, start=done):
-        if config.format == "json":
-            line = json.dumps(translation.to_json(), ensure_ascii=False)
-        else:
-            line = translation.to_line()
-            if translation.unmet:
-                unmet = "; ".join(translation.unmet)
-                print(f"warning: {where(index)}: unmet: {escaped(unmet)}", file=sys.stderr)
-        output.write(line.encode() + b"\n")
+        output.write(_line(translation, where(index), config.format).encode() + b"\n")
         output.flush()
     warn_about_length_limit([translator.length_limit.pop_counts()])
+
+
+def _line(translation: "Translation", where: str, form: str) -> str:
+    if form == "json":
+        return json.dumps(translation.to_json(), ensure_ascii=False)
+    if translation.unmet:
+        unmet = "; ".join(translation.unmet)
+        print(f"warning: {where}: unmet: {escaped(unmet)}", file=sys.stderr)
+    return translation.to_line()
 
 
 def _requests(

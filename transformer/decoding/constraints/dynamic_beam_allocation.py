@@ -60,20 +60,18 @@ def allocated_search(
     Raises:
         NotANumber: The step gave NaN.
     """
-    found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
+    found: list[list[Hypothesis]] = [[] for _ in limits]
     slots = must.widths(config.beam_size)
     width = int(slots.max())
-    live, _ = start(limits, width)
-    _, finished = start(limits, config.beam_size)
+    live, finished = start(limits, width)[0], start(limits, config.beam_size)[1]
     unmet, must = finished, must.spread(width)
     while True:
-        length = live.tokens.size(2) - 1
         log_probabilities = step(live.tokens[:, :, -1])
         constrain(log_probabilities, live.tokens, live.limits, config)
-        full = live.limits <= length
+        full = live.limits < live.tokens.size(2)
         log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
         candidates = _candidates(live, log_probabilities, must, slots, continues_word)
-        check_no_nan(candidates.log_probabilities, length)
+        check_no_nan(candidates.log_probabilities, live.tokens.size(2) - 1)
         progress = must.proceed(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
         ends = _best_ends(candidates, progress.banks, config.beam_size)
@@ -81,16 +79,15 @@ def allocated_search(
         if full.any():
             unmet = finish(live, unmet, _only(candidates, ends & ~whole), config)
         order, chosen = _allocation(candidates, progress, slots, width, config.beam_size)
-        live, parents = proceed(live, chosen)
-        must = progress.pick(order)
+        (live, parents), must = proceed(live, chosen), progress.pick(order)
         over = done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                best = hypotheses(finished, row, config.nbest)
-                found[live.sentences[row]] = best or hypotheses(unmet, row, config.nbest)
-            alive = (~over).nonzero().squeeze(1)
-            if not len(alive):
+                ended = hypotheses(finished, row, config.nbest)
+                found[live.sentences[row]] = ended or hypotheses(unmet, row, config.nbest)
+            if over.all():
                 return found
+            alive = (~over).nonzero()[:, 0]
             finished, unmet = finished.select(alive), unmet.select(alive)
             live, must = live.select(alive), must.select(alive)
             slots, parents = slots[alive], parents[alive]

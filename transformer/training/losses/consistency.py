@@ -110,20 +110,14 @@ class _FusedConsistencyLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        target: Tensor,
-        config: LossConfig,
-        terms: Terms,
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, config: LossConfig, terms: Terms
     ) -> tuple[Tensor, Tensor, Tensor]:
         device, dtype = hidden.device.type, matrix_dtype(config, hidden)
         smoothing = config.label_smoothing
         exact = torch.promote_types(hidden.dtype, torch.float32)
         half = max(1, config.chunk // 2)
         matrix, mean = weight.to(dtype), weight.mean(0).to(exact)
-        grad_hidden = torch.empty_like(hidden)
-        grad_weight = torch.zeros_like(weight)
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         sums = torch.zeros(2, dtype=exact, device=hidden.device)
         with torch.autocast(device, enabled=False):
             for start in range(0, hidden.size(1), half):
