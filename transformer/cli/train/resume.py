@@ -115,8 +115,8 @@ def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> P
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)
     given = _inspect(folder, largest) if named else None
-    others = [] if named else _readable(folder.parent.glob("*"), largest)
-    run, reason = find_run_to_resume({str(k): v for k, v in values.items()}, given, others)
+    other_runs = [] if named else _readable(folder.parent.glob("*"), largest)
+    run, reason = find_run_to_resume({str(k): v for k, v in values.items()}, given, other_runs)
     print(f"checkpoint=auto: {reason}", file=sys.stderr)
     if run is not None and (own := vocab_size(read_config(run))):
         # It may be smaller than that of the call.

@@ -86,12 +86,12 @@ def _numbers(reading: re.Pattern[str], text: str) -> dict[str, str]:
     return found
 
 
-def _missing(numbers: Iterable[str], others: Iterable[str], hours: bool) -> list[str]:
+def _missing(numbers: Iterable[str], rest: Iterable[str], hours: bool) -> list[str]:
     """Return the numbers that the other side lacks."""
     return [
         number
         for number in numbers
-        if number not in others and not any(_alike(number, other, hours) for other in others)
+        if number not in rest and not any(_alike(number, other, hours) for other in rest)
     ]
 
 

@@ -25,7 +25,7 @@ _TELLING = 0.3
 # ... or, below this one in a text of so many lines, that nothing is aligned.
 _SHUFFLED, _ENOUGH = 0.15, 1000
 # Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
-_TELLING_SHARE = 0.05
+_MIN_FRACTION = 0.05
 _CERTAIN = 0.95
 # Standard deviations below which lines are all of one length, but for rounding.
 _NO_SPREAD = 1e-3
@@ -114,7 +114,7 @@ def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> f
         ]
     )
     telling = found[found >= _TELLING]
-    enough = len(telling) >= _TELLING_SHARE * len(found)
+    enough = len(telling) >= _MIN_FRACTION * len(found)
     return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
 
 
