@@ -115,7 +115,7 @@ def read_settings(
         check(config)
         with torch.device(device):
             model = build_transformer(config)
-        tokenizer = {"config": values["tokenizer"], "tags": values.get("tags")}
+        tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
         Tokenizer.from_state(tokenizer)
     except (InputError, OSError, LookupError, *_MALFORMED) as error:

@@ -102,12 +102,6 @@ def test_tags_go_with_it(tmp_path: Path) -> None:
     model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
     write_safetensors(model, tokenizer, RUN, tmp_path)
     assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == tokenizer.tags
-    # A folder of before there were tags.
-    file = tmp_path / "config.json"
-    values = json.loads(file.read_text())
-    del values["tags"]
-    file.write_text(json.dumps(values))
-    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == Tags()
 
 
 def test_a_difference_is_noticed(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_pipe_which_can_be_read_once_is_refused(
     os.mkfifo("pipe")
     verb, *more = call_of_verb
     assert call(verb, *call_of("in"), "data.train=[pipe,in/train.de]", *more) == 2
-    assert "error: pipe: a pipe can be read once" in capsys.readouterr().err
+    assert "error: pipe: a pipe cannot be read twice" in capsys.readouterr().err
 
 
 def test_a_tokenizer_may_be_learnt_to_count_with(capsys: pytest.CaptureFixture[str]) -> None:

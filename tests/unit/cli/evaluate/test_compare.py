@@ -126,7 +126,10 @@ def test_training_text_may_come_from_a_pipe(
     [
         (["bad", "good", *TEXT, "~decoding"], "~decoding: there is no such home folder"),
         (["bad", "good", *TEXT, "output=src"], "src cannot be written to (File exists)"),
-        (["bad", "good", *TEXT, "tokenize=latin"], "tokenize=latin is unknown to sacreBLEU"),
+        (
+            ["bad", "good", *TEXT, "tokenize=latin"],
+            "tokenize=latin cannot be used (unknown",
+        ),
         ([], "compare takes two systems or more, without a key: compare RUN_A RUN_B"),
         (["checkpoint=[a,b]"], "compare takes two systems or more, without a key: compare RUN_A"),
         (["bad"], "give two or more"),

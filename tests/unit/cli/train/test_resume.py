@@ -32,7 +32,11 @@ def run(tmp_path: Path) -> Path:
     weights = {f"model.{name}": weight for name, weight in model.state_dict().items()}
     payload = {"state_dict": weights, PORTABLE: portable_part(model.config, {}, config)}
     write_payload(payload, tmp_path / "run" / "checkpoints" / "tuned.ckpt")
-    payload |= {"optimizer_states": [], "global_step": 1, "loops": {}, "callbacks": {}}
+    payload |= {
+        **{"optimizer_states": [], "global_step": 1, "callbacks": {}},
+        "loops": {"fit_loop": {"state_dict": {}}},
+        "recovery": {"losses": [], "in_a_row": 0, "skipped": 0, "returned": 0, "lr": 1e-3},
+    }
     write_payload(payload, tmp_path / "run" / "checkpoints" / "last.ckpt")
     return tmp_path / "run"
 

@@ -52,7 +52,7 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
         ("precision=64-true", "precision=64-true must be 32-true or bf16-mixed"),
         ("precision=16-mixed", "precision=16-mixed must be 32-true or bf16-mixed"),
         ("data.batch_tokens=0", "data.batch_tokens=0 must be at least 1"),
-        ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0, or null"),
+        ("data.prepare_workers=-1", "data.prepare_workers=-1 must be at least 0"),
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str])
         ),
         (
             ["decoding.temperature=0.7", "decoding.groups=2"],
-            ["decoding.temperature=0.7 is of", "decoding.groups=2 is of"],
+            ["decoding.temperature=0.7 has no", "decoding.groups=2 has no"],
         ),
     ],
 )

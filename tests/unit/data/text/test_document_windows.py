@@ -15,7 +15,7 @@ from transformer.common.errors import InputError
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.dataset import EncodedCorpus
 from transformer.data.modules.translation import DataModule
-from transformer.data.quality.pair import numbered
+from transformer.data.quality.texts import numbered
 from transformer.data.text.document_windows import begins_window, joined_pairs
 from transformer.data.text.parallel import Corpus
 
@@ -122,7 +122,7 @@ def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
     pairs = list(Corpus.of(str(path), "x", "y", "id"))
     assert [source for source, _ in pairs] == ["a", "b", "", "c", "", "d"]
     # Blank pairs that were put between documents are no lines of the file.
-    assert [line for line, _ in numbered(Split(Corpus.of(str(path), "x", "y", "id")))] == [
+    assert [pair.line for pair in numbered(Split(Corpus.of(str(path), "x", "y", "id")))] == [
         *(1, 2, 3, 4)
     ]
     with pytest.raises(InputError, match=r"text.jsonl:1: no key 'part'"):

@@ -58,7 +58,7 @@ def test_what_only_another_algorithm_reads_goes_and_the_rest_stays(own: dict[str
 
 
 def test_a_beam_of_none_is_refused() -> None:
-    with pytest.raises(InputError, match=r"decoding\.beam_size=0 must be at least 1"):
+    with pytest.raises(InputError, match=r"decoding\.beam_size=0 must be from 1 to 10000"):
         grid(search_config(), [0], [1.0])
 
 
