@@ -208,7 +208,7 @@ def test_ranks_that_validate_get_as_many_batches(ranks: int) -> None:
 
 
 def test_too_few_pairs_to_share_are_an_input_error() -> None:
-    with pytest.raises(InputError, match="3 pairs in 1 batches cannot be shared by 4 ranks"):
+    with pytest.raises(InputError, match="3 pairs are too few for 4 ranks"):
         BatchPlan(
             np.array([3, 3, 3]),
             np.array([3, 3, 3]),

@@ -78,12 +78,10 @@ def test_translations_come_with_their_links(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["alignment=true"], "the right links of this text are not known; give alignment=FILE"),
+        (["alignment=true"], "the gold links of this text are not known; give alignment=FILE"),
         (["alignment=test.src"], r"test\.src:1: '\w+' is not a link"),
-        (["alignment_head=0.0"], "alignment_head=0.0 does nothing alone; set alignment=true too"),
         (["alignment=1"], "alignment=1 must be true or false or a text or null"),
         (["batch_tokens=abc"], "batch_tokens='abc' must be a whole number"),
-        (["alignment_threshold=0.5"], "alignment_threshold=0.5 does nothing alone"),
         (["alignment=blank.links"], "blank.links has 1 lines of links for 40 sentence pairs"),
     ],
 )

@@ -50,7 +50,7 @@ def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path
         (["output=run/run.log/o"], "cannot be written to"),
         (["training=gone"], "gone: no such file"),
         (["short"], "short has 1 lines for"),
-        ([], "tokenize=other is unknown to sacreBLEU"),
+        ([], "tokenize=other cannot be used (unknown to sacreBLEU)"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_translated(

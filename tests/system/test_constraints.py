@@ -80,8 +80,7 @@ def test_terms_are_counted_and_can_be_asked_for(home: Path) -> None:
     [
         (("translate", "input_format=xml"), "input_format=xml is unknown; choose text or json"),
         (("translate", "input_format=json", "decoding=greedy"), "set decoding=beam"),
-        (("evaluate", "constrain=true"), "constrain=true does nothing alone; set terms=FILE too"),
-        (("evaluate", "terms=short"), "short has 1 lines for 40 pairs; give one line for each"),
+        (("evaluate", "terms=short"), "short has 1 lines for 40 pairs, 1 of them"),
     ],
 )
 def test_what_cannot_be_is_one_line(home: Path, arguments: tuple[str, ...], says: str) -> None:

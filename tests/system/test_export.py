@@ -11,7 +11,7 @@ import torch
 from tests.helpers.outside import translated_outside
 from tests.helpers.runs import verb
 from transformer.cli.evaluate import evaluate
-from transformer.cli.translate.translate import score, translate
+from transformer.cli.translate import score, translate
 from transformer.model.checkpoint.checkpoint import PORTABLE
 
 

@@ -50,9 +50,8 @@ def test_evaluate_without_heads_says_what_heads_said(home: Path) -> None:
     ("arguments", "says"),
     [
         (["metric=ter"], "metric='ter' must be loss or bleu"),
-        (["decoding=greedy"], "decoding=greedy does nothing with metric=loss"),
         (["sentences=0"], "sentences=0 must be at least 1"),
-        (["prune=[0.5,1.5]"], "prune=[0.5, 1.5] must be shares"),
+        (["prune=[0.5,1.5]"], "prune=[0.5, 1.5] must be fractions"),
         (["split=tset"], "split=tset is not there"),
         (["heads_off=[cross.2.0]"], "head cross.2.0 is not there"),
     ],

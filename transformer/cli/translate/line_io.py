@@ -42,6 +42,8 @@ def line_files(config: DictConfig) -> tuple[str | None, str | None, Files | None
         return _name(source), _name(target), None
     if target.is_dir():
         raise InputError(f"output={target} is a folder; give a file in it")
+    if not target.parent.is_dir():
+        raise InputError(f"output={target} cannot be written: No such file or directory")
     check_output_path(target, [source])
     # A link stays one: the file that it names is replaced.
     return _name(source), _name(target), (source, target.resolve())
