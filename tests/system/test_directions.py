@@ -105,7 +105,7 @@ def test_most_windows_come_back_in_as_many_sentences(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "error: the model translates to low or up; say to which, with to=low\n"),
+        ([], "error: each source needs one of the tags low, up; set to=low\n"),
         (["to=de"], "error: to=de is not a tag of the model; set to= to low or up\n"),
         (["to=low", "tag=web"], "error: tag=web is not a tag of the model; leave tag= out\n"),
         (["to=low", "alignment=true"], "error: a document has no alignment or attention"),

@@ -27,7 +27,7 @@ def test_an_export_is_verified_and_whole(home: Path) -> None:
     assert files >= {"model.bin", "config.json", "source.model", "transformer.json", "README.md"}
     code, _, stderr = verb("export", "checkpoint=run", "output=engine", home=home)
     assert code == 2
-    assert "engine is there already" in stderr
+    assert "engine exists; remove it" in stderr
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,15 @@ def test_the_engine_translates_alike(search: list[str], home: Path, engines: Pat
     ("arguments", "says"),
     [
         (["engine=onnx"], "engine=onnx is unknown; choose torch or ctranslate2"),
-        (["engine_folder=x"], "engine_folder=x does nothing alone; set engine=ctranslate2 too"),
         (["engine=ctranslate2", "engine_folder=x"], "engine_folder=x holds no model.bin"),
         (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
-        (["engine=ctranslate2", "checkpoint=run"], "holds no export for engine=ctranslate2"),
-        (["engine=ctranslate2", "checkpoint=[run,run]"], "engine=ctranslate2 has no ensembles"),
-        (["engine=ctranslate2", "precision=int8"], "precision=int8 is of engine=torch"),
+        (["engine=ctranslate2", "checkpoint=run"], "holds no exports for engine=ctranslate2"),
+        (["engine=ctranslate2", "checkpoint=[run,run]"], "engine=ctranslate2 takes one checkpoint"),
+        (
+            ["engine=ctranslate2", "precision=int8"],
+            "engine=ctranslate2 takes one checkpoint and no precision=",
+        ),
         (["engine=ctranslate2", "heads_off=cross.0.0"], "not exported from this checkpoint as it"),
     ],
 )
@@ -177,7 +179,7 @@ def test_an_older_export_and_several_are_refused(home: Path, engines: Path) -> N
     shutil.copytree(run / "export" / "ctranslate2", run / "export" / "ctranslate2-int8")
     code, _, stderr = verb("translate", "checkpoint=changed", "engine=ctranslate2", home=home)
     assert code == 2
-    assert "holds several exports; choose one: engine_folder=" in stderr
+    assert "exports for engine=ctranslate2; choose one: engine_folder=" in stderr
 
 
 def test_a_folder_of_safetensors_is_enough(home: Path) -> None:

@@ -17,6 +17,7 @@ from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.runs.finetuning import initial_payload
 from transformer.runs.train import fit
+from transformer.tasks.registry import make_task
 from transformer.training.config import run_config
 
 BRIEF = ["trainer.max_steps=6", "trainer.val_check_interval=3"]
@@ -112,7 +113,8 @@ def test_another_model_is_refused_with_what_to_set(
     home: Path, overrides: list[str], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        initial_payload(run_config(second(home, *overrides)))
+        config = run_config(second(home, *overrides))
+        make_task(config, initial_payload(config))
 
 
 def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
