@@ -129,6 +129,8 @@ def _objections(config: DataConfig) -> Iterator[str]:
     for name, corpus in corpora.items():
         yield from out_of_range(corpus, f"data.corpora.{name}")
     yield from _bad_names(config, corpora)
+    if config.corpora is not None and not corpora:
+        yield "data.corpora={} names none; give NAME:{train:…} for each"
     if config.streaming and (corpora or config.target_tag or (config.documents or 1) > 1):
         yield (
             "data.streaming=true reads one corpus of single sentences without tags; set "

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ from transformer.common.files import remove_parts, written_whole
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
 from transformer.training.callbacks.graceful_shutdown import listen, restore_handlers
-from transformer.training.checkpointing.run_directory import locked
+from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate")
 """Verbs that resume; the others are quick, and start again."""
@@ -43,7 +44,7 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
         InputError: An input is missing, a folder has no marker, or another process works there.
         Interrupted: A signal has stopped it, or a stage has ended with an error.
     """
-    with locked(stages[0].folder.parent, "works"):
+    with _interruptible(), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
             digests = _digests(stage, cache)
@@ -57,6 +58,21 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
             start = time.monotonic()
             _run(stage, digests)
             log(f"{stage.name}: done in {time.monotonic() - start:.0f} s")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turn a signal between two stages into an `Interrupted`; `call` handles the others."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        raise Interrupted(f"stopped by {name}; the same command resumes", 128 + number)
+
+    previous = listen(stop)
+    try:
+        yield
+    finally:
+        restore_handlers(previous)
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
@@ -127,6 +143,8 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
             f"{stage.folder} exists without {_marker(stage).name}, so no recipe has made it; move "
             "the folder away, or give another output"
         )
+    if is_locked(stage.folder):
+        raise InputError(f"a process still trains in {stage.folder}; wait until it has ended")
     names = (stage.folder.with_name(f"{stage.name}.old-{number}") for number in count(1))
     kept = next(folder for folder in names if not folder.exists())
     stage.folder.rename(kept)

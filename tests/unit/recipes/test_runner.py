@@ -100,6 +100,22 @@ def test_what_no_recipe_has_made_is_not_deleted(copies: Copies) -> None:
     assert (copies.folder / "03_copy" / "mine").exists()
 
 
+def test_a_folder_in_use_is_not_moved(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies.run()
+    # A lock of this process would not hold this process off.
+    monkeypatch.setattr(runner, "is_locked", lambda folder: folder.name == "02_copy")
+    with pytest.raises(InputError, match="a process still trains in .*02_copy"):
+        copies.run(second=2)
+    assert (copies.folder / "02_copy" / "out").exists()
+
+
+def test_a_signal_between_stages_is_told(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_digests", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Interrupted, match="stopped by SIGTERM; the same command") as stopped:
+        copies.run()
+    assert stopped.value.code == 143
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"sha256": 3, "done": true}'])
 def test_a_damaged_marker_is_one_line(copies: Copies, text: str) -> None:
     copies.run()

@@ -1,5 +1,6 @@
 """The ``KEY=VALUE`` arguments of a verb, checked one by one before Hydra composes them."""
 
+import os
 from argparse import ArgumentError
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -50,7 +51,7 @@ def parse_override(override: str, *, sweeps: str = "") -> Override:
         advice = "keys have no dashes before them"
     elif override.startswith(("+", "~")) and override != "~experiment":
         advice = "no key can be added or removed"
-    elif not equals and Path(override).exists():
+    elif not equals and os.path.exists(override):
         advice = f"a run is given as checkpoint={override}"
     if advice or (not equals and override != "~experiment"):
         reason = f"{override!r} is not of the form KEY=VALUE"

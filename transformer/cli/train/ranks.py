@@ -34,7 +34,8 @@ def train_run(
     The arguments are those of `train_as_rank`.
     """
     count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
-    if count == 1 or external_rank() is not None:
+    # torchrun with one process makes no rank of it, but decides that there is one.
+    if count == 1 or external_rank() is not None or "TORCHELASTIC_RUN_ID" in os.environ:
         train_as_rank(0, config, folder, objective, exact=exact)
     else:
         run_ranks(count, _call_json(config, folder, objective, exact))

@@ -95,7 +95,7 @@ class ContinuedLogs(Callback):
     ) -> None:
         """Restore how many there were."""
         self.rows = checkpoint.get("metrics_rows")
-        self.steps = checkpoint.get("metrics_steps")
+        self.steps = checkpoint.get("metrics_steps", checkpoint["global_step"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Delete what was logged after the checkpoint."""

@@ -37,14 +37,16 @@ class EpochLogger(Logger):
 class ContinuedCSVLogger(EpochLogger):
     """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
 
-    A resumed run continues its file. All rows are on the disk when ``save`` returns; if the disk
-    is full, the old file stays and the next ``save`` writes the rows.
+    A resumed run continues its file. ``save`` appends the new rows; it writes the file again where
+    there is a new column, or rows were cut. If the disk is full, the next ``save`` writes them.
     """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.file = folder / "metrics.csv"
         self._unsaved = False
+        self._saved = 0
+        self._columns: list[str] | None = None  # of the file; None: it must be written again
 
     name = version = ""
     """The run directory has one log, without a name or version of its own."""
@@ -90,22 +92,36 @@ class ContinuedCSVLogger(EpochLogger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Write the file, whole or not at all, if it has changed."""
+        """Bring the file up to date."""
         if not self._unsaved:
             return
-        text = io.StringIO()
-        # A damaged row may have more cells than there are columns, under the key None.
-        columns = sorted({name for row in self._rows for name in row if name is not None})
-        writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(self._rows)
+        new = self._rows[self._saved :]
         try:
-            with written_whole(self.file) as part:
-                part.write_text(text.getvalue(), encoding="utf-8")
+            if self._columns is not None and all(
+                self._columns.count(n) for row in new for n in row
+            ):
+                with open_unlinked(self.file, "a", encoding="utf-8") as file:
+                    file.write(self._text(new, self._columns))
+            else:
+                # A damaged row may have more cells than there are columns, under the key None.
+                columns = sorted({name for row in self._rows for name in row if name is not None})
+                with written_whole(self.file) as part:
+                    header = dict(zip(columns, columns, strict=True))
+                    text = self._text([header, *self._rows], columns)
+                    part.write_text(text, encoding="utf-8")
+                self._columns = columns
         except (OSError, NoSpaceLeft) as error:
+            self._columns = None
             log.warning("%s: %s; its rows wait", self.file, error)
             return
-        self._unsaved = False
+        self._saved, self._unsaved = len(self._rows), False
+
+    @staticmethod
+    def _text(rows: list[dict[Any, Any]], columns: list[str]) -> str:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+        writer.writerows(rows)
+        return text.getvalue()
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
@@ -117,4 +133,4 @@ class ContinuedCSVLogger(EpochLogger):
         """Delete all rows but the first few: the run has returned to their end."""
         if self.rows > rows:
             del self._rows[rows:]
-            self._unsaved = True
+            self._unsaved, self._columns = True, None

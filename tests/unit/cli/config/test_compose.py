@@ -22,6 +22,7 @@ from transformer.common.errors import InputError
         ("translate", "chekpoint=RUN", "unknown key chekpoint (did you mean checkpoint?)"),
         ("evaluate", "decoding.beam=3", "unknown key decoding.beam (did you mean decoding.beam_"),
         ("translate", "RUN", "'RUN' is not of the form KEY=VALUE"),
+        ("translate", "long " * 99, f"{'long ' * 99!r} is not of the form KEY=VALUE"),
         ("evaluate", "/", "'/' is not of the form KEY=VALUE; a run is given as checkpoint=/"),
         ("train", "loss=[r_drop,simcut]", "loss=[r_drop,simcut] is a list; choose one, loss=NAME"),
         ("average", "--last", "'--last' is not of the form KEY=VALUE"),

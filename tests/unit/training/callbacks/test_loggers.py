@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training_fakes import fake_module, fake_trainer
+from transformer.training.callbacks import metrics_file
 from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (
     ContinuedLogs,
@@ -51,6 +52,18 @@ def test_a_resumed_run_keeps_the_rows_before_it(tmp_path: Path, key: str) -> Non
         {"step": 3, key: 1.5},
         {"step": 4, "loss": 0.5},
     ]
+
+
+def test_new_rows_are_appended(tmp_path: Path) -> None:
+    logger = ContinuedCSVLogger(tmp_path)
+    written = []
+    for step, metrics in enumerate([{"loss": 3.5}, {"loss": 2.5}, {"val": 9.0}, {"loss": 1.5}]):
+        logger.log_metrics(metrics, step)
+        logger.save()
+        written.append(logger.file.stat().st_ino)
+    # A new column, and nothing else, makes a new file.
+    assert written[0] == written[1] != written[2] == written[3]
+    assert [row["step"] for row in rows(tmp_path)] == [0, 1, 2, 3]
 
 
 def test_rows_behind_the_checkpoint_are_cut(tmp_path: Path) -> None:
@@ -93,6 +106,7 @@ def test_where_the_disk_is_full_rows_wait(
         logger.log_metrics(metrics, step)
         with monkeypatch.context() as full:
             full.setattr(os, "fsync", lambda handle: _no_space())
+            full.setattr(metrics_file, "open_unlinked", lambda *_, **__: _no_space())
             logger.save()
         assert "its rows wait" in caplog.text
         before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []
