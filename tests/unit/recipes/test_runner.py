@@ -104,7 +104,7 @@ def test_a_folder_in_use_is_not_moved(copies: Copies, monkeypatch: pytest.Monkey
     copies.run()
     # A lock of this process would not hold this process off.
     monkeypatch.setattr(runner, "is_locked", lambda folder: folder.name == "02_copy")
-    with pytest.raises(InputError, match="a process still trains in .*02_copy"):
+    with pytest.raises(InputError, match=r"a process still trains in .*02_copy"):
         copies.run(second=2)
     assert (copies.folder / "02_copy" / "out").exists()
 
