@@ -10,7 +10,7 @@ project = "transformer"
 copyright = "the authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
-ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README"]
+ABOUT = ["CONTRIBUTING", "CHANGELOG", "data/README", "data/pocket/README", "scripts/pocket/README"]
 include_patterns = ["README.md", *(f"{page}.md" for page in ABOUT), "docs/*"]
 exclude_patterns = [".*", "build", "runs", "multirun"]
 root_doc = "README"

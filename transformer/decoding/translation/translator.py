@@ -41,7 +41,6 @@ class Translator:
     Attributes:
         members: The model, or those of the ensemble.
         model: The first of them; attention is read from it.
-        max_subwords: Longer texts are cut into segments.
     """
 
     def __init__(
@@ -112,7 +111,7 @@ class Translator:
 
     @property
     def max_subwords(self) -> int:
-        """The trained length, whatever the positions: nothing is extrapolated."""
+        """The longest text that is not cut into segments: the trained length."""
         return max_subwords(self._model)
 
     def translate(
