@@ -37,10 +37,12 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
         InputError: It has another format, a part or group is missing or of another kind, or a
             value is not plain.
     """
-    if (found := portable.get("format")) != FORMAT:
-        newer = isinstance(found, int) and found > FORMAT
+    found = portable.get("format")
+    if type(found) is not int or found != FORMAT:
+        newer = type(found) is int and found > FORMAT
+        shown = found if isinstance(found, int | str | None) else type(found).__name__
         raise InputError(
-            f"it has format {str(found)[:20]!r}, this version reads format {FORMAT}; "
+            f"it has format {str(shown)[:20]!r}, this version reads format {FORMAT}; "
             f"{'install a newer version' if newer else 'train the model again'}"
         )
     for name in ("model", "tokenizer", "config"):

@@ -79,6 +79,7 @@ NAN = torch.full((24, 16), float("nan"))
         (_set("y", value=[WIDE[:99], WIDE[1:]]), "tensors overlap"),
         (_set(*MODEL, "unknown", value=1), "model.unknown is not a setting"),
         (_drop(*MODEL, "ffn_dim"), "ffn_dim is missing"),
+        (_set(MODEL[0], "format", value=torch.zeros(2)), "has format .Tensor., this version reads"),
         (_set(*CONFIG, "trainer", value=3), "no group trainer"),
         (_drop(*CONFIG, "data"), "no group data"),
         (_drop(*CONFIG), "no config"),
