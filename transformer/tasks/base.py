@@ -17,7 +17,8 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.evaluation.metrics import Score
 from transformer.model.checkpoint.checkpoint import portable_part
-from transformer.model.config import ModelConfig
+from transformer.model.single_stack import SingleStack
+from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig
 from transformer.training.step.update_module import UpdateModule
@@ -61,9 +62,9 @@ class Task(ABC):
     def module(self) -> UpdateModule:
         """The model and its training step, built at the first call, after the data."""
 
-    @abstractmethod
     def callbacks(self) -> Sequence[Callback]:
-        """Callbacks of the task at validation."""
+        """Callbacks of the task at validation; none if its batches are enough."""
+        return []
 
     @abstractmethod
     def evaluator(
@@ -76,24 +77,24 @@ class Task(ABC):
         """
 
 
-def update_settings(config: RunConfig, model: ModelConfig, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The arguments of an ``UpdateModule`` besides the model."""
-    return {
-        "loss": config.loss,
-        "optimizer": config.optimizer,
-        "schedule": config.schedule,
-        "recovery": config.recovery,
-        "clip": config.trainer["gradient_clip_val"],
-        "seed": config.seed,
-        "portable": portable_part(model, tokenizer.to_state(), dict(config.resolved)),
-    }
-
-
 M = TypeVar("M", bound=UpdateModule)
+D = TypeVar("D", bound=BatchModule)
 
 
-def prepared(module: M, config: RunConfig) -> M:
-    """The module, with activation checkpointing if the config says so."""
+def build_module(
+    kind: type[M], model: Transformer | SingleStack, config: RunConfig, tokenizer: Tokenizer
+) -> M:
+    """The training step of a model, with activation checkpointing if the config says so."""
+    module = kind(
+        model,
+        loss=config.loss,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        recovery=config.recovery,
+        clip=config.trainer["gradient_clip_val"],
+        seed=config.seed,
+        portable=portable_part(model.config, tokenizer.to_state(), dict(config.resolved)),
+    )
     if config.gradient_checkpointing:
         module.recompute_layers()
     return module
@@ -103,34 +104,37 @@ _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
 _TRANSLATION_DATA = ("corpora", "target_tag", "documents")
 
 
-def sentence_positions(config: RunConfig) -> int | None:
-    """Maximum length of a sentence with learned positions; None without."""
-    return config.model["max_length"] if config.model["positions"] == "learned" else None
-
-
-def check_single_stack(
-    config: RunConfig, experiment: str, *, resumed: bool, unused: Mapping[str, Any]
-) -> None:
-    """Check that a task with one stack and one text is given nothing of a translator.
+def single_stack_data(
+    kind: Callable[..., D],
+    config: RunConfig,
+    tokenizer: Tokenizer | None,
+    *,
+    experiment: str,
+    unused: Mapping[str, Any],
+) -> D:
+    """The data of a task with one stack and one text, which is given nothing of a translator.
 
     Args:
+        kind: Class of the data.
         config: The run.
+        tokenizer: That of the checkpoint that the run begins with; settings that the data then
+            ignores are accepted.
         experiment: One that trains such a stack, for the message.
-        resumed: Whether the run goes on; settings that the data ignores are then accepted.
         unused: More keys that the task does not use, with their values; false values are unset.
 
     Raises:
         InputError: Settings are given that the task does not use.
     """
+    model, loss, data = config.model, config.loss, config.data
     keys = {
-        **{f"model.{key}": config.model[key] for key in _DECODER_KEYS},
-        "loss.alignment_weight": config.loss.alignment_weight,
-        "loss.consistency": config.loss.consistency if config.loss.consistency != "none" else None,
-        **{f"data.{key}": getattr(config.data, key) for key in _TRANSLATION_DATA},
+        **{f"model.{key}": model[key] for key in _DECODER_KEYS},
+        "loss.alignment_weight": loss.alignment_weight,
+        "loss.consistency": loss.consistency if loss.consistency != "none" else None,
+        **{f"data.{key}": getattr(data, key) for key in _TRANSLATION_DATA},
         **unused,
     }
-    if not resumed:
-        keys["data.alignment"] = config.data.alignment
+    if tokenizer is None:
+        keys["data.alignment"] = data.alignment
         keys["tokenizer.joint"] = None if config.tokenizer.joint else "false"
     given = " ".join(f"{key}={value}" for key, value in keys.items() if value)
     if given:
@@ -138,3 +142,5 @@ def check_single_stack(
             f"task={config.task} has one stack and one text and does not use {given}; leave that "
             f"out, or begin with experiment={experiment}"
         )
+    positions = model["max_length"] if model["positions"] == "learned" else None
+    return kind(data, config.tokenizer, initial_tokenizer=tokenizer, positions=positions)

@@ -4,12 +4,13 @@ It changes no weights, and does not know the corpora: it is given their text.
 """
 
 import logging
-from collections.abc import Mapping
+from itertools import islice
 
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.escaping import escaped
+from transformer.data.corpora.evaluation_text import Texts
 from transformer.decoding.translation.document_translator import (
     DocumentTranslator,
     group_units,
@@ -33,19 +34,14 @@ class TranslateValidation(Callback):
     def __init__(
         self,
         translator: Translator | DocumentTranslator,
-        sources: list[str],
-        references: list[str],
+        texts: Texts,
         samples: int,
-        ranges: Mapping[str, range] | None = None,
         *,
         metrics: MetricsConfig,
     ) -> None:
         self.translator = translator
-        self.sources = sources
-        self.references = references
-        self.samples = samples
-        self.ranges = ranges or {}
-        self.metrics = metrics
+        self.sources, self.references, self.ranges = texts
+        self.samples, self.metrics = samples, metrics
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show samples."""
@@ -66,11 +62,9 @@ class TranslateValidation(Callback):
         logger.info("%s: BLEU %.2f, chrF %.2f", update, bleu.value, chrf.value)
         for name in self.ranges:
             logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
-        for index in range(min(self.samples, len(self.sources))):
-            logger.info(
-                "  %s => %s (reference: %s)",
-                *map(escaped, (one[index] for one in (self.sources, hypotheses, self.references))),
-            )
+        lines = zip(self.sources, hypotheses, self.references, strict=True)
+        for sample in islice(lines, max(0, self.samples)):
+            logger.info("  %s => %s (reference: %s)", *map(escaped, sample))
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 
 import torch
-from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batching.batch import Batch
@@ -21,14 +20,7 @@ from transformer.decoding.prediction.language_model import LanguageModel, perple
 from transformer.evaluation.metrics import Score
 from transformer.evaluation.ngram_baseline import KneserNey
 from transformer.model.single_stack import SingleStack, build_single_stack
-from transformer.tasks.base import (
-    Evaluation,
-    Task,
-    check_single_stack,
-    prepared,
-    sentence_positions,
-    update_settings,
-)
+from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.step.update_module import UpdateModule
@@ -63,13 +55,9 @@ class LanguageModelling(Task):
     data: MonolingualData
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        check_single_stack(config, "pocket_lm", resumed=tokenizer is not None, unused={})
         self.config = config
-        self.data = MonolingualData(
-            config.data,
-            config.tokenizer,
-            initial_tokenizer=tokenizer,
-            positions=sentence_positions(config),
+        self.data = single_stack_data(
+            MonolingualData, config, tokenizer, experiment="pocket_lm", unused={}
         )
 
     @cached_property
@@ -79,12 +67,7 @@ class LanguageModelling(Task):
         size = tokenizer.target_vocab_size
         config = sized_model(self.config.model, size, size)
         model = build_single_stack(config, causal=True)
-        module = LanguageModule(model, **update_settings(self.config, config, tokenizer))
-        return prepared(module, self.config)
-
-    def callbacks(self) -> Sequence[Callback]:
-        """None: validation batches are enough."""
-        return []
+        return build_module(LanguageModule, model, self.config, tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str

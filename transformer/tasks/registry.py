@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -15,17 +16,21 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, checkpoint_task, r
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.report.scores import print_table, save_report, table_console
 from transformer.tasks.base import Evaluation, Task
-from transformer.tasks.language_modelling import LanguageModelling
-from transformer.tasks.tagging import Tagging
-from transformer.tasks.translation import Translation
 from transformer.training.config import RunConfig, run_config
 
-TASKS: dict[str, type[Task]] = {
-    "translation": Translation,
-    "tagging": Tagging,
-    "language_modelling": LanguageModelling,
+TASKS: dict[str, str | type[Task]] = {
+    "translation": "transformer.tasks.translation:Translation",
+    "tagging": "transformer.tasks.tagging:Tagging",
+    "language_modelling": "transformer.tasks.language_modelling:LanguageModelling",
 }
-"""The classes behind ``task=NAME``."""
+"""The classes behind ``task=NAME``, or their names: only the module of the task is imported."""
+
+
+def task_class(name: str) -> type[Task]:
+    """The class behind ``task=NAME``."""
+    task = TASKS[name]
+    kind: type[Task] = resolve_name(task) if isinstance(task, str) else task
+    return kind
 
 
 def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
@@ -34,15 +39,16 @@ def make_task(config: RunConfig, payload: dict[str, Any] | None = None) -> Task:
     Raises:
         InputError: The checkpoint is of another task.
     """
+    task = task_class(config.task)
     if payload is None:
-        return TASKS[config.task](config, None)
+        return task(config, None)
     if (trained := checkpoint_task(payload)) != config.task:
         key = "checkpoint" if config.checkpoint is not None else "finetune_from"
         raise InputError(
             f"{key}={getattr(config, key)} was trained for task={trained}; it cannot go on with "
             f"task={config.task}"
         )
-    return TASKS[config.task](config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
+    return task(config, Tokenizer.from_state(payload[PORTABLE]["tokenizer"]))
 
 
 def test(folder: Path, task: Task, device: torch.device) -> dict[str, float]:
@@ -106,8 +112,6 @@ def evaluate_again(
         config = replace(config, data=replace(config.data, batch_tokens=batch_tokens))
     task = make_task(config, payload)
     if split not in task.data.splits:
-        raise InputError(
-            f"split={split} is not there to evaluate on; choose one of "
-            f"{', '.join(task.data.splits)}"
-        )
+        known = ", ".join(task.data.splits)
+        raise InputError(f"split={split} is not there to evaluate on; choose one of {known}")
     return report(split, task.evaluator(file, device)(split), output)

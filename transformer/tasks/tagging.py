@@ -4,13 +4,12 @@ The other subwords of a word are read but not classified (Devlin et al. 2019, "B
 It does not know how the stack is built, nor where the tags come from.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback
 from torch import Tensor
 
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
@@ -21,14 +20,7 @@ from transformer.decoding.prediction.tagger import Tagger
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
 from transformer.model.single_stack import SingleStack, build_single_stack
 from transformer.report.tagging import confusion_table
-from transformer.tasks.base import (
-    Evaluation,
-    Task,
-    check_single_stack,
-    prepared,
-    sentence_positions,
-    update_settings,
-)
+from transformer.tasks.base import Evaluation, Task, build_module, single_stack_data
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.step.update_module import UpdateModule
@@ -64,14 +56,9 @@ class Tagging(Task):
         if tokenizer is None:
             sizes = ("validation_size", "test_size")
             unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}
-        resumed = tokenizer is not None
-        check_single_stack(config, "pocket_tagging", resumed=resumed, unused=unused)
         self.config = config
-        self.data = TaggingData(
-            config.data,
-            config.tokenizer,
-            initial_tokenizer=tokenizer,
-            positions=sentence_positions(config),
+        self.data = single_stack_data(
+            TaggingData, config, tokenizer, experiment="pocket_tagging", unused=unused
         )
 
     @cached_property
@@ -80,12 +67,7 @@ class Tagging(Task):
         tokenizer = self.data.tokenizer
         config = sized_model(self.config.model, tokenizer.source_vocab_size, len(UPOS))
         model = build_single_stack(config, causal=False)
-        module = TaggingModule(model, **update_settings(self.config, config, tokenizer))
-        return prepared(module, self.config)
-
-    def callbacks(self) -> Sequence[Callback]:
-        """None: validation batches are enough."""
-        return []
+        return build_module(TaggingModule, model, self.config, tokenizer)
 
     def evaluator(
         self, checkpoint: Path, device: torch.device | str

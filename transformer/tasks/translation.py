@@ -19,7 +19,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
-from transformer.tasks.base import Evaluation, Task, prepared, update_settings
+from transformer.tasks.base import Evaluation, Task, build_module
 from transformer.tasks.bleu_validation import TranslateValidation
 from transformer.tasks.translation_module import TranslationModule
 from transformer.training.checkpointing.checkpoint_io import Criterion
@@ -47,8 +47,7 @@ class Translation(Task):
         """The encoder-decoder and its training step."""
         tokenizer = self.data.tokenizer
         model = build_transformer(model_config(self.config, tokenizer))
-        module = TranslationModule(model, **update_settings(self.config, model.config, tokenizer))
-        return prepared(module, self.config)
+        return build_module(TranslationModule, model, self.config, tokenizer)
 
     def callbacks(self) -> Sequence[Callback]:
         """Translate the validation text with the model that trains."""
@@ -60,16 +59,9 @@ class Translation(Task):
             batch_tokens=config.data.batch_tokens,
             coverage_head=guided_head(asdict(config.loss), self.module.model.config),
         )
-        sources, references, ranges = self.data.texts("validation")
+        texts, samples = self.data.texts("validation"), config.callbacks.samples
         return [
-            TranslateValidation(
-                in_documents(translator),
-                sources,
-                references,
-                config.callbacks.samples,
-                ranges,
-                metrics=config.metrics,
-            )
+            TranslateValidation(in_documents(translator), texts, samples, metrics=config.metrics)
         ]
 
     def evaluator(
@@ -77,11 +69,9 @@ class Translation(Task):
     ) -> Callable[[str], Evaluation]:
         """Translate and score."""
         config = self.config
+        budget = config.data.batch_tokens
         translator = Translator.load(
-            checkpoint,
-            search=config.decoding,
-            batch_tokens=config.data.batch_tokens,
-            device=device,
+            checkpoint, search=config.decoding, batch_tokens=budget, device=device
         )
 
         def evaluate(split: str) -> Evaluation:

@@ -92,7 +92,7 @@ def _trial(config: DictConfig) -> float:
         InputError: Config or data is wrong, or the trial ends before its first validation.
     """
     from transformer.model.checkpoint.checkpoint import find_last
-    from transformer.tasks.registry import TASKS
+    from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction
     from transformer.training.config import run_config
 
@@ -103,7 +103,7 @@ def _trial(config: DictConfig) -> float:
     # The directory of a trial has its number: a sweep resumes only in a directory that is named.
     folder = _resolve_auto(config, Path(job.runtime.output_dir), named=True, sized=sized)
     typed = run_config(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-    objective = Objective(typed.objective or TASKS[typed.task].criterion.metric)
+    objective = Objective(typed.objective or task_class(typed.task).criterion.metric)
     check_direction(objective.metric, job.sweeper.get("direction"))
     train_run(config, folder, objective.metric, exact=sized)
     if has_checkpoint(folder):

@@ -14,6 +14,7 @@ from tests.helpers.steps import search_config
 from tests.helpers.training_fakes import fake_module, fake_trainer, logged
 from transformer.data.batching.batch import collate
 from transformer.data.batching.loader import Update
+from transformer.data.corpora.evaluation_text import Texts
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
@@ -26,6 +27,7 @@ from transformer.training.callbacks.metrics import Measure
 
 SOURCES = ["ein Hund", "zwei", "drei Katzen", "vier", "fünf"]
 REFERENCES = ["a dog runs fast .", "two birds sing now .", "three cats .", "four .", "five ."]
+TEXTS = Texts(SOURCES, REFERENCES, {})
 
 
 class Clock:
@@ -201,7 +203,7 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
     # One of five has the eight pieces that any translation may have at most.
     short, longest = (Hypothesis((4,) * length, 0.0, 0.0) for length in (7, 8))
     translator.length_limit.count([Segment([4])] * 5, [[short]] * 4 + [[longest, short]])
-    validation = TranslateValidation(translator, SOURCES, REFERENCES, samples=2, metrics=RAW)
+    validation = TranslateValidation(translator, TEXTS, samples=2, metrics=RAW)
     with caplog.at_level(logging.INFO):
         validation.on_validation_epoch_start(fake_trainer(global_step=7), module)
     bleu, chrf = score(HYPOTHESES, REFERENCES, ("bleu", "chrf"), config=RAW)
@@ -218,9 +220,8 @@ def test_validation_scores_real_translations(caplog: pytest.LogCaptureFixture) -
 def test_validation_scores_as_the_run_says() -> None:
     module, metrics = fake_module(), MetricsConfig(tokenize="char", lowercase=True)
     ranges = {"first": range(2), "rest": range(2, len(SOURCES))}
-    validation = TranslateValidation(
-        Dictionary(), SOURCES, REFERENCES, samples=0, ranges=ranges, metrics=metrics
-    )
+    texts = Texts(SOURCES, REFERENCES, ranges)
+    validation = TranslateValidation(Dictionary(), texts, samples=0, metrics=metrics)
     validation.on_validation_epoch_start(fake_trainer(), module)
     indices = {"": slice(None), "_first": slice(2), "_rest": slice(2, None)}
     for name, position in indices.items():
@@ -251,7 +252,7 @@ def test_the_ranks_share_the_sentences(
         both = [[Hypothesis((4,) * length, 0.0, 0.0)] for length in (8, 7)]
         translator.length_limit.count([Segment([4])] * 2, both)
         trainer = fake_trainer(global_rank=rank, world_size=world_size, is_global_zero=not rank)
-        validation = TranslateValidation(translator, SOURCES, REFERENCES, 0, metrics=RAW)
+        validation = TranslateValidation(translator, TEXTS, 0, metrics=RAW)
         validation.on_validation_epoch_start(trainer, module)
         asked += translator.asked[0]
         values += logged(module)
