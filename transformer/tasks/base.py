@@ -47,11 +47,7 @@ class Task(ABC):
 
     @abstractmethod
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
-        """Check the config; no text is read yet.
-
-        Args:
-            config: The run.
-            tokenizer: Tokenizer of the checkpoint that the run begins with, if any.
+        """Check the config; no text is read yet. The tokenizer is that of an initial checkpoint.
 
         Raises:
             InputError: The task does not support the config.
@@ -117,8 +113,7 @@ def single_stack_data(
     Args:
         kind: Class of the data.
         config: The run.
-        tokenizer: That of the checkpoint that the run begins with; settings that the data then
-            ignores are accepted.
+        tokenizer: Of an initial checkpoint; settings that the data then ignores are accepted.
         experiment: One that trains such a stack, for the message.
         unused: More keys that the task does not use, with their values; false values are unset.
 

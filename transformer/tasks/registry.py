@@ -97,8 +97,8 @@ def evaluate_again(
         split: Such as test.
         output: Folder for the results; None saves nothing.
         device: Where to compute.
-        batch_tokens: Budget of a batch; None takes the value of the run.
-        trusted: Whether text may be read that the checkpoint names outside of the working folder.
+        batch_tokens: Budget of a batch; None takes that of the run.
+        trusted: Whether to read text that the checkpoint names outside of the working folder.
 
     Raises:
         InputError: There is no such checkpoint or split.

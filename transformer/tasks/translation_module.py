@@ -16,20 +16,11 @@ from transformer.decoding.alignment import guided_head
 from transformer.model.decoder import DecoderLayer
 from transformer.model.transformer import Transformer
 from transformer.training.losses.config import LossConfig
-from transformer.training.losses.consistency import consistency_loss
-from transformer.training.losses.guided_alignment import alignment_loss, watching
-from transformer.training.losses.token_cutoff import cutting, drawn_cut
-from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.step.update_module import UpdateModule
 
 
 class TranslationModule(UpdateModule):
-    """Trains a ``Transformer`` by teacher forcing.
-
-    Args:
-        model: The model to train.
-        loss: How the loss is computed, guided alignment included.
-        settings: The other arguments of ``UpdateModule``.
+    """Trains a ``Transformer`` by teacher forcing; the arguments are those of ``UpdateModule``.
 
     Raises:
         InputError: The head of guided alignment does not exist, or is not always the same.
@@ -56,11 +47,13 @@ class TranslationModule(UpdateModule):
 
     def recompute_layers(self) -> None:
         """Recompute all layers except the one of guided alignment."""
-        if self.guided is None:
-            recompute_layers(self.model)
-        else:
+        from transformer.training.optimization.activation_checkpointing import recompute_layers
+
+        attention = None
+        if self.guided is not None:
             layer = cast(DecoderLayer, self.model.decoder.layers[self.guided.layer])
-            recompute_layers(self.model, layer.cross_attention)
+            attention = layer.cross_attention
+        recompute_layers(self.model, attention)
 
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """The loss of every task, plus that of guided alignment.
@@ -74,6 +67,8 @@ class TranslationModule(UpdateModule):
             return super().micro_loss(batch)
         if batch.alignment is None:
             raise ValueError("guided alignment needs batches with links: DataModule(links=True)")
+        from transformer.training.losses.guided_alignment import alignment_loss, watching
+
         with watching(self.model, self.guided) as looked:
             loss, tokens, sums = super().micro_loss(batch)
         sums["alignment"] = torch.zeros(2, device=loss.device)
@@ -88,6 +83,9 @@ class TranslationModule(UpdateModule):
 
         ``loss`` is the cross-entropy alone, ``consistency`` the divergence of the passes.
         """
+        from transformer.training.losses.consistency import consistency_loss
+        from transformer.training.losses.token_cutoff import cutting, drawn_cut
+
         source, target_input = batch.source.repeat(2, 1), batch.target_input.repeat(2, 1)
         cut = (drawn_cut(side, self.loss.cut) for side in (source, target_input))
         with cutting(self.model, *cut):
