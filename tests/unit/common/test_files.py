@@ -6,7 +6,7 @@ import pytest
 
 from transformer.cli.train.run_log import log_to
 from transformer.common.files import open_unlinked, written_whole
-from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
+from transformer.training.callbacks.loggers import ContinuedCSVLogger
 from transformer.training.checkpointing.run_directory import locked, mark_finished
 
 

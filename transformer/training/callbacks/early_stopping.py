@@ -1,7 +1,4 @@
-"""Early stopping: training ends after several validations without a better score.
-
-It does not know what the score measures.
-"""
+"""Early stopping; it does not know what the score measures."""
 
 import logging
 from typing import Any
@@ -17,10 +14,6 @@ class Patience(Callback):
     """Stops training after some validations in a row without a better score.
 
     A validation at the end of a run, off the interval, does not count: a longer run has none there.
-
-    Args:
-        criterion: Compares two scores.
-        patience: Number of validations.
     """
 
     def __init__(self, criterion: Criterion, patience: int) -> None:

@@ -35,10 +35,8 @@ class GracefulStop(Callback):
     """Finishes the update at a signal, so that the checkpoint is of a whole update.
 
     All ranks stop after the same update. A validation, before which a checkpoint has been written,
-    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once.
-
-    Args:
-        folder: The run directory, for the message.
+    is aborted, and comes first when the run is resumed. A second Ctrl-C stops at once. The message
+    names the folder of the run.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,11 +46,7 @@ class GracefulStop(Callback):
         self._previous: dict[int, Any] = {}
 
     def raise_if_stopped(self) -> None:
-        """Report the signal to the caller of the training.
-
-        Raises:
-            Interrupted: A signal has ended training.
-        """
+        """Raise Interrupted if a signal has ended training."""
         if self.received is not None:
             raise interrupted(self.received, self.folder)
 
@@ -74,14 +68,7 @@ class GracefulStop(Callback):
         self._at_once = isinstance(detector, DivergenceDetector) and not detector.in_a_row
         self._abort_if_stopped(trainer)
 
-    def on_validation_batch_start(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_validation_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
         """Abort if any rank has received a signal."""
         if trainer.world_size > 1:
             self._abort_if_stopped(trainer)
@@ -127,11 +114,7 @@ class GracefulStop(Callback):
 
 
 def raise_if_stopped(trainer: Trainer) -> None:
-    """Report a signal that has ended training.
-
-    Raises:
-        Interrupted: There was one.
-    """
+    """Raise Interrupted if a signal has ended the training of this trainer."""
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if isinstance(callback, GracefulStop):
             callback.raise_if_stopped()
@@ -144,11 +127,8 @@ def stoppable(folder: Path) -> Iterator[None]:
     On a SLURM cluster SIGUSR1 puts the job back into the queue
     (``#SBATCH --signal=SIGUSR1@90``), as Lightning does.
 
-    Args:
-        folder: The run directory, for the message.
-
     Raises:
-        Interrupted: There was a signal.
+        Interrupted: There was a signal; the message names the folder of the run.
     """
 
     def stop(signum: int, frame: FrameType | None) -> None:

@@ -1,11 +1,14 @@
 """Loggers of metrics: a CSV file and TensorBoard, both in the run directory.
 
-It does not know which metrics there are.
+A resumed run continues both. They do not know which metrics there are.
 """
 
+import csv
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +16,114 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
+from transformer.common.files import NoSpaceLeft, open_unlinked, written_whole
 from transformer.training.callbacks.config import LoggerConfig
-from transformer.training.callbacks.metrics_file import ContinuedCSVLogger, EpochLogger
 
 log = logging.getLogger(__name__)
+
+
+class EpochLogger(Logger):
+    """Logs the epoch as a fraction; an epoch of Lightning has no end here."""
+
+    epochs: Callable[[int], float | None] | None = None
+
+    def with_epoch(self, metrics: Mapping[str, float], step: int | None) -> dict[str, float]:
+        """The metrics with the ``epoch``, if known, at the end of an update; steps are from 0."""
+        if self.epochs is None or step is None:
+            return dict(metrics)
+        values = {**metrics, "epoch": self.epochs(step + 1)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+class ContinuedCSVLogger(EpochLogger):
+    """Writes ``metrics.csv``: a row for each call, columns in alphabetical order.
+
+    ``save`` appends the new rows; it writes the file again where there is a new column, or rows
+    were cut. If the disk is full, the next ``save`` writes them.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.file = folder / "metrics.csv"
+        self._saved = 0  # rows of the file
+        self._columns: list[str] = []  # of the file; none: it must be written again
+
+    name = version = ""
+    """The run directory has one log, without a name or version of its own."""
+
+    @property
+    def save_dir(self) -> str:
+        """The run directory."""
+        return str(self.file.parent)
+
+    log_dir = save_dir
+
+    @cached_property
+    def _rows(self) -> list[dict[Any, Any]]:
+        """Rows of the file, without a line that a killed process left unfinished."""
+        if not self.file.exists():
+            return []
+        with open_unlinked(self.file, "r", encoding="utf-8", errors="replace") as file:
+            return list(csv.DictReader(file.read().split("\n")[:-1]))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows so far."""
+        return len(self._rows)
+
+    def newest(self) -> dict[str, tuple[float, int]]:
+        """The last value of each metric, and its update; damaged rows are ignored."""
+        found: dict[str, tuple[float, int]] = {}
+        for row in self._rows:
+            with suppress(KeyError, TypeError, ValueError):
+                update = int(row["step"]) + 1
+                found |= {name: (float(cell), update) for name, cell in row.items() if cell}
+        return found
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Add a row."""
+        self._rows.append({**self.with_epoch(metrics, step), "step": step})
+
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kw: Any) -> None:
+        """Write nothing: ``config.yaml`` holds them."""
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Bring the file up to date."""
+        if self._saved == self.rows:
+            return
+        try:
+            new = self._rows[self._saved :]
+            if self._columns and {name for row in new for name in row} <= {*self._columns}:
+                with open_unlinked(self.file, "a", encoding="utf-8") as file:
+                    self._writer(file).writerows(new)
+            else:
+                # A damaged row may have more cells than there are columns, under the key None.
+                self._columns = sorted({n for row in self._rows for n in row if n is not None})
+                with written_whole(self.file) as part, open(part, "w", encoding="utf-8") as file:
+                    writer = self._writer(file)
+                    writer.writeheader()
+                    writer.writerows(self._rows)
+            self._saved = self.rows
+        except (OSError, NoSpaceLeft) as error:
+            self._columns = []
+            log.warning("%s: %s; its rows wait", self.file, error)
+
+    def _writer(self, file: Any) -> "csv.DictWriter[str]":
+        return csv.DictWriter(file, self._columns, lineterminator="\n", extrasaction="ignore")
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Write the file."""
+        self.save()
+
+    @rank_zero_only
+    def cut(self, rows: int) -> None:
+        """Delete all rows but the first few: the run has returned to their end."""
+        if self.rows > rows:
+            del self._rows[rows:]
+            self._saved, self._columns = -1, []
 
 
 class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):

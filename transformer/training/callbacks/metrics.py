@@ -1,6 +1,5 @@
 """Metrics of training, and a validation after the last update; no callback changes the weights."""
 
-import logging
 import math
 import time
 from typing import Any
@@ -11,7 +10,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.data.batching.loader import Update
 from transformer.training.callbacks.progress import time_to_log
 
-logger = logging.getLogger(__name__)
+_SAVED = ("loss", "alignment", "consistency", "learnt")
 
 
 class Measure(Callback):
@@ -55,13 +54,12 @@ class Measure(Callback):
         batch_idx: int,
     ) -> None:
         """Count the update; log at the interval."""
+        sums = outputs["sums"]
         if outputs["good"]:
-            sums = outputs["sums"]
             self.loss += sums["loss"]
             self.learnt += outputs["tokens"]
-            if "alignment" in sums:
-                pairs = zip(self.alignment, sums["alignment"], strict=True)
-                self.alignment = [before + more for before, more in pairs]
+            pairs = zip(self.alignment, sums.get("alignment", (0.0, 0.0)), strict=True)
+            self.alignment = [before + more for before, more in pairs]
             if "consistency" in sums:
                 self.consistency = (self.consistency or 0.0) + sums["consistency"]
         self.lr = outputs["lr"]
@@ -86,29 +84,23 @@ class Measure(Callback):
 
         The speed is not saved: a checkpoint with times would not be the same twice.
         """
-        checkpoint["measured"] = {
-            "loss": self.loss,
-            "alignment": self.alignment,
-            "consistency": self.consistency,
-            "learnt": self.learnt,
-            "counted": self._counted(trainer),
-        }
+        sums = {name: getattr(self, name) for name in _SAVED}
+        checkpoint["measured"] = {**sums, "counted": self._counted(trainer)}
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Restore the sums."""
         if before := checkpoint.get("measured"):
-            self.loss, self.alignment = before["loss"], before["alignment"]
-            self.consistency = before.get("consistency")
-            self.learnt = before["learnt"]
+            for name in _SAVED:
+                setattr(self, name, before[name])
             if trainer.is_global_zero:
                 self.real, self.padded = before["counted"]
 
     def _counted(self, trainer: Trainer) -> list[int]:
         """Tokens of all ranks, without and with padding."""
-        counted = torch.tensor([self.real, self.padded], dtype=torch.int64)
-        counted = counted.to(trainer.strategy.root_device)
+        device = trainer.strategy.root_device
+        counted = torch.tensor([self.real, self.padded], dtype=torch.int64, device=device)
         summed = trainer.strategy.reduce(counted, reduce_op="sum")
         return [int(count) for count in summed.tolist()]
 

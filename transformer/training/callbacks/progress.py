@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar as Bar
 from rich.table import Table
 from rich.text import Text
 
-from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
+from transformer.training.callbacks.loggers import ContinuedCSVLogger
 
 logger = logging.getLogger(__name__)
 
@@ -50,13 +50,14 @@ class ProgressBar(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Open the bar at the next update, with the metrics of a resumed run."""
+        if not trainer.is_global_zero:
+            return
         for csv in trainer.loggers:
-            resumed = trainer.is_global_zero and trainer.global_step
-            if resumed and isinstance(csv, ContinuedCSVLogger):
+            if trainer.global_step and isinstance(csv, ContinuedCSVLogger):
                 newest = csv.newest()
                 self.before = {name: value for name, (value, _) in newest.items()}
                 self.validated = newest.get("val/loss", (0.0, 0))[1]
-        if not (sys.stderr.isatty() and trainer.is_global_zero):
+        if not sys.stderr.isatty():
             return
         console = Console(stderr=True)
         self.progress = Progress(Fitting(console), console=console, speed_estimate_period=300)
@@ -84,12 +85,10 @@ class ProgressBar(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Close the bar."""
-        if self.progress is not None:
+        if self.progress is not None and self.above is not None:
             self.progress.stop()
-            self.progress = None
-        if self.above is not None:
             self.above.close()
-            self.above = None
+            self.progress = self.above = None
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
@@ -100,8 +99,8 @@ class ProgressBar(Callback):
     def _advance(self, trainer: Trainer) -> None:
         if self.progress is not None:
             # The limit may be set after a validation at the start.
+            fields: Any = {"update": _update(trainer), "epoch": _shown(_epochs(trainer))}
             total, done = _max_updates(trainer), trainer.global_step
-            fields: Any = {"update": f"{done}/{total or '?'}", "epoch": _shown(_epochs(trainer))}
             self.progress.update(self.task, total=total, completed=done, **fields)
 
     def _show(self, trainer: Trainer) -> None:
@@ -111,10 +110,9 @@ class ProgressBar(Callback):
 
     def _log(self, trainer: Trainer, *, on_bar: bool) -> None:
         if trainer.is_global_zero:
-            update = f"{trainer.global_step}/{_max_updates(trainer) or '?'}"
+            update = shown_update(_update(trainer), _epochs(trainer))
             metrics = "  ".join(self._metrics(trainer).values())
-            line = shown_update(update, _epochs(trainer))
-            logger.info("%s: %s", line, metrics, extra={"on_bar": on_bar})
+            logger.info("%s: %s", update, metrics, extra={"on_bar": on_bar})
 
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics logged so far, also before a resume, as text."""
@@ -130,9 +128,6 @@ class LogAboveBar:
     """Stream of the log handlers of a terminal: writes above the bar, and skips its lines.
 
     It must be created before the bar, as rich replaces stderr.
-
-    Args:
-        console: Console of the bar.
     """
 
     def __init__(self, console: Console) -> None:
@@ -211,6 +206,10 @@ def _epochs(trainer: Trainer) -> float | None:
 
 def _not_on_bar(record: logging.LogRecord) -> bool:
     return not getattr(record, "on_bar", False)
+
+
+def _update(trainer: Trainer) -> str:
+    return f"{trainer.global_step}/{_max_updates(trainer) or '?'}"
 
 
 def _max_updates(trainer: Trainer) -> int | None:

@@ -13,8 +13,6 @@ from transformer.common.errors import InputError
 
 Metric = Literal["val/loss", "val/bleu", "val/chrf", "val/accuracy", "val/perplexity"]
 
-SMALLER_IS_BETTER = ("val/loss", "val/perplexity")
-
 
 class Objective(Callback):
     """Remembers the best value.
@@ -30,7 +28,7 @@ class Objective(Callback):
     @property
     def direction(self) -> str:
         """Direction of optimisation, as Optuna names it."""
-        return "minimize" if self.metric in SMALLER_IS_BETTER else "maximize"
+        return "minimize" if self.metric in ("val/loss", "val/perplexity") else "maximize"
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Update the best value.
@@ -40,13 +38,13 @@ class Objective(Callback):
         """
         logged = {n: float(v) for n, v in trainer.callback_metrics.items() if n.startswith("val/")}
         if self.metric not in logged:
+            known = ", ".join(sorted(logged))
             raise InputError(
-                f"objective={self.metric} is not there: a validation of this task has "
-                f"{', '.join(sorted(logged))}"
+                f"objective={self.metric} is not there: a validation of this task has {known}"
             )
         better = min if self.direction == "minimize" else max
-        known = [v for v in (self.best, logged[self.metric]) if v is not None]
-        self.best = better((v for v in known if not math.isnan(v)), default=math.nan)
+        scores = [v for v in (self.best, logged[self.metric]) if v is not None]
+        self.best = better((v for v in scores if not math.isnan(v)), default=math.nan)
 
     def state_dict(self) -> dict[str, Any]:
         """The best value so far."""
@@ -64,11 +62,7 @@ class Objective(Callback):
 
 
 def check_direction(metric: str, direction: object) -> None:
-    """Check that the sweep does not search for the worst value.
-
-    Args:
-        metric: The objective.
-        direction: Direction of the sweeper; None if it has none.
+    """Check that the direction of the sweeper, None if it has none, fits the objective.
 
     Raises:
         InputError: They contradict each other.

@@ -4,11 +4,11 @@ It does not know how they were trained. Popel and Bojar 2018, "Training Tips for
 Model", section 4.10; Vaswani et al. 2017, section 6.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Size, Tensor
 
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, require_translation
@@ -50,10 +50,8 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
     for path in paths[1:]:
         payload = read_payload(path)
         weights = payload["state_dict"]
-        same_shapes = {n: t.shape for n, t in weights.items()} == {
-            n: t.shape for n, t in sums.items()
-        }
-        if payload[PORTABLE]["model"] != first[PORTABLE]["model"] or not same_shapes:
+        same_model = payload[PORTABLE]["model"] == first[PORTABLE]["model"]
+        if not same_model or _shapes(weights) != _shapes(sums):
             raise InputError(f"{path} has another model than {paths[0]}; average one run's only")
         for name, tensor in weights.items():
             sums[name] += tensor
@@ -61,13 +59,12 @@ def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
         name: (total / len(paths)).to(first["state_dict"][name].dtype)
         for name, total in sums.items()
     }
-    return {"state_dict": _tied(weights, first["state_dict"]), PORTABLE: first[PORTABLE]}
-
-
-def _tied(
-    weights: dict[str, torch.Tensor], before: dict[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """Let tied names share one tensor again, so that the file holds it once."""
+    # Tied names share one tensor again, so that the file holds it once.
     by_storage: dict[int, str] = {}
-    names = {name: by_storage.setdefault(t.data_ptr(), name) for name, t in before.items()}
-    return {name: weights[names[name]] for name in weights}
+    for name, tensor in first["state_dict"].items():
+        weights[name] = weights[by_storage.setdefault(tensor.data_ptr(), name)]
+    return {"state_dict": weights, PORTABLE: first[PORTABLE]}
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}

@@ -5,7 +5,7 @@ A checkpoint holds no path, so that a run resumes after its directory has been m
 """
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import Checkpoint
@@ -42,9 +42,8 @@ class LastCheckpoint(Checkpoint):
     """Keeps ``last.ckpt``: written before every validation, at an interval, and at the end.
 
     It holds the state after a whole update with all its metrics, and whether a validation follows.
-    A new run starts by writing it, so that there is a state to return to.
-
-    Lightning runs checkpoint callbacks after all others, so it sees whether one stops training.
+    A new run starts by writing it, so that there is a state to return to. Lightning runs checkpoint
+    callbacks after all others, so it sees whether one stops training.
 
     Args:
         folder: Folder of the file.
@@ -98,7 +97,7 @@ class LastCheckpoint(Checkpoint):
             if is_new and error:
                 if unused is not None:
                     unused.rename(self.path)
-                _raise(error, trainer)
+                raise _on_rank(error, trainer)
         if self.validates:
             if self._max_steps is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._max_steps
@@ -132,7 +131,7 @@ class LastCheckpoint(Checkpoint):
             AnotherRankFailed: The same, on the ranks that do not write.
         """
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
-            _raise(error, trainer)
+            raise _on_rank(error, trainer)
 
     def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
@@ -179,11 +178,8 @@ class BestCheckpoint(Checkpoint):
 class RecentCheckpoints(Checkpoint):
     """Keeps the weights of the last few validations for ``average``: ``step-00001000.ckpt``.
 
-    They hold the weights, not their moving average, which best.ckpt holds.
-
-    Args:
-        folder: Folder of the files.
-        keep: Number of files; below 0 all.
+    They hold the weights, not their moving average, which best.ckpt holds. ``keep`` is the number
+    of files; below 0 all.
     """
 
     def __init__(self, folder: Path, keep: int) -> None:
@@ -207,9 +203,9 @@ class RecentCheckpoints(Checkpoint):
                 file.unlink()
 
 
-def _raise(error: InputError, trainer: Trainer) -> NoReturn:
-    """Raise an error on rank 0, which reports it; end the other ranks without a report."""
-    raise error if trainer.is_global_zero else AnotherRankFailed(str(error))
+def _on_rank(error: InputError, trainer: Trainer) -> Exception:
+    """The error on rank 0, which reports it; on the other ranks one that is not reported."""
+    return error if trainer.is_global_zero else AnotherRankFailed(str(error))
 
 
 def _divergence_detector(module: LightningModule) -> DivergenceDetector:

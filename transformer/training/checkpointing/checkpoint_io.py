@@ -24,12 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Criterion:
-    """Compares two checkpoints.
-
-    Attributes:
-        metric: A value that every validation logs.
-        mode: Whether a higher or a lower value is better.
-    """
+    """Compares two checkpoints by a value that every validation logs."""
 
     metric: str
     mode: Literal["max", "min"]
@@ -55,7 +50,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Write the file; on failure keep the old file and continue training."""
+        """Write the file; on failure keep the old one."""
         self.error = None
         try:
             write_payload(checkpoint, Path(path))

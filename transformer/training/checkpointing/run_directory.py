@@ -40,13 +40,10 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def locked(folder: Path, verb: str = "trains") -> Iterator[None]:
-    """Keep other processes from working in a folder.
+    """Keep other processes from working in a folder, such as that of a run.
 
-    The system releases the lock when the process ends, for whatever reason.
-
-    Args:
-        folder: The folder, such as that of a run.
-        verb: What the other process does there, for the message.
+    The system releases the lock when the process ends, for whatever reason. The verb says in the
+    message what the other process does.
 
     Raises:
         InputError: Another process works there, or the file cannot be locked.

@@ -5,7 +5,7 @@ file does not know the model (model/checkpoint/validation.py).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,109 +20,58 @@ from transformer.model.checkpoint.checkpoint import PORTABLE, find_last
 Count = Annotated[int, Range(0)]
 
 
-@dataclass(frozen=True)
-class _Counters:
-    """Values at the root of the file."""
+_COUNTERS = {"global_step": Count, "epoch": Count, "metrics_rows": Count, "metrics_steps": Count}
+"""Values at the root of the file; the last three may be missing."""
 
-    global_step: Count
-    epoch: Count = 0
-    metrics_rows: Count = 0
-    metrics_steps: Count = 0
+_RECOVERY = {
+    "losses": Sequence[float],
+    **dict.fromkeys(("in_a_row", "skipped", "returned"), Count),
+    "lr": float,
+}
+"""State of the ``DivergenceDetector``, and the learning rate of its run."""
 
+_MEASURED = {
+    "loss": float,
+    "alignment": tuple[float, float],
+    "consistency": float | None,
+    "learnt": Count,
+    "counted": tuple[int, int],
+}
+"""Sums of the training metrics since the last validation."""
 
-@dataclass(frozen=True)
-class _Recovery:
-    """State of the ``DivergenceDetector``, and the learning rate of its run."""
+_CALLBACKS: dict[str, dict[str, Any]] = {
+    "BestCheckpoint": {"score": float | None},
+    "LastCheckpoint": {"validates": bool},
+    "Patience": {"score": float | None, "waited": Count},
+    "Objective": {"metric": str, "best": float | None},
+    "MovingAverage": {"latest_update_step": Count},
+}
 
-    losses: Sequence[float]
-    in_a_row: Count
-    skipped: Count
-    returned: Count
-    lr: float
+_SHARD_POSITION = make_dataclass("_ShardPosition", {"row": Count, "offsets": Sequence[int]}.items())
+"""A position in a shard of a stream: pairs, and bytes in each file."""
 
+_STREAM_POSITION = make_dataclass(
+    "_StreamPosition",
+    [*((name, Count) for name in ("epoch", "buffer", "shard")), ("place", _SHARD_POSITION)],
+)
 
-@dataclass(frozen=True)
-class _Measured:
-    """Sums of the training metrics since the last validation."""
+_STREAM = make_dataclass(
+    "_Stream",
+    {"first": Count, "shards": str, "position": _STREAM_POSITION, "seed": int}.items(),
+)
+"""State of ``StreamedBatches``."""
 
-    loss: float
-    alignment: tuple[float, float]
-    consistency: float | None
-    learnt: Count
-    counted: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class _BestCheckpoint:
-    score: float | None
-
-
-@dataclass(frozen=True)
-class _LastCheckpoint:
-    validates: bool
-
-
-@dataclass(frozen=True)
-class _Patience:
-    score: float | None
-    waited: Count
-
-
-@dataclass(frozen=True)
-class _Objective:
-    metric: str
-    best: float | None
-
-
-@dataclass(frozen=True)
-class _MovingAverage:
-    latest_update_step: Count
-
-
-_CALLBACKS = (_BestCheckpoint, _LastCheckpoint, _Patience, _Objective, _MovingAverage)
-
-
-@dataclass(frozen=True)
-class _ShardPosition:
-    """A position in a shard of a stream: pairs, and bytes in each file."""
-
-    row: Count
-    offsets: Sequence[int]
-
-
-@dataclass(frozen=True)
-class _StreamPosition:
-    epoch: Count
-    buffer: Count
-    shard: Count
-    place: _ShardPosition
-
-
-@dataclass(frozen=True)
-class _Stream:
-    """State of ``StreamedBatches``."""
-
-    first: Count
-    shards: str
-    position: _StreamPosition
-    seed: int
-
-
-@dataclass(frozen=True)
-class _Loader:
-    """State of the ``UpdateLoader``: batches that the run has used."""
-
-    identity: Mapping[str, Any]
-    row: _Stream | None
-    epoch_length: Count | None
-    ranks: Annotated[int, Range(1)]
-    accumulation: Annotated[int, Range(1)]
-    first: Count
-    since: Count
-
+_LOADER = {
+    "identity": Mapping[str, Any],
+    "row": _STREAM | None,
+    "epoch_length": Count | None,
+    **dict.fromkeys(("ranks", "accumulation"), Annotated[int, Range(1)]),
+    **dict.fromkeys(("first", "since"), Count),
+}
+"""State of the ``UpdateLoader``: batches that the run has used."""
 
 LIGHTNING_READS = (
-    *(field.name for field in fields(_Counters)),
+    *_COUNTERS,
     *("recovery", "measured", "callbacks"),
     *(PORTABLE, "state_dict", "optimizer_states", "loops"),
     *("current_model_state", "averaging_state"),
@@ -157,21 +106,22 @@ def check_saved_state(payload: Mapping[str, Any], file: Path) -> None:
         raise_objections(
             f"{key} is missing; training cannot resume" for key in required if key not in payload
         )
-        counters = {field.name for field in fields(_Counters)} & payload.keys()
-        _check(_Counters, {key: payload[key] for key in counters}, "training")
-        _check(_Recovery, payload["recovery"], "recovery")
+        counters = {key: payload[key] for key in _COUNTERS if key in payload}
+        _check({key: _COUNTERS[key] for key in counters}, counters, "training")
+        _check(_RECOVERY, payload["recovery"], "recovery")
         if "measured" in payload:
-            _check(_Measured, payload["measured"], "measured")
+            _check(_MEASURED, payload["measured"], "measured")
         if not isinstance(callbacks := payload["callbacks"], Mapping):
             raise InputError("callbacks must be a mapping, {KEY: VALUE}")
-        for kind in _CALLBACKS:
-            if (name := kind.__name__.removeprefix("_")) in callbacks:
-                _check(kind, callbacks[name], f"callbacks.{name}")
+        for name, hints in _CALLBACKS.items():
+            if name in callbacks:
+                _check(hints, callbacks[name], f"callbacks.{name}")
         if (loader := loader_state(payload)) is not None:
-            _check(_Loader, loader, "loops")
+            _check(_LOADER, loader, "loops")
 
 
-def _check(kind: type[Any], values: Any, where: str) -> None:
+def _check(hints: Mapping[str, Any], values: Any, where: str) -> None:
+    kind = make_dataclass("State", hints.items())
     raise_objections(_negative_counts(typed(kind, values, where), where))
 
 
@@ -200,11 +150,7 @@ def loader_state(payload: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def optimizer_state(states: Any, optimizer: Optimizer) -> dict[str, Any]:
-    """Join the moments of a checkpoint with the settings of the run's optimiser.
-
-    Args:
-        states: ``optimizer_states`` of the checkpoint.
-        optimizer: A new one of the run.
+    """Join ``optimizer_states`` of a checkpoint with the settings of a run's new optimiser.
 
     Raises:
         InputError: The moments are not those of the weights.

@@ -13,14 +13,14 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from tests.helpers.training_fakes import fake_module, fake_trainer
-from transformer.training.callbacks import metrics_file
+from transformer.training.callbacks import loggers as loggers_module
 from transformer.training.callbacks.config import LoggerConfig
 from transformer.training.callbacks.loggers import (
+    ContinuedCSVLogger,
     ContinuedLogs,
     ContinuedTensorBoard,
     build_loggers,
 )
-from transformer.training.callbacks.metrics_file import ContinuedCSVLogger
 
 
 def log(folder: Path, *rows: tuple[int, dict[str, float]]) -> None:
@@ -106,7 +106,7 @@ def test_where_the_disk_is_full_rows_wait(
         logger.log_metrics(metrics, step)
         with monkeypatch.context() as full:
             full.setattr(os, "fsync", lambda handle: _no_space())
-            full.setattr(metrics_file, "open_unlinked", lambda *_, **__: _no_space())
+            full.setattr(loggers_module, "open_unlinked", lambda *_, **__: _no_space())
             logger.save()
         assert "its rows wait" in caplog.text
         before = rows(tmp_path) if (tmp_path / "metrics.csv").exists() else []

@@ -104,9 +104,6 @@ def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) 
     clock.now += 1
     run_update(resumed, trainer, module, 1.0, consistency=1.0)
     assert logged(module)[-1]["train/consistency"] == (5 + 1) / (2 * 6)
-    # A checkpoint of a version that knew of none.
-    del checkpoint["measured"]["consistency"]
-    Measure().on_load_checkpoint(trainer, module, checkpoint)
 
 
 def test_the_moving_average_lives_where_the_weights_will() -> None:
