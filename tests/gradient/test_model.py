@@ -9,7 +9,7 @@ from tests.helpers.models import tiny_transformer
 from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.masks import causal_mask
 from transformer.model.attention.multi_head import attend, attend_fused
-from transformer.training.losses.cross_entropy import cross_entropy, fused_cross_entropy
+from transformer.training.losses.cross_entropy import cross_entropy, loss_function
 
 
 def rand(*shape: int) -> torch.Tensor:
@@ -50,4 +50,4 @@ def test_loss(smoothing: float) -> None:
     target = torch.tensor([0, 6, 3, 3, 1])
     assert gradcheck(lambda h, w: cross_entropy(h, w, target, smoothing), inputs)
     config = loss_config(label_smoothing=smoothing, chunk=2)
-    assert gradcheck(lambda h, w: fused_cross_entropy(h, w, target, config), inputs)
+    assert gradcheck(lambda h, w: loss_function(config, h, w, target), inputs)

@@ -16,7 +16,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.training.losses.config import LossConfig
-from transformer.training.losses.cross_entropy import BLOCK, in_blocks, matrix_dtype
+from transformer.training.losses.cross_entropy import (
+    BLOCK,
+    in_blocks,
+    matrix_dtype,
+    scaled_gradients,
+)
 
 Passes = Float[Tensor, "2 token width"]
 Weight = Float[Tensor, "vocab width"]
@@ -70,31 +75,19 @@ class ConsistencyLoss(NamedTuple):
 def plain_consistency_loss(
     hidden: Passes, weight: Weight, target: Target, label_smoothing: float, terms: Terms
 ) -> ConsistencyLoss:
-    """Compute the loss by the formula.
-
-    Args:
-        hidden: Hidden states of each target token in both passes.
-        weight: The output projection.
-        target: The right tokens, without padding.
-        label_smoothing: Probability mass spread evenly over the vocabulary.
-        terms: The terms of the loss.
-    """
+    """Compute the loss by the formula; the arguments are those of ``cross_entropy``."""
     logits = F.linear(hidden, weight)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     first, second = logits.log_softmax(-1)
-    entropies = [
-        F.cross_entropy(each, target, reduction="sum", label_smoothing=label_smoothing)
-        for each in logits
-    ]
+    entropy, divergence = logits.new_zeros(()), logits.new_zeros(())
+    for part, each in zip(terms.cross_entropy, logits, strict=True):
+        summed = F.cross_entropy(each, target, reduction="sum", label_smoothing=label_smoothing)
+        entropy = entropy + part * summed
     # F.kl_div(log q, log p) is KL(p || q).
-    divergences = [
-        F.kl_div(second, first, reduction="sum", log_target=True),
-        F.kl_div(first, second, reduction="sum", log_target=True),
-    ]
-    entropy = torch.stack([s * e for s, e in zip(terms.cross_entropy, entropies, strict=True)])
-    divergence = torch.stack([s * d for s, d in zip(terms.divergence, divergences, strict=True)])
-    loss = entropy.sum() + terms.weight * divergence.sum()
-    return ConsistencyLoss(loss, entropy.sum().detach(), divergence.sum().detach())
+    for part, log_q, log_p in zip(terms.divergence, (second, first), (first, second), strict=True):
+        divergence = divergence + part * F.kl_div(log_q, log_p, reduction="sum", log_target=True)
+    loss = entropy + terms.weight * divergence
+    return ConsistencyLoss(loss, entropy.detach(), divergence.detach())
 
 
 class _FusedConsistencyLoss(torch.autograd.Function):
@@ -148,9 +141,7 @@ class _FusedConsistencyLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grad_loss.to(grad_hidden.dtype)
-        return grad_hidden * scale, grad_weight * grad_loss, None, None, None
+        return *scaled_gradients(ctx, grad_loss), None, None, None
 
 
 def _block(
@@ -190,7 +181,7 @@ def _block(
 def consistency_loss(
     config: LossConfig, hidden: Passes, weight: Weight, target: Target
 ) -> ConsistencyLoss:
-    """The loss that the config names, in the form that it names; see ``plain_consistency_loss``."""
+    """The loss that the config names, in the fused form if the config has a chunk."""
     if config.chunk == 0:
         smoothing = config.label_smoothing
         return plain_consistency_loss(hidden, weight, target, smoothing, terms(config))

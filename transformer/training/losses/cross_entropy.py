@@ -98,9 +98,13 @@ class _FusedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_loss: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        scale_hidden = grad_loss.to(grad_hidden.dtype)
-        return grad_hidden * scale_hidden, grad_weight * grad_loss, None, None
+        return *scaled_gradients(ctx, grad_loss), None, None
+
+
+def scaled_gradients(ctx: Any, grad_loss: Tensor) -> tuple[Tensor, Tensor]:
+    """The saved gradients of hidden states and weight, times the gradient of the loss."""
+    grad_hidden, grad_weight = ctx.saved_tensors
+    return grad_hidden * grad_loss.to(grad_hidden.dtype), grad_weight * grad_loss
 
 
 def in_blocks(
@@ -140,19 +144,13 @@ def matrix_dtype(config: LossConfig, hidden: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
 
 
-def fused_cross_entropy(
-    hidden: Hidden, weight: Weight, target: Target, config: LossConfig
-) -> Scalar:
-    """Compute what ``cross_entropy`` computes without holding all logits in memory.
-
-    Under autocast the matrix products run in its dtype, the rest in float32.
-    """
-    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config)
-    return loss
-
-
 def loss_function(config: LossConfig, hidden: Hidden, weight: Weight, target: Target) -> Scalar:
-    """The form that the config names; arguments and result as in ``cross_entropy``."""
+    """``cross_entropy``, in the fused form if the config has a chunk.
+
+    The fused form never holds all logits in memory. Under autocast its matrix products run in the
+    dtype of autocast, the rest in float32.
+    """
     if config.chunk == 0:
         return cross_entropy(hidden, weight, target, config.label_smoothing)
-    return fused_cross_entropy(hidden, weight, target, config)
+    loss: Tensor = _FusedCrossEntropy.apply(hidden, weight, target, config)
+    return loss

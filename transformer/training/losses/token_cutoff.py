@@ -5,8 +5,9 @@ Data Augmentation Approach for Natural Language Understanding and Generation" (t
 Gao et al. 2022, "Bi-SimCut", simplified it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Int
@@ -40,21 +41,12 @@ def cutting(
     target: Bool[Tensor, "rows target"] | None,
 ) -> Iterator[None]:
     """Set the embeddings of these tokens of a model to zero; None cuts nothing."""
-    sides = ((model.source_embedding, source), (model.target_embedding, target))
-    handles = [
-        side.token_dropout.register_forward_hook(_cutter(cut))
-        for side, cut in sides
-        if cut is not None
-    ]
-    try:
+    with ExitStack() as handles:
+        for side, cut in ((model.source_embedding, source), (model.target_embedding, target)):
+            if cut is not None:
+                handles.enter_context(side.token_dropout.register_forward_hook(partial(_zero, cut)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
-def _cutter(cut: Bool[Tensor, "rows length"]) -> Callable[[nn.Module, object, Tensor], Tensor]:
-    def zeroed(module: nn.Module, given: object, embedded: Tensor) -> Tensor:
-        return embedded.masked_fill(cut[..., None], 0.0)
-
-    return zeroed
+def _zero(cut: Tensor, module: nn.Module, given: object, embedded: Tensor) -> Tensor:
+    return embedded.masked_fill(cut[..., None], 0.0)

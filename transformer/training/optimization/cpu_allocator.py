@@ -12,9 +12,6 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_MAX = -4
 _NEVER = 2**31 - 1
 
-_CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-_SHAPES = 8192
-
 
 def keep_freed_memory() -> bool:
     """Serve large blocks from the heap and never shrink it; returns whether it took effect.
@@ -33,4 +30,4 @@ def keep_products() -> None:
     1,024 shapes. At a width of 512 the programs take gigabytes (docs/performance.md). Call it
     before the first product; it does not override the environment.
     """
-    os.environ.setdefault(_CAPACITY, str(_SHAPES))
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "8192")

@@ -35,9 +35,6 @@ class RecoveryConfig:
         skips: Bad updates in a row after which training returns to the last good checkpoint.
         returns: Maximum number of returns; then training stops.
         lr_factor: Factor of the learning rate at each return.
-
-    Raises:
-        InputError: A number is out of its range.
     """
 
     explosion: Annotated[float, Range(above=0)] | None
@@ -62,27 +59,20 @@ class Diverged(Exception):
         self.update, self.number = update, number
 
 
-def batch_text(update: Update[Any], tokenizer: Tokenizer) -> str:
-    """Text of the batches of an update: one line per sentence pair, separated by a tab."""
-    decode = (tokenizer.decode_source, tokenizer.decode_target)
-    lines = []
-    for batch in update.batches:
-        sides = [
-            decoded(side.tolist()) for decoded, side in zip(decode, batch.text(), strict=False)
-        ]
-        lines += ["\t".join(row) for row in zip(*sides, strict=True)]
-    return "".join(f"{line}\n" for line in lines)
-
-
 def save_text(divergence: Diverged, folder: Path, rank: int, tokenizer: Tokenizer) -> Path:
     """Write the text of the batches of this rank at a divergence; returns the file.
 
-    If the file cannot be written, the log says so and training continues.
+    It has a line per sentence pair, separated by a tab. If it cannot be written, the log says so
+    and training continues.
     """
     path = folder / f"diverged-at-{divergence.number}-rank-{rank}.txt"
+    decoders = (tokenizer.decode_source, tokenizer.decode_target)
     try:
         with open_unlinked(path, "w", encoding="utf-8") as file:
-            file.write(batch_text(divergence.update, tokenizer))
+            for batch in divergence.update.batches:
+                sides = zip(decoders, batch.text(), strict=False)
+                texts = [decode(side.tolist()) for decode, side in sides]
+                file.writelines("\t".join(row) + "\n" for row in zip(*texts, strict=True))
     except OSError as error:
         logger.warning("%s cannot be written: %s", path, error.strerror)
     return path
@@ -103,12 +93,9 @@ class DivergenceDetector:
         self._losses: deque[float] = deque(maxlen=_WINDOW)
 
     def is_good(self, loss: float, norm: float, update: int) -> bool:
-        """Whether the update may be applied.
+        """Whether an update may be applied, by its loss (nats per target token) and gradient norm.
 
-        Args:
-            loss: Nats per target token, over all ranks.
-            norm: Norm of the gradient.
-            update: Number of the update, for the log.
+        Both are over all ranks. The number of the update is for the log.
         """
         reason = self._reason(loss, norm)
         if reason is None:
@@ -124,11 +111,7 @@ class DivergenceDetector:
         return False
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:
-        """Stop after too many bad updates in a row.
-
-        Raises:
-            Diverged: There were ``recovery.skips`` of them.
-        """
+        """Raise Diverged after ``recovery.skips`` bad updates in a row."""
         if self.in_a_row >= self.config.skips:
             reason = f"{self.in_a_row} bad updates in a row, the last of them {number}"
             raise Diverged(reason, update, number)
@@ -140,12 +123,8 @@ class DivergenceDetector:
 
     def state_dict(self) -> dict[str, Any]:
         """State with which a resumed run makes the same decisions."""
-        return {
-            "losses": list(self._losses),
-            "in_a_row": self.in_a_row,
-            "skipped": self.skipped,
-            "returned": self.returned,
-        }
+        counts = {name: getattr(self, name) for name in ("in_a_row", "skipped", "returned")}
+        return {"losses": list(self._losses), **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state; the number of returns never decreases."""

@@ -9,36 +9,20 @@ import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
 
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.loader import Update
 
 logger = logging.getLogger(__name__)
 
-_BUCKET = 2**24
-"""Gradients sent at once: 64 MB of float32."""
-
-
-@runtime_checkable
-class Divisible(Protocol):
-    """A batch that can be halved."""
-
-    @property
-    def size(self) -> int:
-        """Rows."""
-
-    @property
-    def positions(self) -> int:
-        """Tokens with padding, which determine the memory."""
-
-    def halves(self) -> tuple["Divisible", "Divisible"]:
-        """The first and the second half of the rows."""
+_BUCKET = 2**26
+"""Bytes of gradients sent at once."""
 
 
 @dataclass
@@ -53,15 +37,12 @@ class Totals:
     tokens: int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
 
-    def add(self, tokens: int, parts: dict[str, Tensor]) -> None:
-        """Count a micro-batch."""
-        self.tokens += tokens
-        for name, value in parts.items():
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
-
 
 class Accumulator:
     """Adds up the gradients of the micro-batches of an update.
+
+    A batch knows its ``size`` in rows, its ``positions`` (tokens with padding, which determine the
+    memory) and its ``halves()``.
 
     Args:
         backward: Adds the gradient of one micro-batch, with random numbers that depend on its
@@ -107,15 +88,18 @@ class Accumulator:
         totals = Totals()
         for batch, path in parts:
             try:
-                totals.add(*self.backward(batch, path))
+                tokens, sums = self.backward(batch, path)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
                 # The traceback holds the activations; it must be gone before the next attempt.
                 return totals, batch
+            totals.tokens += tokens
+            for name, value in sums.items():
+                totals.sums[name] = totals.sums[name] + value if name in totals.sums else value
         return totals, None
 
-    def _fitting(self, batch: Divisible, path: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
+    def _fitting(self, batch: Any, path: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
         """The batch, or its parts that are small enough, each with its path."""
         if batch.positions <= self.max_positions or batch.size == 1:
             yield batch, path
@@ -123,7 +107,7 @@ class Accumulator:
         for index, half in enumerate(batch.halves()):
             yield from self._fitting(half, (*path, index))
 
-    def _make_room(self, batch: Divisible) -> None:
+    def _make_room(self, batch: Any) -> None:
         self.clear()
         gc.collect()
         if torch.cuda.is_available():
@@ -156,19 +140,8 @@ def sum_over_ranks(parameters: Iterable[nn.Parameter]) -> None:
     for parameter in shared:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    for bucket in _buckets([p.grad for p in shared if p.grad is not None]):
+    for bucket in _take_tensors([p.grad for p in shared], _BUCKET):
         flat = _flatten_dense_tensors(bucket)
         dist.all_reduce(flat)
         for gradient, total in zip(bucket, _unflatten_dense_tensors(flat, bucket), strict=True):
             gradient.copy_(total)
-
-
-def _buckets(gradients: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    bucket: list[Tensor] = []
-    for gradient in gradients:
-        if bucket and sum(g.numel() for g in bucket) + gradient.numel() > _BUCKET:
-            yield bucket
-            bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket

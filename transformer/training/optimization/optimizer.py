@@ -14,8 +14,6 @@ from torch.optim import Adam, AdamW, Optimizer
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
-CLASSES: dict[str, type[Adam]] = {"adam": Adam, "adamw": AdamW}
-
 
 @dataclass(frozen=True)
 class OptimizerConfig:
@@ -27,9 +25,6 @@ class OptimizerConfig:
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the denominator.
         weight_decay: Applied to matrices only, not to biases and norms.
-
-    Raises:
-        InputError: A number is out of its range.
     """
 
     name: Literal["adam", "adamw"]
@@ -39,13 +34,10 @@ class OptimizerConfig:
     weight_decay: Annotated[float, Range(0, below=math.inf)]
 
     def __post_init__(self) -> None:
-        wrong = [] if all(0 <= beta < 1 for beta in self.betas) else [self.betas]
-        raise_objections(
-            (
-                *out_of_range(self, "optimizer"),
-                *(f"optimizer.betas={list(betas)} must be from 0 and below 1" for betas in wrong),
-            )
-        )
+        objections = list(out_of_range(self, "optimizer"))
+        if not all(0 <= beta < 1 for beta in self.betas):
+            objections.append(f"optimizer.betas={list(self.betas)} must be from 0 and below 1")
+        raise_objections(objections)
 
 
 def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> Optimizer:
@@ -55,6 +47,5 @@ def build_optimizer(config: OptimizerConfig, parameters: Iterable[nn.Parameter])
         {"params": [p for p in learning if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return CLASSES[config.name](
-        groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True
-    )
+    kind = {"adam": Adam, "adamw": AdamW}[config.name]
+    return kind(groups, lr=config.lr, betas=config.betas, eps=config.eps, fused=True)

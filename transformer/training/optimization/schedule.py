@@ -24,9 +24,6 @@ class ScheduleConfig:
         warmup: Updates until the peak, rising linearly.
         total: Updates until the cosine reaches ``floor``; no other schedule has an end.
         floor: Lowest factor of the cosine.
-
-    Raises:
-        InputError: A number is out of its range, or a cosine has no end.
     """
 
     name: Literal["inverse_sqrt", "noam", "cosine", "constant"]
@@ -63,11 +60,6 @@ def cosine(update: int, warmup: int, total: int, floor: float) -> float:
     return floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def constant(update: int, warmup: int) -> float:
-    """Rise linearly, then stay."""
-    return min(update / warmup, 1.0) if warmup else 1.0
-
-
 def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], float]:
     """The factor of the n-th update, counted from 1."""
     warmup, total = config.warmup, config.total or 0
@@ -75,7 +67,7 @@ def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], flo
         "inverse_sqrt": lambda update: inverse_sqrt(update, warmup),
         "noam": lambda update: noam(update, warmup, d_model),
         "cosine": lambda update: cosine(update, warmup, total, config.floor),
-        "constant": lambda update: constant(update, warmup),
+        "constant": lambda update: min(update / warmup, 1.0) if warmup else 1.0,
     }
     return formulas[config.name]
 

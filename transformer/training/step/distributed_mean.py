@@ -30,8 +30,6 @@ class Means:
         self._counted = {}
         means = {}
         for name in dict.fromkeys(name for counted in ranks for name in counted):
-            sums, counts = zip(
-                *(counted[name] for counted in ranks if name in counted), strict=True
-            )
-            means[name] = math.fsum(sums) / sum(counts)
+            parts = [counted[name] for counted in ranks if name in counted]
+            means[name] = math.fsum(part[0] for part in parts) / sum(part[1] for part in parts)
         return means

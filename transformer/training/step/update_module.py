@@ -12,6 +12,7 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -20,10 +21,8 @@ from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
 from transformer.training.checkpointing.restore import restore_progress
 from transformer.training.checkpointing.saved_state import optimizer_state, schedule_state
-from transformer.training.distributed.fsdp import whole
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
-from transformer.training.optimization.activation_checkpointing import recompute_layers
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
 from transformer.training.optimization.gradient_accumulation import (
     Accumulator,
@@ -45,10 +44,7 @@ class UpdateModule(LightningModule, ABC):
 
     Args:
         model: The model to train.
-        loss: Config of the loss.
-        optimizer: Config of the optimiser.
-        schedule: Config of the learning rate.
-        recovery: When an update is bad, and what happens then.
+        loss, optimizer, schedule, recovery: Their configs.
         clip: Maximum norm of the gradient; None does not clip.
         seed: Of the random numbers of training.
         portable: Part of every checkpoint besides the weights (``checkpoint.portable_part``).
@@ -68,13 +64,9 @@ class UpdateModule(LightningModule, ABC):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.model = model
-        self.loss = loss
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.clip = clip
-        self.seed = seed
-        self.portable = portable
+        self.model, self.portable = model, portable
+        self.loss, self.optimizer, self.schedule = loss, optimizer, schedule
+        self.clip, self.seed = clip, seed
         self.detector = DivergenceDetector(recovery)
         self.means = Means()
         self.accumulate = Accumulator(self._backward, self.zero_grad)
@@ -99,6 +91,8 @@ class UpdateModule(LightningModule, ABC):
 
     def recompute_layers(self) -> None:
         """Compute the activations of a layer again in the backward pass instead of keeping them."""
+        from transformer.training.optimization.activation_checkpointing import recompute_layers
+
         recompute_layers(self.model)
 
     def training_step(self, update: Update[Any], update_index: int) -> dict[str, Any]:
@@ -132,11 +126,9 @@ class UpdateModule(LightningModule, ABC):
         return {"sums": sums, "tokens": totals.tokens, "lr": lr, "good": good}
 
     def check_memory(self, batch: Any, times: int = 1) -> None:
-        """Compute the gradient of a batch and drop it, to check that memory suffices.
+        """Compute the gradient of the largest batch and drop it, to check that memory suffices.
 
-        Args:
-            batch: The largest batch.
-            times: 2 if an update adds up several batches: the second must fit beside a gradient.
+        ``times`` is 2 if an update adds up several batches: the second must fit beside a gradient.
 
         Raises:
             InputError: Memory does not suffice for one sentence.
@@ -167,10 +159,8 @@ class UpdateModule(LightningModule, ABC):
         """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
         scheduler = build_schedule(self.schedule, optimizer, self.model.config.d_model)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        schedule = {"scheduler": scheduler, "interval": "step"}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
@@ -182,9 +172,8 @@ class UpdateModule(LightningModule, ABC):
         schedule: Any = self.lr_schedulers()
         optimizer: Any = self.optimizers()
         schedule.base_lrs = [lr for _ in schedule.base_lrs]
-        for group, decay in zip(
-            optimizer.param_groups, (self.optimizer.weight_decay, 0.0), strict=True
-        ):
+        decays = self.optimizer.weight_decay, 0.0
+        for group, decay in zip(optimizer.param_groups, decays, strict=True):
             group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
             group |= {"weight_decay": decay, "initial_lr": lr}
             group["decoupled_weight_decay"] = self.optimizer.name == "adamw"
@@ -241,7 +230,8 @@ class UpdateModule(LightningModule, ABC):
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         torch._foreach_mul_(gradients, 1 / tokens)
-        return whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf))
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip or math.inf)
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _count_as_done(self) -> None:
         """Count a skipped update, as the next batches follow from the number of updates."""

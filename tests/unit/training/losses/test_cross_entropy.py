@@ -11,7 +11,6 @@ from transformer.common.errors import InputError
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     cross_entropy,
-    fused_cross_entropy,
     loss_function,
     negative_log_likelihood,
 )
@@ -45,7 +44,7 @@ def test_the_formula(smoothing: float) -> None:
 def test_fused_equals_plain_in_value_and_gradient(chunk: int, smoothing: float) -> None:
     hidden, weight, target = inputs()
     plain = cross_entropy(hidden, weight, target, smoothing)
-    fused = fused_cross_entropy(hidden, weight, target, config(smoothing, chunk))
+    fused = loss_function(config(smoothing, chunk), hidden, weight, target)
     assert_close(fused, plain)
     # Another upstream than one: the gradient of a mean, or of half of it.
     expected = torch.autograd.grad(plain, (hidden, weight), torch.tensor(0.7))
@@ -69,7 +68,7 @@ def test_without_a_gradient_it_is_the_plain_one_too(rows: int, dtype: torch.dtyp
 def test_fused_in_bfloat16_is_near(chunk: int) -> None:
     hidden, weight, target = inputs()
     plain = cross_entropy(hidden, weight, target, 0.1)
-    fused = fused_cross_entropy(hidden, weight, target, config(0.1, chunk, True))
+    fused = loss_function(config(0.1, chunk, True), hidden, weight, target)
     assert fused.dtype == torch.float32
     torch.testing.assert_close(fused, plain, rtol=1e-2, atol=0)
     expected = torch.autograd.grad(plain, (hidden, weight))
@@ -82,8 +81,8 @@ def test_fused_in_bfloat16_is_near(chunk: int) -> None:
 def test_autocast_decides_the_dtype_of_the_products() -> None:
     hidden, weight, target = inputs()
     with torch.autocast("cpu", torch.bfloat16):
-        under = fused_cross_entropy(hidden, weight, target, config())
-    in_bfloat16 = fused_cross_entropy(hidden, weight, target, config(bfloat16=True))
+        under = loss_function(config(), hidden, weight, target)
+    in_bfloat16 = loss_function(config(bfloat16=True), hidden, weight, target)
     assert torch.equal(under, in_bfloat16)
 
 
