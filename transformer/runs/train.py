@@ -23,10 +23,10 @@ from transformer.training.callbacks.graceful_shutdown import raise_if_stopped, s
 from transformer.training.callbacks.memory_preflight import MemoryPreflight
 from transformer.training.callbacks.progress import shown_update
 from transformer.training.callbacks.sweep_objective import Objective
+from transformer.training.checkpointing.checkpoint_io import consolidate
 from transformer.training.checkpointing.run_directory import is_finished, mark_finished
 from transformer.training.checkpointing.saved_state import find_resumable, loader_state
 from transformer.training.config import RunConfig
-from transformer.training.distributed.fsdp import consolidate
 from transformer.training.optimization.cpu_allocator import keep_freed_memory, keep_products
 from transformer.training.optimization.divergence import Diverged, save_text
 from transformer.training.trainer import bound_by_epochs, build_trainer, end_reason

@@ -33,11 +33,7 @@ TaskName = Literal["translation", "tagging", "language_modelling"]
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets.
-
-    Raises:
-        InputError: A value is out of its range.
-    """
+    """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets."""
 
     accelerator: str
     strategy: str
@@ -62,10 +58,8 @@ class TrainerConfig:
                 yield f"trainer.{key}=0 must be at least 1; -1 sets no bound"
         time = self.max_time
         if isinstance(time, int | str) and not re.fullmatch(r"\d+(:\d\d){3}", str(time)):
-            yield (
-                f"trainer.max_time={time} must be DAYS:HOURS:MINUTES:SECONDS, such as "
-                "00:12:00:00, or null"
-            )
+            form = "DAYS:HOURS:MINUTES:SECONDS, such as 00:12:00:00, or null"
+            yield f"trainer.max_time={time} must be {form}"
         if self.precision not in PRECISIONS:
             yield f"precision={self.precision} must be {' or '.join(PRECISIONS)}"
 

@@ -32,7 +32,6 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
-from transformer.training.distributed.fsdp import ShardedStrategy
 from transformer.training.distributed.replicated import build_strategy, resolve_devices
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
@@ -79,13 +78,9 @@ def build_trainer(
 def build_callbacks(
     config: CallbacksConfig, validation: Sequence[Callback], criterion: Criterion, folder: Path
 ) -> Sequence[Callback]:
-    """All callbacks, in the order in which they run; checkpoints run last.
+    """All callbacks, with those of the task at validation, in the order in which they run.
 
-    Args:
-        config: Config of the callbacks.
-        validation: Callbacks of the task.
-        criterion: Compares two scores.
-        folder: For the checkpoints.
+    Those that write checkpoints into the folder run last.
     """
     # First, so that a signal aborts a validation before the callbacks of the task start.
     callbacks: list[Callback] = [GracefulStop(folder.parent)]
@@ -110,6 +105,8 @@ def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
                 "trainer=fsdp shards all weights and needs every layer on every rank; set "
                 "callbacks.ema_decay=0 model.layer_drop=0"
             )
+        from transformer.training.distributed.fsdp import ShardedStrategy
+
         return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
     return build_strategy(arguments["strategy"], several=several)
@@ -129,7 +126,7 @@ def bound_by_epochs(
         epochs: Passes through the corpus since the start of the run; None: no limit.
         data: The batches.
         done: Updates of the run so far.
-        before: Saved state of the data loader, if the run is resumed.
+        before: Saved state of the data loader of a resumed run.
 
     Raises:
         InputError: The length of an epoch is not known.
@@ -153,18 +150,16 @@ def end_reason(trainer: Trainer, config: RunConfig) -> tuple[str, str]:
     done, last = trainer.global_step, trainer.max_steps
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     if 0 <= last <= done:
-        key = "max_steps" if last == config.trainer["max_steps"] else "max_epochs"
-        return (
-            f"trainer.{key}",
-            f"all {done} updates of trainer.{key}={config.trainer[key]} are done",
-        )
+        name = "max_steps" if last == config.trainer["max_steps"] else "max_epochs"
+        key = f"trainer.{name}"
+        return key, f"all {done} updates of {key}={config.trainer[name]} are done"
     for callback in callbacks:
         if isinstance(callback, Patience) and callback.waited >= callback.patience:
-            over = f"callbacks.patience={callback.patience} has ended training after update {done}"
-            return "callbacks.patience", over
+            key = "callbacks.patience"
+            return key, f"{key}={callback.patience} has ended training after update {done}"
         if isinstance(callback, Timer) and (callback.time_remaining() or 0) <= 0:
-            over = f"trainer.max_time={config.trainer['max_time']} is over after update {done}"
-            return "trainer.max_time", over + (f" of {last}" if last >= 0 else "")
+            key, of_all = "trainer.max_time", f" of {last}" if last >= 0 else ""
+            return key, f"{key}={config.trainer['max_time']} is over after update {done}{of_all}"
     keys = "trainer.max_steps, trainer.max_epochs, trainer.max_time or callbacks.patience"
     return keys, f"all {done} updates are done"
 

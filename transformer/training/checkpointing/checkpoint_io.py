@@ -1,4 +1,4 @@
-"""Writes and reads checkpoints of training, compares their scores, and renames outdated files.
+"""Writes, reads and joins checkpoints of training, compares scores, and renames outdated files.
 
 ``model/checkpoint/checkpoint.py`` knows what a file holds, callbacks.py when it is written.
 """
@@ -15,8 +15,10 @@ import pytorch_lightning
 from pytorch_lightning.plugins.io import CheckpointIO
 
 from transformer.common.errors import InputError
+from transformer.model.checkpoint.archive import write_archive
 from transformer.model.checkpoint.checkpoint import read_payload, write_payload
 from transformer.model.checkpoint.locate import LAST, TUNED
+from transformer.model.checkpoint.sharded import SUFFIX, delete_unnamed, shard_names
 from transformer.training.checkpointing.saved_state import LIGHTNING_READS, check_saved_state
 
 logger = logging.getLogger(__name__)
@@ -100,3 +102,23 @@ def _set_aside(file: Path, why: str) -> Path:
     written = datetime.fromtimestamp(file.stat().st_mtime)
     aside = file.with_name(f"{why}-{file.stem}-{written:%Y-%m-%d_%H-%M-%S}{file.suffix}")
     return file.rename(aside)
+
+
+def consolidate(folder: Path) -> None:
+    """Join each checkpoint of a folder that consists of several complete files into one file.
+
+    Raises:
+        InputError: One cannot be written.
+    """
+    if not any(folder.glob(f"*{SUFFIX}")):
+        return
+    for file in sorted(folder.glob("*.ckpt")):
+        if shard_names(file):
+            try:
+                payload = read_payload(file)
+            except InputError as error:
+                logger.warning("%s; it stays as it is", error)
+                continue
+            # The content stays the same, so that no previous.ckpt is written.
+            write_archive(payload, file)
+    delete_unnamed(folder)

@@ -19,8 +19,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.archive import write_archive
-from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, shard_names, split
+from transformer.model.checkpoint.sharded import SHARDS, SUFFIX, delete_unnamed, split
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
@@ -40,7 +39,7 @@ class ShardedStrategy(ReplicatedStrategy):
         model = self._trained_model()
         if isinstance(model, FSDPModule):
             # Lightning has moved it off the device at the end of the last fit.
-            self._trained_model().to(self.root_device)
+            model.to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]
@@ -112,12 +111,9 @@ class ShardedStrategy(ReplicatedStrategy):
 
         If a rank cannot write, there is no index, and training continues.
         """
-        file = Path(filepath)
+        file, size = Path(filepath), self.world_size
         save = self.broadcast(uuid.uuid4().hex[:12])
-        names = [
-            f"{file.stem}-{save}-{rank}of{self.world_size}{SUFFIX}"
-            for rank in range(self.world_size)
-        ]
+        names = [f"{file.stem}-{save}-{rank}of{size}{SUFFIX}" for rank in range(size)]
         index, parts = split(checkpoint, _Parts())
         error: InputError | None = None
         try:
@@ -162,28 +158,3 @@ def _alike(value: Any, weight: Any) -> Any:
     whole = value.to(weight.device)
     # Every rank has read the whole tensor: none needs to send it.
     return distribute_tensor(whole, weight.device_mesh, weight.placements, src_data_rank=None)
-
-
-def whole(norm: Tensor) -> Tensor:
-    """The whole value of a norm of sharded gradients."""
-    return norm.full_tensor() if isinstance(norm, DTensor) else norm
-
-
-def consolidate(folder: Path) -> None:
-    """Join each checkpoint of a folder that consists of several complete files into one file.
-
-    Raises:
-        InputError: One cannot be written.
-    """
-    if not any(folder.glob(f"*{SUFFIX}")):
-        return
-    for file in sorted(folder.glob("*.ckpt")):
-        if shard_names(file):
-            try:
-                payload = read_payload(file)
-            except InputError as error:
-                logger.warning("%s; it stays as it is", error)
-                continue
-            # The content stays the same, so that no previous.ckpt is written.
-            write_archive(payload, file)
-    delete_unnamed(folder)

@@ -45,12 +45,9 @@ def count_devices(trainer: Mapping[str, Any]) -> int:
 
 
 def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
-    """Start the ranks and wait for them; once one has failed, all end.
+    """Start the ranks, each ``python`` with a command, and wait; once one has failed, all end.
 
-    Args:
-        count: Ranks.
-        run: Value of the environment variable ``RUN`` for rank 0.
-        command: Arguments of ``python`` in each rank.
+    The environment variable ``RUN`` gives the run to rank 0.
 
     Raises:
         AnotherRankFailed: A rank has failed and reported it, or was killed.
@@ -121,12 +118,12 @@ def _raise(codes: Mapping[int, int], received: list[int]) -> None:
     """Raise the error behind the exit codes of the ranks; one below zero is a signal."""
     code = next((code for code in codes.values() if code > 0), 0)
     # The agent ends the remaining ranks with SIGTERM.
-    killed = {rank: -code for rank, code in codes.items() if code < 0 and code != -signal.SIGTERM}
+    killed = [(rank, -code) for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM]
     if received and not code:
         raise _interrupted(received[-1])
     if code > 1 or not killed:
         raise AnotherRankFailed("", code or 1)
-    rank, signum = next(iter(killed.items()))
+    rank, signum = killed[0]
     name = signal.Signals(signum).name if signum in set(signal.Signals) else f"signal {signum}"
     advice = "give the command again with checkpoint=auto, or checkpoint=RUN"
     raise AnotherRankFailed(f"rank {rank} was killed by {name}; {advice}", 1)

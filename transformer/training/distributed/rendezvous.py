@@ -27,14 +27,7 @@ _PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Rank:
-    """A process of a group that torchrun or SLURM has started.
-
-    Attributes:
-        rank: Number of the process.
-        ranks: Number of processes on all machines.
-        address: Address of the machine of rank 0.
-        port: Port of the rendezvous there.
-    """
+    """A process of a group that torchrun or SLURM has started; rank 0 has the address and port."""
 
     rank: int
     ranks: int
@@ -107,8 +100,7 @@ def external_rank() -> Rank | None:
 def reporting_once(rank: Rank | None) -> Iterator[None]:
     """Let only the first rank that fails report its error; the others end with its exit code.
 
-    Args:
-        rank: This process in its group; None: there is no group, and nothing changes.
+    Without a group, whose rank is None, nothing changes.
 
     Raises:
         AnotherRankFailed: Instead of every later error, of a lost connection, and of a bug, whose

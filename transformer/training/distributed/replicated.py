@@ -73,11 +73,7 @@ def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_strategy(name: str, *, several: bool) -> Strategy | str:
-    """The strategy ``auto`` or ``ddp`` of the config.
-
-    Args:
-        name: auto or ddp.
-        several: Whether there is more than one process.
+    """The strategy ``auto`` or ``ddp`` of the config, for one process or several.
 
     Raises:
         InputError: The name is another one.

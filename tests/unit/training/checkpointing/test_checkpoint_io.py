@@ -5,9 +5,16 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import torch
 
+from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.training.checkpointing.checkpoint_io import set_aside_outdated, set_aside_unused
+from transformer.model.checkpoint.sharded import SHARDS, SUFFIX
+from transformer.training.checkpointing.checkpoint_io import (
+    consolidate,
+    set_aside_outdated,
+    set_aside_unused,
+)
 
 
 def test_every_outdated_one_is_kept_by_when_it_was_written(tmp_path: Path) -> None:
@@ -43,3 +50,28 @@ def test_the_last_is_kept_where_training_goes_on_from_another(tmp_path: Path, na
     assert not last.exists()
     assert (tmp_path / "unused-last-2026-05-01_12-00-00.ckpt").read_text() == "newest"
     set_aside_unused(tmp_path, tmp_path / name)
+
+
+def test_joining_leaves_the_one_before_as_it_is(tmp_path: Path) -> None:
+    old, new = payload(), payload()
+    write(old, tmp_path, "old")
+    write(new, tmp_path, "new")
+    consolidate(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last.ckpt", "previous.ckpt"]
+    for name, whole in (("previous", old), ("last", new)):
+        read = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
+        assert torch.equal(read["state_dict"]["a"], whole["state_dict"]["a"])
+
+
+def test_joining_passes_over_what_is_damaged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(payload(), tmp_path, "lost").rename(tmp_path / "unused-last.ckpt")
+    shard = next(tmp_path.glob(f"*{SUFFIX}"))
+    shard.write_bytes(shard.read_bytes()[:-40])
+    write(payload(), tmp_path, "new")
+    consolidate(tmp_path)
+    assert SHARDS not in torch.load(tmp_path / "last.ckpt", weights_only=True)
+    assert SHARDS in torch.load(tmp_path / "unused-last.ckpt", weights_only=True)
+    assert f"{shard} cannot be read" in caplog.text
+    assert shard.exists()

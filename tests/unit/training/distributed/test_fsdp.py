@@ -10,10 +10,10 @@ import torch
 
 from tests.unit.model.checkpoint.test_sharded import payload, write
 from transformer.model.checkpoint.checkpoint import read_payload
-from transformer.model.checkpoint.sharded import SHARDS, SUFFIX
+from transformer.model.checkpoint.sharded import SHARDS
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO
 from transformer.training.distributed import fsdp
-from transformer.training.distributed.fsdp import ShardedStrategy, consolidate
+from transformer.training.distributed.fsdp import ShardedStrategy
 
 
 class Alone(ShardedStrategy):
@@ -100,28 +100,3 @@ def test_a_full_disk_of_any_rank_leaves_the_old_checkpoint(
     if rank == 0:  # which deletes what both have written
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert read_payload(file)
-
-
-def test_joining_leaves_the_one_before_as_it_is(tmp_path: Path) -> None:
-    old, new = payload(), payload()
-    write(old, tmp_path, "old")
-    write(new, tmp_path, "new")
-    consolidate(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["last.ckpt", "previous.ckpt"]
-    for name, whole in (("previous", old), ("last", new)):
-        read = torch.load(tmp_path / f"{name}.ckpt", weights_only=True)
-        assert torch.equal(read["state_dict"]["a"], whole["state_dict"]["a"])
-
-
-def test_joining_passes_over_what_is_damaged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(payload(), tmp_path, "lost").rename(tmp_path / "unused-last.ckpt")
-    shard = next(tmp_path.glob(f"*{SUFFIX}"))
-    shard.write_bytes(shard.read_bytes()[:-40])
-    write(payload(), tmp_path, "new")
-    consolidate(tmp_path)
-    assert SHARDS not in torch.load(tmp_path / "last.ckpt", weights_only=True)
-    assert SHARDS in torch.load(tmp_path / "unused-last.ckpt", weights_only=True)
-    assert f"{shard} cannot be read" in caplog.text
-    assert shard.exists()
