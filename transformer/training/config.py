@@ -81,18 +81,10 @@ class RunConfig:
             (``activation_checkpointing.py``).
         resume_check: Updates of each half of a check that the run resumes exactly; null trains.
         keep_memory: Tell the allocator to keep freed memory (``cpu_allocator.py``).
-        data: Text and batches.
         automatic_budget: Whether ``data.batch_tokens=auto`` is still to be measured
             (``auto_batch_size.py``); until then ``data`` has the smallest budget.
-        tokenizer: Subwords.
         model: Fields of ``ModelConfig`` but those that the tokenizer decides.
-        loss: The loss.
-        optimizer: The optimiser.
-        schedule: The learning rate.
-        recovery: When an update is bad, and what happens then.
         trainer: Arguments of ``pytorch_lightning.Trainer``.
-        callbacks: Validation, averaging, stopping.
-        logger: Where metrics are written.
         decoding: The search that validates and tests a translator.
         metrics: How its translations are compared with the references.
         resolved: The same as the plain values of ``config.yaml``.
@@ -135,8 +127,7 @@ def run_config(resolved: Mapping[str, Any]) -> RunConfig:
         del hints[derived]
     hints |= dict.fromkeys(("checkpoint", "finetune_from"), str | None)
     # First, as the length of the schedule is an interpolation of trainer.max_steps.
-    del hints["trainer"]
-    hints = {"trainer": TrainerConfig, **hints}
+    hints = {"trainer": TrainerConfig} | {n: h for n, h in hints.items() if n != "trainer"}
     raise_objections(f"{name} is missing" for name in hints if name not in resolved)
     data = resolved["data"]
     automatic = isinstance(data, Mapping) and data.get("batch_tokens") == "auto"

@@ -55,9 +55,7 @@ class GracefulStop(Callback):
         self._alone = trainer.world_size == 1
         self._previous = listen(self._handle)
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
         """Stop before this update if any rank has received a signal (update_module.py skips it)."""
         if self._any_rank(trainer):
             trainer.should_stop = True
@@ -81,9 +79,7 @@ class GracefulStop(Callback):
         """Restore the handlers, after the last checkpoint."""
         restore_handlers(self._previous)
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: Trainer, *arguments: Any) -> None:
         """Restore the handlers."""
         restore_handlers(self._previous)
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from transformer.data.batching.loader import Update
 from transformer.training.callbacks.progress import time_to_log
 
 _SAVED = ("loss", "alignment", "consistency", "learnt")
@@ -33,9 +32,7 @@ class Measure(Callback):
         self.learnt = self.target = self.real = self.padded = 0
         self.seconds = 0.0
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Update[Any], batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, *arguments: Any) -> None:
         """Start the clock again after a validation."""
         if self.since is None:
             self.since = time.perf_counter()
@@ -46,12 +43,7 @@ class Measure(Callback):
         self.since = None
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Update[Any],
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the update; log at the interval."""
         sums = outputs["sums"]
@@ -123,9 +115,7 @@ class Measure(Callback):
 class LastValidation(Callback):
     """Adds a validation after the last update, so that its weights can be the best, too."""
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *arguments: Any) -> None:
         """Set the interval, which Lightning reads after this, so that it validates now."""
         if 0 <= trainer.max_steps <= trainer.global_step:
             trainer.val_check_batch = 1

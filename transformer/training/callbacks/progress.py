@@ -67,9 +67,7 @@ class ProgressBar(Callback):
         self._advance(trainer)
         self._show(trainer)
 
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *arguments: Any) -> None:
         """Advance; show and log the metrics at the interval."""
         self._advance(trainer)
         if time_to_log(trainer):
@@ -83,18 +81,16 @@ class ProgressBar(Callback):
         if "val/bleu" not in trainer.callback_metrics:
             self._log(trainer, on_bar=False)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_end(self, trainer: Trainer, *arguments: Any) -> None:
         """Close the bar."""
         if self.progress is not None and self.above is not None:
             self.progress.stop()
             self.above.close()
             self.progress = self.above = None
 
-    def on_exception(
-        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: Trainer, *arguments: Any) -> None:
         """Close the bar."""
-        self.on_train_end(trainer, pl_module)
+        self.on_train_end(trainer)
 
     def _advance(self, trainer: Trainer) -> None:
         if self.progress is not None:
@@ -117,11 +113,8 @@ class ProgressBar(Callback):
     def _metrics(self, trainer: Trainer) -> dict[str, str]:
         """The metrics logged so far, also before a resume, as text."""
         logged: dict[str, Any] = {**self.before, **trainer.callback_metrics}
-        return {
-            name: text.format(float(logged[name]), self.validated)
-            for name, text in _METRICS.items()
-            if name in logged
-        }
+        shown = [(name, text) for name, text in _METRICS.items() if name in logged]
+        return {name: text.format(float(logged[name]), self.validated) for name, text in shown}
 
 
 class LogAboveBar:
@@ -132,11 +125,9 @@ class LogAboveBar:
 
     def __init__(self, console: Console) -> None:
         self.console, self.terminal, self.process = console, sys.stderr, os.getpid()
-        self.handlers = [
-            handler
-            for handler in logging.getLogger().handlers
-            if isinstance(handler, logging.StreamHandler) and handler.stream is self.terminal
-        ]
+        handlers = logging.getLogger().handlers
+        streams = [handler for handler in handlers if isinstance(handler, logging.StreamHandler)]
+        self.handlers = [handler for handler in streams if handler.stream is self.terminal]
         for handler in self.handlers:
             handler.setStream(self)
             handler.addFilter(_not_on_bar)
@@ -186,7 +177,7 @@ class Fitting(ProgressColumn):
 
 def shown_update(update: int | str, epochs: float | None) -> str:
     """Progress of the run in the log: ``update 340, epoch 3.4``."""
-    return ", ".join(filter(None, (f"update {update}", _shown(epochs))))
+    return f"update {update}" + (f", {_shown(epochs)}" if epochs is not None else "")
 
 
 def time_to_log(trainer: Trainer) -> bool:

@@ -105,7 +105,7 @@ class LastCheckpoint(Checkpoint):
             trainer.should_stop |= self._should_stop
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+        self, trainer: Trainer, pl_module: LightningModule, *batch: Any
     ) -> None:
         """Save at the interval, after all callbacks of the last update."""
         assert self._saved is not None

@@ -39,7 +39,7 @@ class ShardedStrategy(ReplicatedStrategy):
         model = self._trained_model()
         if isinstance(model, FSDPModule):
             # Lightning has moved it off the device at the end of the last fit.
-            model.to(self.root_device)
+            self._trained_model().to(self.root_device)
             return
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         layers = [m for m in model.modules() if isinstance(m, EncoderLayer | DecoderLayer)]

@@ -159,25 +159,14 @@ class UpdateModule(LightningModule, ABC):
         """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
         scheduler = build_schedule(self.schedule, optimizer, self.model.config.d_model)
-        schedule = {"scheduler": scheduler, "interval": "step"}
-        return {"optimizer": optimizer, "lr_scheduler": schedule}
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""
         self.accumulate.alone = not self.sharded
-
-    def on_train_start(self) -> None:
-        """Replace the settings that a checkpoint has restored by those of the config."""
-        lr = self.optimizer.lr * self.detector.lr_scale
-        schedule: Any = self.lr_schedulers()
-        optimizer: Any = self.optimizers()
-        schedule.base_lrs = [lr for _ in schedule.base_lrs]
-        decays = self.optimizer.weight_decay, 0.0
-        for group, decay in zip(optimizer.param_groups, decays, strict=True):
-            group |= {"betas": self.optimizer.betas, "eps": self.optimizer.eps}
-            group |= {"weight_decay": decay, "initial_lr": lr}
-            group["decoupled_weight_decay"] = self.optimizer.name == "adamw"
-            group["lr"] = lr * schedule.lr_lambdas[0](self.global_step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add config, tokenizer and detector, so that the file needs no other."""
@@ -185,7 +174,7 @@ class UpdateModule(LightningModule, ABC):
         checkpoint["recovery"] = self.detector.state_dict() | {"lr": self.optimizer.lr}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore training and the divergence detector.
+        """Restore training and the divergence detector; settings are those of the config.
 
         Raises:
             InputError: Weights or moments do not fit the model of the config.
@@ -197,9 +186,11 @@ class UpdateModule(LightningModule, ABC):
             saved = saved | {"returned": 0}
         self.detector.load_state_dict(saved)
         new: Any = self.configure_optimizers()
+        schedule, scale = new["lr_scheduler"]["scheduler"], self.detector.lr_scale
+        rates = schedule_state(schedule, checkpoint["global_step"], scale)
         moments = optimizer_state(checkpoint["optimizer_states"], new["optimizer"])
-        schedule = new["lr_scheduler"]["scheduler"]
-        rates = schedule_state(schedule, checkpoint["global_step"], self.detector.lr_scale)
+        for index, group in enumerate(moments["param_groups"]):
+            group |= {"initial_lr": rates["base_lrs"][index], "lr": rates["_last_lr"][index]}
         checkpoint |= {"optimizer_states": [moments], "lr_schedulers": [rates]}
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
