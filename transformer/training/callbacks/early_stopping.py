@@ -35,8 +35,6 @@ class Patience(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Count the validation; stop if patience is over."""
-        if trainer.state.fn != "fit":
-            return
         score = float(trainer.callback_metrics[self.criterion.metric])
         if self.criterion.better(score, self.score):
             self.score, self.waited = score, 0

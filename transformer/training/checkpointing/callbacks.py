@@ -104,9 +104,7 @@ class LastCheckpoint(Checkpoint):
             validate_now(trainer)
             trainer.should_stop |= self._should_stop
 
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, *batch: Any
-    ) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         """Save at the interval, after all callbacks of the last update."""
         assert self._saved is not None
         since = trainer.global_step - self._saved[0]
@@ -114,10 +112,9 @@ class LastCheckpoint(Checkpoint):
             self._save_unless_bad(trainer, pl_module)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save before a validation of training, which may take long."""
-        if trainer.state.fn == "fit":
-            self.validates = True
-            self._save_unless_bad(trainer, pl_module)
+        """Save before a validation, which may take long."""
+        self.validates = True
+        self._save_unless_bad(trainer, pl_module)
 
     def on_validation_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record its end before the best and recent checkpoints are written, which hold it, too."""
@@ -166,8 +163,6 @@ class BestCheckpoint(Checkpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save if this is the best score."""
-        if trainer.state.fn != "fit":
-            return
         score = float(trainer.callback_metrics[self.criterion.metric])
         if self.criterion.better(score, self.score):
             before, self.score = self.score, score
@@ -194,7 +189,7 @@ class RecentCheckpoints(Checkpoint):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save, and delete the oldest."""
-        if trainer.state.fn != "fit" or not self.keep:
+        if not self.keep:
             return
         path = self.folder / f"step-{trainer.global_step:08d}.ckpt"
         failed = save(trainer, path, weights_only=True)

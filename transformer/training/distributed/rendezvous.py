@@ -27,7 +27,7 @@ _PATIENCE_FOR_THE_CAUSE = timedelta(seconds=30)
 
 @dataclass(frozen=True)
 class Rank:
-    """A process of a group that torchrun or SLURM has started; rank 0 has the address and port."""
+    """A process of a group of ``ranks`` that torchrun or SLURM has started."""
 
     rank: int
     ranks: int

@@ -158,11 +158,8 @@ class UpdateModule(LightningModule, ABC):
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser, and the schedule, which steps once per update."""
         optimizer = build_optimizer(self.optimizer, self.model.parameters())
-        scheduler = build_schedule(self.schedule, optimizer, self.model.config.d_model)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        schedule = build_schedule(self.schedule, optimizer, self.model.config.d_model)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_fit_start(self) -> None:
         """Set whether a rank may repeat a batch alone; the memory check needs it already."""

@@ -246,7 +246,7 @@ def test_a_cluster_without_scontrol_is_told_of(
 def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
     stopped = []
     for score in scores:
-        trainer.state, trainer.callback_metrics = Mock(fn="fit"), {"val/x": score}
+        trainer.callback_metrics = {"val/x": score}
         patience.on_validation_end(trainer, module())
         stopped.append(bool(trainer.should_stop))
     return stopped

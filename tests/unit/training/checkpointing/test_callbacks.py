@@ -29,7 +29,7 @@ class Disk(AtomicCheckpointIO):
 
 def saving_trainer(step: int = 0, score: float = 0.0) -> tuple[Mock, list[str]]:
     """A trainer in training, and the names of the files it has written, with the update."""
-    trainer = fake_trainer(global_step=step, state=Mock(fn="fit"), fit_loop=Mock())
+    trainer = fake_trainer(global_step=step, fit_loop=Mock())
     written: list[str] = []
     disk = Disk()
     trainer.strategy.checkpoint_io = disk
@@ -90,9 +90,6 @@ def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path
     assert written == ["last 5", "last 5"]
     last.on_train_end(trainer, module())
     assert len(written) == 3  # that the validation is over is new
-    trainer.state.fn = "validate"
-    last.on_validation_start(trainer, module())
-    assert len(written) == 3
 
 
 def test_the_last_is_not_written_while_updates_are_bad_but_where_training_stops(
