@@ -53,9 +53,6 @@ def test_every_verb_has_a_config(verb: str) -> None:
     }
     given = ["checkpoint=x", *needed.get(verb, [])]
     assert compose_config(verb, given).checkpoint == "x"
-
-
-def test_compare_has_a_config() -> None:
     assert compose_config("compare", ["runs=[a,b]"]).runs == ["a", "b"]
 
 

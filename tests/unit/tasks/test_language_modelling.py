@@ -1,6 +1,7 @@
 """Perplexity by hand: which events are predicted, and what they are shared among."""
 
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -36,12 +37,13 @@ def task(folder: Path, *overrides: str) -> LanguageModelling:
 
 
 def test_it_reads_the_target_side(tmp_path: Path) -> None:
-    task_ = task(tmp_path)
+    task_ = task(tmp_path, "model.source_token_dropout=0.2")
     task_.data.setup("fit")
     expected = tiny_tokenizer().encode_target([target for _, target in PAIRS])
     assert task_.data.training_targets(100) == expected
     assert task_.data.training_targets(2) == expected[:2]
     model = task_.module.model
+    assert model.embedding.token_dropout.probability == 0.2
     predicted: list[int] = []
     for batch in first_epoch(task_.data):
         hidden, right = task_.module.predictions(batch)
@@ -52,30 +54,25 @@ def test_it_reads_the_target_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "override", ["loss=simcut", "model.target_token_dropout=0.1", "model.decoder_layers=2"]
+    ("override", "resumed"),
+    [
+        *(("loss=simcut", False), ("model.target_token_dropout=0.1", False)),
+        *(("model.decoder_layers=2", False), ("data.alignment=links", True)),
+        ("tokenizer.joint=false", True),
+    ],
 )
-def test_settings_of_translation_alone_raise(tmp_path: Path, override: str) -> None:
-    with pytest.raises(InputError, match="task=language_modelling"):
-        task(tmp_path, override)
-
-
-def test_its_tokens_are_dropped_as_those_of_a_source(tmp_path: Path) -> None:
-    model = task(tmp_path, "model.source_token_dropout=0.2").module.model
-    assert model.embedding.token_dropout.probability == 0.2
+def test_settings_of_translation_raise(tmp_path: Path, override: str, resumed: bool) -> None:
+    """Those of the second text do nothing in a run that goes on."""
+    alone = ["task=language_modelling", "model.decoder_layers=0"]
+    config = composed([*alone, override], tmp_path)
+    message = "task=language_modelling has one stack and one text and does not use"
+    with pytest.raises(InputError, match=message):
+        LanguageModelling(config)
+    with nullcontext() if resumed else pytest.raises(InputError, match=message):
+        LanguageModelling(config, tiny_tokenizer())
 
 
 def test_only_learned_positions_end(tmp_path: Path) -> None:
     task(tmp_path, "model.max_length=3").data.prepare_data()
     with pytest.raises(InputError, match=r"a\.tsv:1: .* set model\.max_length="):
         task(tmp_path, "model.max_length=3", "model.positions=learned").data.prepare_data()
-
-
-@pytest.mark.parametrize("override", ["data.alignment=links", "tokenizer.joint=false"])
-def test_what_two_sides_have_is_refused_where_a_run_begins(tmp_path: Path, override: str) -> None:
-    alone = ["task=language_modelling", "model.decoder_layers=0"]
-    config = composed([*alone, override], tmp_path)
-    with pytest.raises(
-        InputError, match="task=language_modelling has one stack and one text and does not use"
-    ):
-        LanguageModelling(config)
-    LanguageModelling(config, tiny_tokenizer())

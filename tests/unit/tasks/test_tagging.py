@@ -82,13 +82,6 @@ def test_what_a_tagger_has_not_is_refused(tmp_path: Path, override: str, message
         files(tmp_path, override)
 
 
-def test_all_that_a_new_tagger_cannot_have_is_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        Tagging(composed(["task=tagging"], tmp_path))
-    for key in ("model.decoder_layers", "model.tie_embeddings", "data.validation_size"):
-        assert f" {key}=" in str(caught.value)
-
-
 def test_only_learned_positions_end(tmp_path: Path) -> None:
     files(tmp_path, "model.max_length=5").data.prepare_data()
     with pytest.raises(InputError, match=r"validation:1: .* set model\.max_length="):
@@ -110,9 +103,6 @@ def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
     config = composed([*ALONE, override], tmp_path)
     with pytest.raises(InputError, match=message):
         Tagging(config)
+    with pytest.raises(InputError, match=r"model\.decoder_layers=.* model\.tie_embeddings="):
+        Tagging(composed(["task=tagging"], tmp_path))
     Tagging(config, tiny_tokenizer())  # a checkpoint of such a run is still good
-
-
-def test_the_experiment_holds_nothing_out(tmp_path: Path) -> None:
-    data = Tagging(composed(["experiment=pocket_tagging"], tmp_path)).config.data
-    assert (data.validation_size, data.test_size) == (0, 0)

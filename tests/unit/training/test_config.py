@@ -1,18 +1,35 @@
 """Plain values become typed ones, or an error that names the key."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
 from typing import Any, Literal
 
 import pytest
 from omegaconf import OmegaConf
 
-from tests.helpers.models import tiny_config
+from tests.helpers.losses import loss_config
+from tests.helpers.updates import recovery_config
 from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.model.config import ModelConfig
 from transformer.training.config import run_config
+from transformer.training.optimization.optimizer import OptimizerConfig
+from transformer.training.optimization.schedule import ScheduleConfig
+
+ADAM: dict[str, Any] = {
+    **{"name": "adamw", "lr": 0.1, "betas": (0.9, 0.98)},
+    **{"eps": 1e-9, "weight_decay": 0.5},
+}
+COSINE: dict[str, Any] = {"name": "cosine", "warmup": 5, "total": 9}
+
+
+def adam(**changes: Any) -> OptimizerConfig:
+    return OptimizerConfig(**(ADAM | changes))
+
+
+def cosine(**changes: Any) -> ScheduleConfig:
+    return ScheduleConfig(**(COSINE | changes))
 
 
 @dataclass(frozen=True)
@@ -46,37 +63,16 @@ VALUES: dict[str, Any] = {
 
 
 def test_values_get_the_types_of_the_fields() -> None:
-    settings = typed(Settings, VALUES | {"rate": 1, "limit": 2}, "here")
-    assert settings == Settings(3, 1.0, "x", True, "b", (0.9, 1.0), ("a.en", "a.de"), 2.0)
+    inner = {"x": {"size": 1, "names": ["a"]}, 2: {"size": 2}}
+    settings = typed(Settings, VALUES | {"rate": 1, "limit": 2, "inner": inner}, "here")
+    typed_inner = {"x": Inner(1, ("a",)), "2": Inner(2)}
+    assert settings == Settings(
+        3, 1.0, "x", True, "b", (0.9, 1.0), ("a.en", "a.de"), 2.0, typed_inner
+    )
     for value in (settings.rate, settings.limit, *settings.pair):
         assert type(value) is float
-
-
-def test_a_mapping_holds_settings_of_its_own() -> None:
-    inner = {"x": {"size": 1, "names": ["a"]}, 2: {"size": 2}}
-    settings = typed(Settings, VALUES | {"inner": inner}, "here")
-    assert settings.inner == {"x": Inner(1, ("a",)), "2": Inner(2)}
-
-
-@pytest.mark.parametrize(
-    ("inner", "message"),
-    [
-        ({"x": {"szie": 1}}, "here.inner.x.szie is not a setting of here.inner.x (did you mean"),
-        ({"x": {"size": "1"}}, "here.inner.x.size='1' must be a whole number"),
-        ({"x": {}}, "here.inner.x.size is missing"),
-        ({"x": 3}, "here.inner.x=3 must be a mapping, {KEY: VALUE}"),
-        (["x"], "here.inner=['x'] must be a mapping, {KEY: VALUE} or null"),
-    ],
-)
-def test_what_is_wrong_inside_a_mapping_is_named(inner: Any, message: str) -> None:
-    with pytest.raises(InputError) as caught:
-        typed(Settings, VALUES | {"inner": inner}, "here")
-    assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize("files", ["a.tsv", None])
-def test_every_side_of_a_union_is_taken(files: str | None) -> None:
-    assert typed(Settings, VALUES | {"files": files}, "here").files == files
+    for files in ("a.tsv", None):
+        assert typed(Settings, VALUES | {"files": files}, "here").files == files
 
 
 @pytest.mark.parametrize(
@@ -90,6 +86,7 @@ def test_every_side_of_a_union_is_taken(files: str | None) -> None:
         ("rate", True, "here.rate=True must be a number"),
         ("name", 3, "here.name=3 must be a text"),
         ("flag", 1, "here.flag=1 must be true or false"),
+        ("flag", MISSING, "here.flag is missing"),
         ("choice", "c", "here.choice='c' must be a or b"),
         ("pair", [1.0], "here.pair=[1.0] must be a list of 2"),
         ("pair", [1.0, "x"], "here.pair='x' must be a number"),
@@ -98,18 +95,22 @@ def test_every_side_of_a_union_is_taken(files: str | None) -> None:
         ("files", ["a", 3], "here.files=['a', 3] must be a text or a list or null"),
         ("limit", "x", "here.limit='x' must be a number or null"),
         ("cuont", 3, "here.cuont is not a setting of here (did you mean count?)"),
+        (
+            "inner",
+            {"x": {"szie": 1}},
+            "here.inner.x.szie is not a setting of here.inner.x (did you mean size?)",
+        ),
+        ("inner", {"x": {"size": "1"}}, "here.inner.x.size='1' must be a whole number"),
+        ("inner", {"x": {}}, "here.inner.x.size is missing"),
+        ("inner", {"x": 3}, "here.inner.x=3 must be a mapping, {KEY: VALUE}"),
+        ("inner", ["x"], "here.inner=['x'] must be a mapping, {KEY: VALUE} or null"),
     ],
 )
 def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
+    values = {k: v for k, v in (VALUES | {key: value}).items() if v is not MISSING}
     with pytest.raises(InputError) as caught:
-        typed(Settings, VALUES | {key: value}, "here")
+        typed(Settings, values, "here")
     assert str(caught.value) == message
-
-
-def test_a_missing_value_is_named_unless_it_has_a_default() -> None:
-    missing = {key: value for key, value in VALUES.items() if key != "flag"}
-    with pytest.raises(InputError, match=r"^here\.flag is missing$"):
-        typed(Settings, missing, "here")
 
 
 @pytest.mark.parametrize(
@@ -128,18 +129,94 @@ def test_a_missing_value_is_named_unless_it_has_a_default() -> None:
         (["callbacks.ema_decay=99.9"], r"callbacks\.ema_decay=99\.9 must be at least 0 .* below 1"),
         (["callbacks.ema_decay=1"], r"callbacks\.ema_decay=1\.0 must be at least 0"),
         (["decoding.beam_size=two"], r"decoding\.beam_size='two' must be a whole number"),
+        (
+            ["decoding=mbr", "decoding.utility=operator:eq"],
+            r"utility=operator:eq is a program",
+        ),
+        (["model.d_model=wide"], r"model\.d_model='wide' must be a whole number"),
+        (["model.d_model=128.5"], r"model\.d_model=128\.5 must be a whole number"),
+        (
+            ["model.positions=absolute"],
+            r"model\.positions='absolute' must be sinusoidal or",
+        ),
+        (["+model.experts=8"], r"model\.experts is not a setting of model"),
     ],
 )
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:
-    config = OmegaConf.to_container(compose_config("train", arguments))
     with pytest.raises(InputError, match=message):
-        run_config(config)  # type: ignore[arg-type]
+        run_config(OmegaConf.to_container(compose_config("train", arguments)))  # type: ignore[arg-type]
 
 
-def test_a_program_does_not_get_into_a_checkpoint() -> None:
-    config = compose_config("train", ["decoding=mbr", "decoding.utility=operator:eq"])
-    with pytest.raises(InputError, match=r"decoding\.utility=operator:eq is a program"):
-        run_config(OmegaConf.to_container(config))  # type: ignore[arg-type]
+R_DROP = {"consistency": "r_drop", "consistency_weight": 5.0}
+SIMCUT = {"consistency": "simcut", "consistency_weight": 3.0, "cut": 0.05}
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "message"),
+    [
+        (adam, {"lr": 0.0}, r"optimizer\.lr=0\.0 must be above 0"),
+        (adam, {"lr": -1.0}, r"optimizer\.lr=-1\.0 must be above 0"),
+        (
+            adam,
+            {"betas": (0.9, 1.0)},
+            r"betas=\[0\.9, 1\.0\] must be from 0 and below 1",
+        ),
+        (adam, {"eps": -1.0}, r"optimizer\.eps=-1\.0 must be at least 0"),
+        (adam, {"weight_decay": -1.0}, r"optimizer\.weight_decay=-1\.0 must be at least 0"),
+        (cosine, {"name": "constant", "warmup": -1}, r"schedule\.warmup=-1 must be at least 0"),
+        (cosine, {"total": None}, r"schedule\.total=None: a cosine needs"),
+        (cosine, {"total": -1}, r"schedule\.total=-1: a cosine needs"),
+        (cosine, {"floor": -0.1}, r"schedule\.floor=-0\.1 must be from 0 to 1"),
+        (cosine, {"floor": 1.5}, r"schedule\.floor=1\.5 must be from 0 to 1"),
+        (recovery_config, {"explosion": 0.0}, r"recovery\.explosion="),
+        (recovery_config, {"skips": 0}, r"recovery\.skips="),
+        (recovery_config, {"returns": -1}, r"recovery\.returns="),
+        (recovery_config, {"lr_factor": 0.0}, r"recovery\.lr_factor="),
+        (recovery_config, {"lr_factor": 1.5}, r"recovery\.lr_factor="),
+        (
+            loss_config,
+            {"label_smoothing": 1.0},
+            r"loss\.label_smoothing=1\.0 must be at least 0",
+        ),
+        (loss_config, {"label_smoothing": -0.1}, r"loss\.label_smoothing=-0\.1 must be at least 0"),
+        (loss_config, {"chunk": -1}, r"loss\.chunk=-1 must be at least 0"),
+        (loss_config, {"chunk": 0, "bfloat16": True}, r"needs the fused form; set loss\.chunk=512"),
+        (
+            loss_config,
+            {"alignment_weight": -1.0},
+            r"alignment_weight=-1\.0 must be at least 0",
+        ),
+        (
+            loss_config,
+            {"cut": 0.1},
+            r"cut=0\.1 does not fit loss\.consistency=none: only",
+        ),
+        (
+            loss_config,
+            R_DROP | {"consistency_weight": 0.0},
+            r"needs loss\.consistency_weight above",
+        ),
+        (loss_config, SIMCUT | {"consistency_weight": -1.0}, r"weight=-1\.0 must be at least"),
+        (
+            loss_config,
+            SIMCUT | {"consistency_weight": math.inf},
+            r"loss\.consistency_weight=inf",
+        ),
+        (loss_config, R_DROP | {"cut": 0.05}, r"loss\.cut=0\.05 does not fit .*=r_drop"),
+        (
+            loss_config,
+            SIMCUT | {"cut": 0.0},
+            r"loss\.cut=0\.0 does not fit .*=simcut",
+        ),
+        (loss_config, SIMCUT | {"cut": 1.0}, r"loss\.cut=1\.0 must be at least 0 and below 1"),
+        (loss_config, SIMCUT | {"alignment_weight": 0.1}, r"alignment_weight=0\.1 guides one pass"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(
+    make: Callable[..., object], fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        make(**fields)
 
 
 def test_own_text_is_given_as_a_pair_or_as_one_file() -> None:
@@ -147,17 +224,3 @@ def test_own_text_is_given_as_a_pair_or_as_one_file() -> None:
     data = run_config(OmegaConf.to_container(compose_config("train", arguments))).data  # type: ignore[arg-type]
     assert list(data.train or ()) == ["a.en", "a.de"]
     assert data.test == "b.tsv"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"d_model": "wide"}, r"model\.d_model='wide' must be a whole number"),
-        ({"d_model": 128.5}, r"model\.d_model=128\.5 must be a whole number"),
-        ({"positions": "absolute"}, r"model\.positions='absolute' must be sinusoidal or learned"),
-        ({"experts": 8}, r"model\.experts is not a setting of model"),
-    ],
-)
-def test_the_keys_of_a_model_are_checked(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        typed(ModelConfig, tiny_config().to_dict() | changes, "model")

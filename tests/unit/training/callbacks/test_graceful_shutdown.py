@@ -73,30 +73,28 @@ def test_a_signal_waits_for_the_update(
         assert caught.value.code == 128 + number
 
 
-def test_without_a_signal_nothing_stops() -> None:
+def test_without_a_signal_nothing_stops(handlers: list[Any]) -> None:
     stop, trainer = listening()
     stop.on_train_batch_start(trainer, module(), None, 0)
     stop.on_validation_epoch_start(trainer, module())
     assert not trainer.should_stop
     stop.raise_if_stopped()
+    assert [signal.getsignal(n) for n in SIGNALS] != handlers
+    stop.on_exception(trainer, module(), ValueError())
+    assert [signal.getsignal(n) for n in SIGNALS] == handlers
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
-    listening()
-    send(signal.SIGINT)
+def test_a_second_ctrl_c_alone_stops_at_once() -> None:
+    _, trainer = listening()
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
+        send(number)
+    assert not trainer.should_stop
     with pytest.raises(Interrupted) as caught:
         send(signal.SIGINT)
     assert caught.value.code == 130
 
 
-def test_schedulers_may_say_it_several_times() -> None:
-    _, trainer = listening()
-    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
-        send(number)
-    assert not trainer.should_stop
-
-
-def test_a_validation_is_broken_off_and_the_next_update_is_not() -> None:
+def test_a_validation_behind_a_checkpoint_is_aborted() -> None:
     stop, trainer = listening()
     stop.on_validation_epoch_start(trainer, module())
     with pytest.raises(Interrupted):
@@ -105,10 +103,8 @@ def test_a_validation_is_broken_off_and_the_next_update_is_not() -> None:
     stop.on_validation_epoch_start(trainer, module())
     stop.on_validation_end(trainer, module())
     send(signal.SIGTERM)
-
-
-def test_a_validation_without_a_checkpoint_before_it_is_not_broken_off() -> None:
     stop, trainer = listening()
+    # A bad update is not followed by a checkpoint.
     stop.on_validation_epoch_start(trainer, module(bad_updates=2))
     send(signal.SIGTERM)
     stop.on_validation_end(trainer, module())
@@ -165,13 +161,6 @@ def test_a_signal_to_one_rank_stops_all() -> None:
         stop.on_validation_batch_start(trainer, module(), None, 0)
 
 
-def test_an_error_hands_the_signals_back(handlers: list[Any]) -> None:
-    stop, trainer = listening()
-    assert [signal.getsignal(n) for n in SIGNALS] != handlers
-    stop.on_exception(trainer, module(), ValueError())
-    assert [signal.getsignal(n) for n in SIGNALS] == handlers
-
-
 def test_a_process_that_loads_data_leaves_at_sigterm_and_ignores_ctrl_c() -> None:
     listen(lambda number, frame: None)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGUSR1, 7)):
@@ -216,6 +205,7 @@ def test_slurm_warns_jobs_of_a_sweep_with_a_signal_that_is_heard() -> None:
 def test_slurm_gets_the_job_back(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     environment: dict[str, str],
     number: int,
     job: str | None,
@@ -231,16 +221,10 @@ def test_slurm_gets_the_job_back(
     with pytest.raises(Interrupted), stoppable(tmp_path):
         send(number)
     assert (said.read_text() if said.exists() else None) == (job and f"requeue {job}\n")
-
-
-def test_a_cluster_without_scontrol_is_told_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name, value in {"SLURM_NTASKS": "2", "SLURM_JOB_ID": "17", "PATH": ""}.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(Interrupted), stoppable(Path("run")):
-        send(signal.SIGUSR1)
-    assert "scontrol requeue 17 failed" in caplog.text
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(Interrupted), stoppable(tmp_path):
+        send(number)
+    assert (f"scontrol requeue {job} failed" in caplog.text) == (job is not None)
 
 
 def validated(patience: Patience, trainer: Mock, *scores: float) -> list[bool]:
@@ -261,6 +245,12 @@ def test_patience_ends_after_validations_without_a_better_score(
 ) -> None:
     patience = Patience(Criterion("val/x", mode), 2)
     assert validated(patience, fake_trainer(), *scores) == [False] * 5 + [True]
+    # A validation at the end, off the interval, does not count.
+    patience, trainer = Patience(Criterion("val/x", "max"), 2), fake_trainer(val_check_interval=4)
+    for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
+        trainer.global_step = step
+        assert validated(patience, trainer, score) == [False]
+        assert patience.waited == waited
 
 
 def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
@@ -273,11 +263,3 @@ def test_patience_goes_on_waiting_with_what_the_config_says() -> None:
         after.on_train_start(trainer, module())
         assert trainer.should_stop is stops
     assert validated(after, trainer, 3) == [True]
-
-
-def test_patience_does_not_count_the_validation_at_an_end_off_the_interval() -> None:
-    patience, trainer = Patience(Criterion("val/x", "max"), 2), fake_trainer(val_check_interval=4)
-    for step, score, waited in ((4, 3, 0), (8, 2, 1), (9, 2, 1), (10, 4, 0)):
-        trainer.global_step = step
-        assert validated(patience, trainer, score) == [False]
-        assert patience.waited == waited

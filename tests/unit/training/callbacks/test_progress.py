@@ -56,38 +56,32 @@ def test_no_terminal_no_bar(
     ]
 
 
-def test_a_validation_without_bleu_has_its_line_too(caplog: pytest.LogCaptureFixture) -> None:
-    trainer = fake_trainer(callback_metrics={"val/accuracy": torch.tensor(93.254)})
+@pytest.mark.parametrize(
+    ("changes", "steps", "line"),
+    [
+        (
+            {"callback_metrics": {"val/accuracy": torch.tensor(93.254)}},
+            [39, 41],
+            "update 41/40, epoch 4.1: accuracy 93.25 at update 41",
+        ),
+        ({"estimated_stepping_batches": float("inf")}, [1, 2, 3], "update 2/?, epoch 0.2: "),
+        ({"datamodule": Mock(epochs=lambda done: None)}, [1, 2, 3], "update 2/40: "),
+    ],
+)
+def test_a_line_without_bleu_end_or_epoch(
+    changes: dict[str, Any], steps: list[int], line: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO):
-        run(trainer, [39, 41])
-    assert caplog.messages == ["update 41/40, epoch 4.1: accuracy 93.25 at update 41"]
+        run(fake_trainer(**changes), steps)
+    assert caplog.messages == [line]
 
 
-def test_without_an_end_the_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    trainer = fake_trainer(callback_metrics={}, estimated_stepping_batches=float("inf"))
-    with caplog.at_level(logging.INFO):
-        run(trainer, [1, 2, 3])
-    assert caplog.messages == ["update 2/?, epoch 0.2: "]
-
-
-def test_an_epoch_that_nobody_knows_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    trainer = fake_trainer(datamodule=Mock(epochs=lambda done: None))
-    with caplog.at_level(logging.INFO):
-        run(trainer, [1, 2, 3])
-    assert caplog.messages == ["update 2/40: "]
-
-
-def test_rank_0_alone_reads_what_was_logged() -> None:
+def test_other_ranks_read_and_log_nothing(caplog: pytest.LogCaptureFixture) -> None:
     csv = Mock(spec=ContinuedCSVLogger)
-    trainer = fake_trainer(is_global_zero=False, global_step=4, loggers=[csv])
-    ProgressBar().on_train_start(trainer, fake_module())
-    csv.newest.assert_not_called()
-
-
-def test_other_ranks_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        run(fake_trainer(is_global_zero=False), [1, 2])
+        run(fake_trainer(is_global_zero=False, global_step=4, loggers=[csv]), [5, 6])
     assert caplog.messages == []
+    csv.newest.assert_not_called()
 
 
 @contextmanager

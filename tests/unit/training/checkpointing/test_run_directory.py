@@ -47,10 +47,6 @@ def chosen(given: RunFolder | None, *others: RunFolder) -> str | None:
     return None if path is None else path.name
 
 
-def test_without_any_run_a_new_one_begins() -> None:
-    assert chosen(None) is None
-
-
 def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
     runs = [
         folder("old", changed=1.0),
@@ -61,6 +57,7 @@ def test_the_newest_unfinished_run_of_the_same_config_goes_on() -> None:
         folder("taken", changed=3.0, locked=True),
         folder("foreign", changed=3.0, config=None),
     ]
+    assert chosen(None) is None
     assert chosen(None, *runs) == "new"
     assert chosen(None, *reversed(runs)) == "new"
     assert chosen(None, *runs[2:]) is None
@@ -74,6 +71,8 @@ def test_a_named_directory_goes_on_if_it_holds_a_checkpoint() -> None:
     assert chosen(folder("run", finished=True)) == "run"
     sampled = {"vocab_size": 100, "sampling": 0.5}
     assert chosen(folder("run", config=STARTED | {"tokenizer": sampled})) == "run"
+    for damaged in ({}, {"tokenizer": None}, {"tokenizer": "ha"}):
+        assert chosen(folder("run", config=damaged)) == "run"
 
 
 @pytest.mark.parametrize(
@@ -109,15 +108,6 @@ def test_what_a_run_began_with_may_be_moved_or_have_another_name(
     assert all(differs(*starts) for starts in [*unlike, (None, "a.ckpt"), ("a.ckpt", None)])
 
 
-def test_marks(tmp_path: Path) -> None:
-    assert not is_finished(tmp_path)
-    mark_unfinished(tmp_path)
-    mark_finished(tmp_path)
-    assert is_finished(tmp_path)
-    mark_unfinished(tmp_path)
-    assert not is_finished(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "there"),
     [("last", True), ("previous", True), ("best", False), ("step-00000001", False)],
@@ -127,11 +117,30 @@ def test_what_training_goes_on_from(tmp_path: Path, name: str, there: bool) -> N
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / f"{name}.ckpt").touch()
     assert has_checkpoint(tmp_path) is there
+    for mark, finished in (
+        (mark_unfinished, False),
+        (mark_finished, True),
+        (mark_unfinished, False),
+    ):
+        mark(tmp_path)
+        assert is_finished(tmp_path) is finished
 
 
 def test_one_process_trains_in_a_directory_and_a_dead_one_does_not(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
+    (tmp_path / LOCK).touch()
+    ready, looks = os.pipe()
+    child = os.fork()
+    if not child:  # a process that only looks is in nobody's way
+        with open(tmp_path / LOCK) as lock:
+            fcntl.lockf(lock, fcntl.LOCK_SH)
+            os.write(looks, b"1")
+            time.sleep(0.2)
+            os._exit(0)
+    os.read(ready, 1)
+    assert not is_locked(tmp_path)
     with locked(tmp_path):
+        os.waitpid(child, 0)
         child = os.fork()
         if not child:
             code = 1
@@ -163,23 +172,6 @@ def test_what_has_changed_is_named_key_by_key() -> None:
     assert changes(STARTED, CONFIG) == []
 
 
-def test_who_only_looks_is_in_nobodys_way(tmp_path: Path) -> None:
-    (tmp_path / LOCK).touch()
-    ready, looks = os.pipe()
-    child = os.fork()
-    if not child:
-        with open(tmp_path / LOCK) as lock:
-            fcntl.lockf(lock, fcntl.LOCK_SH)
-            os.write(looks, b"1")
-            time.sleep(0.2)
-            os._exit(0)
-    os.read(ready, 1)
-    assert not is_locked(tmp_path)
-    with locked(tmp_path):
-        pass
-    os.waitpid(child, 0)
-
-
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.EACCES])
 def test_systems_say_in_two_ways_that_a_lock_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -203,18 +195,10 @@ def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert not is_locked(tmp_path)
     with pytest.raises(InputError, match="cannot be locked: No locks"), locked(tmp_path):
         pass
-
-
-def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / LOCK).unlink()
     (tmp_path / LOCK).mkdir()
     with pytest.raises(InputError, match=r"\.lock cannot be written: "), locked(tmp_path):
         pass
-
-
-@pytest.mark.parametrize("before", [{}, {"tokenizer": None}, {"tokenizer": "ha"}])
-def test_a_damaged_config_does_not_keep_its_run_from_going_on(before: dict[str, Any]) -> None:
-    given = RunFolder(Path("run"), config=before, has_checkpoint=True, finished=False)
-    assert find_run_to_resume(CONFIG, given, [])[0] == Path("run")
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,5 @@ def test_a_bug_keeps_its_traceback(index: Rank, capsys: pytest.CaptureFixture[st
         raise RuntimeError("of mine")
     assert caught.value.code == 1
     assert capsys.readouterr().err.endswith("RuntimeError: of mine\n")
-
-
-def test_a_bug_of_one_process_stays_a_bug() -> None:
     with pytest.raises(RuntimeError, match="of mine"), reporting_once(None):
         raise RuntimeError("of mine")

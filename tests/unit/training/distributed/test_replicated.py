@@ -53,11 +53,15 @@ def started_by(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_torchrun_says_how_many(alone: pytest.MonkeyPatch) -> None:
+    assert external_rank() is None
+    assert resolve_devices(GIVEN) == GIVEN
     started_by(TORCHRUN, alone)
     assert resolve_devices(GIVEN) == GIVEN | {"devices": 2, "num_nodes": 3}
     index = external_rank()
     assert index is not None
     assert (index.rank, index.ranks, index.address, index.port) == (5, 6, "first", 29500)
+    alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
+    assert resolve_devices(GIVEN | {"devices": [1, 3]})["devices"] == [1, 3]
 
 
 def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
@@ -65,18 +69,9 @@ def test_slurm_says_where(alone: pytest.MonkeyPatch) -> None:
     index = external_rank()
     assert index is not None
     assert (index.rank, index.ranks, index.address) == (3, 4, "n01")
-
-
-def test_slurm_options_that_lightning_does_not_take_are_named(alone: pytest.MonkeyPatch) -> None:
-    started_by(SLURM, alone)
     alone.delenv("SLURM_NTASKS_PER_NODE")
     with pytest.raises(InputError, match="--ntasks-per-node"):
         external_rank()
-
-
-def test_a_process_alone_knows_it(alone: pytest.MonkeyPatch) -> None:
-    assert external_rank() is None
-    assert resolve_devices(GIVEN) == GIVEN
 
 
 @pytest.mark.parametrize(
@@ -124,11 +119,3 @@ def test_a_process_a_device(
     monkeypatch.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assert count_devices({"accelerator": accelerator, "devices": devices}) == count
-
-
-def test_torchrun_may_start_a_process_for_each_gpu_that_is_named(
-    alone: pytest.MonkeyPatch,
-) -> None:
-    started_by(TORCHRUN, alone)
-    alone.setattr("lightning_fabric.accelerators.cuda.num_cuda_devices", lambda: 4)
-    assert resolve_devices(GIVEN | {"devices": [1, 3]})["devices"] == [1, 3]

@@ -22,9 +22,6 @@ def test_the_share_cut_is_the_probability_and_only_text_is() -> None:
     for subword in (UNK, 4, 8):
         here = cut[tokens == subword].double()
         assert abs(here.mean().item() - 0.05) < 5 * (0.05 * 0.95 / len(here)) ** 0.5
-
-
-def test_nothing_is_drawn_where_nothing_is_cut() -> None:
     state = torch.random.get_rng_state()
     assert drawn_cut(TOKENS, 0.0) is None
     assert torch.equal(torch.random.get_rng_state(), state)

@@ -52,19 +52,14 @@ def test_without_dropout_r_drop_is_the_plain_loss(chunk: int) -> None:
         assert_close(mine[name], gradient)
 
 
-def test_the_passes_of_r_drop_draw_other_dropout() -> None:
-    trained = module(R_DROP, dropout=0.3)
+@pytest.mark.parametrize("dropout", ["dropout", "source_token_dropout", "target_token_dropout"])
+def test_the_passes_of_r_drop_draw_other_dropout(dropout: str) -> None:
+    trained = module(R_DROP, **{dropout: 0.4})
     loss, sums = step(trained)
-    assert sums["consistency"] > 1e-2
+    assert sums["consistency"] > 1e-3
     assert_close(loss, sums["loss"] + 5.0 / 2 * sums["consistency"])
     assert torch.equal(step(trained)[0], loss)
     assert not torch.equal(step(trained, seed=4)[0], loss)
-
-
-def test_token_dropout_alone_makes_the_passes_differ() -> None:
-    for side in ("source", "target"):
-        trained = module(R_DROP, **{f"{side}_token_dropout": 0.4})
-        assert step(trained)[1]["consistency"] > 1e-3
 
 
 def test_simcut_compares_the_whole_with_what_is_cut() -> None:

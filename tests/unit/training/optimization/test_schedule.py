@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from transformer.common.errors import InputError
 from transformer.training.optimization.schedule import (
     ScheduleConfig,
     build_schedule,
@@ -39,18 +38,15 @@ def factors(updates: list[int], d_model: int = 512, **fields: Any) -> list[float
             {1: 1.74693e-7, 2000: 3.49386e-4, 4000: 6.98771e-4, 16000: 3.49386e-4},
         ),
         ({"name": "noam", "warmup": 0}, {1: 0.0441942, 4: 0.0220971}),
+        # 128^-0.5 = 0.0883883, 10^-1.5 = 0.0316228.
+        (
+            {"name": "noam", "warmup": 10, "d_model": 128},
+            {1: 0.00279508, 9: 0.0251558, 10: 0.0279508, 40: 0.0139754},
+        ),
     ],
 )
 def test_factors(fields: dict[str, Any], expected: dict[int, float]) -> None:
     assert factors(list(expected), **fields) == pytest.approx(list(expected.values()), rel=1e-5)
-
-
-@pytest.mark.parametrize("d_model", [128, 512, 1024])
-@pytest.mark.parametrize("warmup", [10, 4000])
-def test_noam_is_the_equation_of_the_paper(d_model: int, warmup: int) -> None:
-    updates = [1, 7, warmup - 1, warmup, warmup + 1, 100_000]
-    expected = [d_model**-0.5 * min(n**-0.5, n * warmup**-1.5) for n in updates]
-    assert factors(updates, d_model, name="noam", warmup=warmup) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt", "noam", "cosine", "constant"])
@@ -73,24 +69,3 @@ def test_the_first_update_is_made_with_the_first_factor() -> None:
         scheduler.step()
     assert rates[:4] == [2.0, 4.0, 6.0, 8.0]
     assert rates[15] == pytest.approx(4.0)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"name": "constant", "warmup": -1}, "schedule.warmup=-1 must be at least 0"),
-        ({"name": "cosine", "warmup": 5}, "schedule.total=None: a cosine needs"),
-        ({"name": "cosine", "warmup": 5, "total": -1}, "schedule.total=-1: a cosine needs"),
-        (
-            {"name": "cosine", "warmup": 5, "total": 9, "floor": -0.1},
-            r"schedule.floor=-0.1 must be from 0 to 1",
-        ),
-        (
-            {"name": "cosine", "warmup": 5, "total": 9, "floor": 1.5},
-            r"schedule.floor=1.5 must be from 0 to 1",
-        ),
-    ],
-)
-def test_refusals(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        factors([1], **fields)
