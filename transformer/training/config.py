@@ -162,12 +162,7 @@ def min_budget(max_length: int) -> int:
 
 
 def sized_model(model: Mapping[str, Any], inputs: int, outputs: int) -> ModelConfig:
-    """The user's model with the sizes that the tokenizer decides.
-
-    Args:
-        model: The group ``model`` of the run's config.
-        inputs: Size of the source vocabulary.
-        outputs: Size of the output vocabulary.
+    """The group ``model`` of a config with the sizes of the source and the output vocabulary.
 
     Raises:
         InputError: A key is unknown, or a value has the wrong type or is out of its range.

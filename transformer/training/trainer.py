@@ -121,12 +121,7 @@ def bound_by_epochs(
 ) -> None:
     """Convert the limit in epochs into one in updates, as the sequence of batches has no end.
 
-    Args:
-        trainer: Gets the limit.
-        epochs: Passes through the corpus since the start of the run; None: no limit.
-        data: The batches.
-        done: Updates of the run so far.
-        before: Saved state of the data loader of a resumed run.
+    A resumed run has done some updates, and the saved state of its data loader.
 
     Raises:
         InputError: The length of an epoch is not known.

@@ -139,7 +139,6 @@ def test_a_wrong_value_is_named(key: str, value: Any, message: str) -> None:
             ["model.positions=absolute"],
             r"model\.positions='absolute' must be sinusoidal or",
         ),
-        (["+model.experts=8"], r"model\.experts is not a setting of model"),
     ],
 )
 def test_the_keys_of_a_run_are_checked(arguments: list[str], message: str) -> None:

@@ -21,7 +21,6 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import Interrupted
 from transformer.training.checkpointing.run_directory import has_checkpoint
-from transformer.training.optimization.divergence import DivergenceDetector
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +59,9 @@ class GracefulStop(Callback):
         if self._any_rank(trainer):
             trainer.should_stop = True
 
-    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Stop at once from now on, if a checkpoint of this update has just been written."""
-        detector = pl_module.detector
-        self._at_once = isinstance(detector, DivergenceDetector) and not detector.in_a_row
+        self._at_once = not pl_module.detector.in_a_row
         self._abort_if_stopped(trainer)
 
     def on_validation_batch_start(self, trainer: Trainer, *arguments: Any) -> None:

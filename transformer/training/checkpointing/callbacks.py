@@ -23,7 +23,6 @@ from transformer.training.checkpointing.checkpoint_io import (
 )
 from transformer.training.checkpointing.restore import validate_now
 from transformer.training.checkpointing.run_directory import mark_unfinished
-from transformer.training.optimization.divergence import DivergenceDetector
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 
@@ -39,15 +38,11 @@ def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputEr
 
 
 class LastCheckpoint(Checkpoint):
-    """Keeps ``last.ckpt``: written before every validation, at an interval, and at the end.
+    """Keeps ``last.ckpt``: written before every validation, at the end, and at an interval, if any.
 
     It holds the state after a whole update with all its metrics, and whether a validation follows.
     A new run starts by writing it, so that there is a state to return to. Lightning runs checkpoint
     callbacks after all others, so it sees whether one stops training.
-
-    Args:
-        folder: Folder of the file.
-        interval: Updates from one writing to the next; None writes only at validations and ends.
     """
 
     def __init__(self, folder: Path, interval: int | None) -> None:
@@ -73,12 +68,11 @@ class LastCheckpoint(Checkpoint):
             trainer.fit_loop.epoch_loop.max_steps = -1
             trainer.should_stop = False
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: Any) -> None:
         """Save a new run, or one that has returned; run the validation that a stop has prevented.
 
         Raises:
-            InputError: The first checkpoint of a run cannot be written.
-            AnotherRankFailed: The same, on the ranks that do not write.
+            InputError: The first checkpoint cannot be written; on other ranks AnotherRankFailed.
         """
         # Otherwise Lightning would repeat or skip a part of the loop.
         trainer.fit_loop.epoch_loop.restarting = False
@@ -92,12 +86,11 @@ class LastCheckpoint(Checkpoint):
                 unused = set_aside_unused(self.path.parent, trainer.ckpt_path)
         self._saved = (trainer.global_step, self.validates)
         is_new = not trainer.strategy.broadcast(self.path.exists())
-        if is_new or _divergence_detector(pl_module).returned:
-            error = self._save(trainer)
-            if is_new and error:
-                if unused is not None:
-                    unused.rename(self.path)
-                raise _on_rank(error, trainer)
+        saves = is_new or pl_module.detector.returned
+        if saves and (error := self._save(trainer)) and is_new:
+            if unused is not None:
+                unused.rename(self.path)
+            raise _on_rank(error, trainer)
         if self.validates:
             if self._max_steps is not None:
                 trainer.fit_loop.epoch_loop.max_steps = self._max_steps
@@ -124,15 +117,14 @@ class LastCheckpoint(Checkpoint):
         """Save the final state.
 
         Raises:
-            InputError: It cannot be written.
-            AnotherRankFailed: The same, on the ranks that do not write.
+            InputError: It cannot be written; on other ranks AnotherRankFailed.
         """
         if self._saved != (trainer.global_step, False) and (error := self._save(trainer)):
             raise _on_rank(error, trainer)
 
-    def _save_unless_bad(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def _save_unless_bad(self, trainer: Trainer, pl_module: Any) -> None:
         """Save, unless the last update was bad, perhaps because of the weights."""
-        if not _divergence_detector(pl_module).in_a_row:
+        if not pl_module.detector.in_a_row:
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> InputError | None:
@@ -201,9 +193,3 @@ class RecentCheckpoints(Checkpoint):
 def _on_rank(error: InputError, trainer: Trainer) -> Exception:
     """The error on rank 0, which reports it; on the other ranks one that is not reported."""
     return error if trainer.is_global_zero else AnotherRankFailed(str(error))
-
-
-def _divergence_detector(module: LightningModule) -> DivergenceDetector:
-    detector = module.detector
-    assert isinstance(detector, DivergenceDetector)
-    return detector

@@ -1,6 +1,6 @@
 """Cuts tokens out of the second of two passes: their embeddings become zero, their positions stay.
 
-It does not know the loss that compares the passes. Shen et al. 2020, "A Simple but Tough-to-Beat
+It does not know the loss. Shen et al. 2020, "A Simple but Tough-to-Beat
 Data Augmentation Approach for Natural Language Understanding and Generation" (token cutoff), as
 Gao et al. 2022, "Bi-SimCut", simplified it.
 """

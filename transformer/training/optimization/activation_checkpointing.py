@@ -22,10 +22,7 @@ from transformer.model.encoder import EncoderLayer
 def recompute_layers(model: nn.Module, guided: MultiHeadAttention | None = None) -> None:
     """Recompute all encoder and decoder layers of a model in the backward pass of training.
 
-    Args:
-        model: The model.
-        guided: The attention of guided alignment; its layers keep their activations, as the loss
-            needs its weights.
+    The layers of the guided attention keep their activations, as its loss needs the weights.
     """
     for layer in model.modules():
         if isinstance(layer, EncoderLayer):

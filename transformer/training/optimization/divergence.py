@@ -104,10 +104,8 @@ class DivergenceDetector:
             return True
         self.in_a_row += 1
         self.skipped += 1
-        logger.warning(
-            "update %d is left out: %s (%d in a row, %d in all)",
-            *(update, reason, self.in_a_row, self.skipped),
-        )
+        counts = f"{self.in_a_row} in a row, {self.skipped} in all"
+        logger.warning("update %d is left out: %s (%s)", update, reason, counts)
         return False
 
     def raise_if_diverged(self, update: Update[Any], number: int) -> None:

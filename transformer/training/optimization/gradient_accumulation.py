@@ -72,11 +72,8 @@ class Accumulator:
             InputError: Memory does not suffice for a single sentence.
         """
         while True:
-            parts = [
-                part
-                for batch, number in zip(update.batches, update.numbers, strict=True)
-                for part in self._fitting(batch, (number,))
-            ]
+            numbered = zip(update.batches, update.numbers, strict=True)
+            parts = [part for batch, n in numbered for part in self._fitting(batch, (n,))]
             self.clear()
             totals, too_large = self._add_up(parts)
             if too_large is None:

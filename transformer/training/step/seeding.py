@@ -13,10 +13,7 @@ import torch
 def seed_for(seed: int, *path: int) -> None:
     """Seed the generators of torch (every device), NumPy and Python.
 
-    Args:
-        seed: Of the run.
-        path: The number of the micro-batch in the run, and the indices of its half, quarter, …
-            after it has been split.
+    The path is the number of the micro-batch in the run, and the indices of its half, quarter, …
     """
     word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
     torch.manual_seed(word)

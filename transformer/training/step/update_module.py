@@ -206,13 +206,13 @@ class UpdateModule(LightningModule, ABC):
             return totals
         if not self.sharded:
             sum_over_ranks(self.model.parameters())
-        names = sorted(totals.sums)
-        counted = [torch.tensor([float(totals.tokens)], device=self.device, dtype=torch.float64)]
-        flat = torch.cat(counted + [totals.sums[name].double().flatten() for name in names])
+        sums = dict(sorted(totals.sums.items()))
+        tokens = torch.tensor([totals.tokens], device=self.device)
+        flat = torch.cat([value.double().flatten() for value in (tokens, *sums.values())])
         torch.distributed.all_reduce(flat)
-        tokens, *values = flat.split([1, *(totals.sums[name].numel() for name in names)])
-        shaped = (v.view(totals.sums[n].shape) for n, v in zip(names, values, strict=True))
-        return Totals(int(tokens.item()), dict(zip(names, shaped, strict=True)))
+        tokens, *parts = flat.split([1, *(value.numel() for value in sums.values())])
+        pairs = zip(sums.items(), parts, strict=True)
+        return Totals(int(tokens.item()), {name: part.view_as(old) for (name, old), part in pairs})
 
     def _normalised(self, tokens: int) -> Tensor:
         """Turn the gradient of the sum into that of the mean, clip it, and return its norm."""
