@@ -182,19 +182,18 @@ class ContinuedTensorBoard(TensorBoardLogger, EpochLogger):
 class ContinuedLogs(Callback):
     """Gives a resumed run exactly the rows of a run without a break."""
 
-    def __init__(self) -> None:
-        self.rows: int | None = None
-        self.steps: int | None = None
+    rows: int | None = None
+    steps: int | None = None
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Write the metrics to the disk, and save how many there are."""
-        for logger in trainer.loggers:
+        for logger in trainer.loggers if trainer.is_global_zero else ():
             logger.save()
-            if isinstance(logger, ContinuedCSVLogger) and trainer.is_global_zero:
+            if isinstance(logger, ContinuedCSVLogger):
                 checkpoint["metrics_rows"] = logger.rows
-            if isinstance(logger, ContinuedTensorBoard) and trainer.is_global_zero:
+            if isinstance(logger, ContinuedTensorBoard):
                 checkpoint["metrics_steps"] = logger.steps
 
     def on_load_checkpoint(

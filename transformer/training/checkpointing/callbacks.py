@@ -1,7 +1,7 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
 A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
-``model/checkpoint/checkpoint.py`` knows what a file holds, restore.py how training resumes from it.
+``model/checkpoint/checkpoint.py`` knows what a file holds, saved_state.py how a run resumes from it.
 """
 
 from pathlib import Path
@@ -21,8 +21,8 @@ from transformer.training.checkpointing.checkpoint_io import (
     set_aside_outdated,
     set_aside_unused,
 )
-from transformer.training.checkpointing.restore import validate_now
 from transformer.training.checkpointing.run_directory import mark_unfinished
+from transformer.training.checkpointing.saved_state import validate_now
 
 _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 

@@ -18,15 +18,15 @@ from torch.nn import functional as F
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import (
     BLOCK,
+    Scalar,
+    Target,
+    Weight,
     in_blocks,
     matrix_dtype,
     scaled_gradients,
 )
 
 Passes = Float[Tensor, "2 token width"]
-Weight = Float[Tensor, "vocab width"]
-Target = Int[Tensor, " token"]
-Scalar = Float[Tensor, ""]
 
 
 @dataclass(frozen=True)

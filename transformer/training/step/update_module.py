@@ -4,9 +4,11 @@ It does not know what a batch holds: the module of a task names the hidden state
 """
 
 import math
+import random
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
@@ -19,8 +21,11 @@ from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
 from transformer.model.single_stack import SingleStack
 from transformer.model.transformer import Transformer
-from transformer.training.checkpointing.restore import restore_progress
-from transformer.training.checkpointing.saved_state import optimizer_state, schedule_state
+from transformer.training.checkpointing.saved_state import (
+    optimizer_state,
+    restore_progress,
+    schedule_state,
+)
 from transformer.training.losses.config import LossConfig
 from transformer.training.losses.cross_entropy import loss_function, negative_log_likelihood
 from transformer.training.optimization.divergence import DivergenceDetector, RecoveryConfig
@@ -32,7 +37,18 @@ from transformer.training.optimization.gradient_accumulation import (
 from transformer.training.optimization.optimizer import OptimizerConfig, build_optimizer
 from transformer.training.optimization.schedule import ScheduleConfig, build_schedule
 from transformer.training.step.distributed_mean import Means
-from transformer.training.step.seeding import seed_for
+
+
+def seed_for(seed: int, *path: int) -> None:
+    """Seed the generators of torch (every device), NumPy and Python for a micro-batch.
+
+    The path is its number in the run, and the indices of its half, quarter, … So no random state is
+    saved: a resumed run, a run on more ranks and a repeated update draw the same dropout masks.
+    """
+    word = int(np.random.SeedSequence([seed, len(path), *path]).generate_state(1, np.uint64)[0])
+    torch.manual_seed(word)
+    np.random.seed(word % 2**32)
+    random.seed(word)
 
 
 class UpdateModule(LightningModule, ABC):
