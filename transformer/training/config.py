@@ -36,7 +36,7 @@ class TrainerConfig:
     """Arguments of ``pytorch_lightning.Trainer`` that conf/trainer/ sets."""
 
     accelerator: str
-    strategy: str
+    strategy: Literal["auto", "ddp", "fsdp"]
     precision: str
     devices: int | str | Sequence[int]
     num_nodes: Annotated[int, Range(1)]

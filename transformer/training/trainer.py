@@ -32,7 +32,7 @@ from transformer.training.checkpointing.callbacks import (
 )
 from transformer.training.checkpointing.checkpoint_io import AtomicCheckpointIO, Criterion
 from transformer.training.config import RunConfig
-from transformer.training.distributed.replicated import build_strategy, resolve_devices
+from transformer.training.distributed.replicated import ReplicatedStrategy, resolve_devices
 
 _OURS = ("accumulate_grad_batches", "gradient_clip_val", "max_epochs")
 """Keys of the group ``trainer`` that Lightning does not get: its batch is a whole update
@@ -109,7 +109,7 @@ def _strategy(config: RunConfig, arguments: dict[str, Any]) -> Strategy | str:
 
         return ShardedStrategy()
     several = arguments["devices"] not in (1, "1") or arguments["num_nodes"] > 1
-    return build_strategy(arguments["strategy"], several=several)
+    return ReplicatedStrategy() if several else "auto"
 
 
 def bound_by_epochs(

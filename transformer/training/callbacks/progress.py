@@ -190,8 +190,8 @@ def _shown(epochs: float | None) -> str:
     return "" if epochs is None else f"epoch {epochs:.1f}"
 
 
-def _epochs(trainer: Trainer) -> float | None:
-    epochs: float | None = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
+def _epochs(trainer: Any) -> float | None:
+    epochs: float | None = trainer.datamodule.epochs(trainer.global_step)
     return epochs
 
 

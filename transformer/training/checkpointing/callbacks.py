@@ -1,7 +1,7 @@
 """The callbacks that write checkpoints: the newest, the best, and the last few to average.
 
 A checkpoint holds no path, so that a run resumes after its directory has been moved or copied.
-``model/checkpoint/checkpoint.py`` knows what a file holds, saved_state.py how a run resumes from it.
+``model/checkpoint/checkpoint.py`` knows what a file holds, saved_state.py how a run resumes.
 """
 
 from pathlib import Path

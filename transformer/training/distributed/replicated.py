@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from lightning_fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
-from pytorch_lightning.strategies import DDPStrategy, Strategy
+from pytorch_lightning.strategies import DDPStrategy
 
 from transformer.common.errors import InputError
 from transformer.training.distributed.launcher import count_devices
@@ -70,14 +70,3 @@ def resolve_devices(trainer: Mapping[str, Any]) -> dict[str, Any]:
             f"trainer.num_nodes={nodes}: start one call on every machine with torchrun or srun"
         )
     return dict(trainer)
-
-
-def build_strategy(name: str, *, several: bool) -> Strategy | str:
-    """The strategy ``auto`` or ``ddp`` of the config, for one process or several.
-
-    Raises:
-        InputError: The name is another one.
-    """
-    if name not in ("auto", "ddp"):
-        raise InputError(f"trainer.strategy={name} must be auto, ddp or fsdp")
-    return ReplicatedStrategy() if several else "auto"
