@@ -25,10 +25,10 @@ from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
 from transformer.training.step.update_module import UpdateModule
 
-BASELINES = {"unigram": 1, "5gram": 5}
+_BASELINES = {"unigram": 1, "5gram": 5}
 """Orders of the n-gram models that perplexity is compared with."""
 
-BASELINE_SENTENCES = 200_000
+_BASELINE_SENTENCES = 200_000
 """Maximum training sentences of a baseline, which holds every n-gram in memory."""
 
 
@@ -73,15 +73,13 @@ class LanguageModelling(Task):
         self, checkpoint: Path, device: torch.device | str
     ) -> Callable[[str], Evaluation]:
         """Compute perplexities of the model and of the baselines, on the same tokens."""
-        model = LanguageModel.load(
-            checkpoint, device=device, batch_tokens=self.config.data.batch_tokens
-        )
-        tokenizer = self.data.tokenizer
-        known = self.data.training_targets(BASELINE_SENTENCES)
+        budget, tokenizer = self.config.data.batch_tokens, self.data.tokenizer
+        model = LanguageModel.load(checkpoint, device=device, batch_tokens=budget)
+        known = self.data.training_targets(_BASELINE_SENTENCES)
         outcomes = tokenizer.target_vocab_size - len((PAD, BOS))  # PAD and BOS are never predicted
         baselines = {
             name: KneserNey(known, order=order, vocab_size=outcomes, bos=BOS, eos=EOS)
-            for name, order in BASELINES.items()
+            for name, order in _BASELINES.items()
         }
 
         def evaluate(split: str) -> Evaluation:
@@ -90,8 +88,8 @@ class LanguageModelling(Task):
             words = sum(len(text.split()) for text in texts)
             nll = -sum(each.double().sum().item() for each in model.log_probabilities(sentences))
             scores = perplexities("", nll, sentences, words, "")
+            signature = f"|kneser-ney:interpolated|sentences:{len(known)}"
             for name, baseline in baselines.items():
-                signature = f"|kneser-ney:interpolated|sentences:{len(known)}"
                 nll = baseline.nll(sentences)
                 scores += perplexities(f"{name}_", nll, sentences, words, signature)
             return Evaluation(scores, hypotheses=None)

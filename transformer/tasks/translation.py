@@ -89,7 +89,7 @@ def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:
     """The model's own config: the user's, and what the tokenizer decides.
 
     Raises:
-        InputError: A key is unknown, or a value has the wrong type or is out of its range.
+        InputError: A value is wrong, or does not fit the tokenizer.
     """
     if not tokenizer.joint and config.model["tie_embeddings"] == "all":
         raise InputError(

@@ -58,8 +58,8 @@ class TranslationModule(UpdateModule):
     def micro_loss(self, batch: Batch) -> tuple[Tensor, int, dict[str, Tensor]]:
         """The loss of every task, plus that of guided alignment.
 
-        To log, ``loss`` is that of the translation alone; ``alignment`` is the sum of guided
-        alignment and the number of target tokens that it counts.
+        The sums to log are ``loss`` of the translation alone, and ``alignment``: the sum of guided
+        alignment, and the number of target tokens that it counts.
         """
         if self.loss.consistency != "none":
             return self._twice(batch)

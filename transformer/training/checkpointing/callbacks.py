@@ -16,7 +16,6 @@ from transformer.model.checkpoint.locate import LAST
 from transformer.model.checkpoint.sharded import SUFFIX
 from transformer.training.checkpointing.averaging import newest_checkpoints
 from transformer.training.checkpointing.checkpoint_io import (
-    AtomicCheckpointIO,
     Criterion,
     set_aside_outdated,
     set_aside_unused,
@@ -30,11 +29,10 @@ _FILES = (f"{LAST}.ckpt", "best.ckpt", "step-*.ckpt", f"*{SUFFIX}")
 def save(trainer: Trainer, path: Path, *, weights_only: bool = False) -> InputError | None:
     """Write a checkpoint; returns the error on all ranks, None if it was written."""
     trainer.save_checkpoint(path, weights_only)
-    writer = trainer.strategy.checkpoint_io
-    error = writer.error if isinstance(writer, AtomicCheckpointIO) else None
+    writer: Any = trainer.strategy.checkpoint_io
     # Only rank 0 writes; all ranks must act alike.
-    message = trainer.strategy.broadcast(None if error is None else str(error))
-    return None if message is None else InputError(message)
+    message = trainer.strategy.broadcast(str(writer.error or ""))
+    return InputError(message) if message else None
 
 
 class LastCheckpoint(Checkpoint):

@@ -4,7 +4,6 @@ Each schedule is a factor on ``optimizer.lr``; none knows the optimiser.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -40,40 +39,31 @@ class ScheduleConfig:
             )
 
 
-def inverse_sqrt(update: int, warmup: int) -> float:
-    """Rise linearly to 1 at ``warmup``, then fall as ``1 / sqrt(update)``."""
-    if update < warmup:
-        return update / warmup
-    return math.sqrt(max(warmup, 1) / update)
-
-
 def noam(update: int, warmup: int, d_model: int) -> float:
     """``d_model^-0.5 min(update^-0.5, update warmup^-1.5)``: Vaswani et al. 2017, equation 3."""
     return d_model**-0.5 * min(update**-0.5, update * max(warmup, 1) ** -1.5)
 
 
-def cosine(update: int, warmup: int, total: int, floor: float) -> float:
-    """Rise linearly, then half a cosine down to ``floor`` (Loshchilov and Hutter 2017)."""
+def schedule_factor(config: ScheduleConfig, d_model: int, update: int) -> float:
+    """The factor of the n-th update, counted from 1: it rises linearly to 1 at ``warmup``.
+
+    Then ``inverse_sqrt`` falls as ``1 / sqrt(update)``, ``cosine`` by half a cosine to ``floor``
+    (Loshchilov and Hutter 2017), and ``constant`` stays.
+    """
+    warmup = config.warmup
+    if config.name == "noam":
+        return noam(update, warmup, d_model)
     if update < warmup:
         return update / warmup
-    progress = min((update - warmup) / max(total - warmup, 1), 1.0)
-    return floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2
-
-
-def schedule_factor(config: ScheduleConfig, d_model: int) -> Callable[[int], float]:
-    """The factor of the n-th update, counted from 1."""
-    warmup, total = config.warmup, config.total or 0
-    formulas: dict[str, Callable[[int], float]] = {
-        "inverse_sqrt": lambda update: inverse_sqrt(update, warmup),
-        "noam": lambda update: noam(update, warmup, d_model),
-        "cosine": lambda update: cosine(update, warmup, total, config.floor),
-        "constant": lambda update: min(update / warmup, 1.0) if warmup else 1.0,
-    }
-    return formulas[config.name]
+    if config.name == "inverse_sqrt":
+        return math.sqrt(max(warmup, 1) / update)
+    if config.name == "constant":
+        return 1.0
+    progress = min((update - warmup) / max((config.total or 0) - warmup, 1), 1.0)
+    return config.floor + (1 - config.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def build_schedule(config: ScheduleConfig, optimizer: Optimizer, d_model: int) -> LambdaLR:
     """A scheduler that steps once per update."""
-    factor = schedule_factor(config, d_model)
     # torch counts finished updates; the formulas take the number of the next one.
-    return LambdaLR(optimizer, lambda done: factor(done + 1))
+    return LambdaLR(optimizer, lambda done: schedule_factor(config, d_model, done + 1))

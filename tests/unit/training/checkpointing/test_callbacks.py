@@ -210,7 +210,7 @@ def test_all_ranks_know_what_rank_0_could_not_write(tmp_path: Path) -> None:
     trainer.strategy.broadcast = lambda value: "full"  # this rank itself has seen no error
     validate(best, trainer, 7)
     assert best.score == 5
-    trainer.strategy.broadcast = lambda value: None  # nor does an error of its own count
+    trainer.strategy.broadcast = lambda value: ""  # nor does an error of its own count
     trainer.strategy.checkpoint_io.full = True
     validate(best, trainer, 6)
     assert best.score == 6

@@ -13,8 +13,8 @@ from transformer.training.optimization.schedule import (
 
 
 def factors(updates: list[int], d_model: int = 512, **fields: Any) -> list[float]:
-    factor = schedule_factor(ScheduleConfig(**fields), d_model)
-    return [factor(update) for update in updates]
+    config = ScheduleConfig(**fields)
+    return [schedule_factor(config, d_model, update) for update in updates]
 
 
 @pytest.mark.parametrize(
