@@ -1,9 +1,18 @@
 """Helpers for processes."""
 
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 from multiprocessing import connection, parent_process
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+"""Ctrl-C; the warning of a scheduler before it takes the machine away; that of SLURM.
+
+If ranks receive different signals, the last of this list counts, as the job is to come back."""
 
 
 def end_with_parent() -> None:
@@ -22,3 +31,29 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
+    """Install a handler of all signals; returns the previous handlers.
+
+    It runs in this process alone: a forked process, which loads data, ends at SIGTERM and ignores
+    the other signals, as its parent decides about them.
+    """
+    process = os.getpid()
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() == process:
+            handler(signum, frame)
+        elif signum == signal.SIGTERM:
+            os._exit(128 + signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: signal.signal(number, handle) for number in SIGNALS}
+
+
+def restore_handlers(previous: dict[int, Any]) -> None:
+    """Install the previous handlers again."""
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+    previous.clear()

@@ -20,9 +20,9 @@ from typing import Any
 
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
+from transformer.common.processes import listen, restore_handlers
 from transformer.data.text.lines import file_digest
 from transformer.recipes.stage import Stage
-from transformer.training.callbacks.graceful_shutdown import listen, restore_handlers
 from transformer.training.checkpointing.run_directory import is_locked, locked
 
 _RESUMABLE = ("train", "translate")

@@ -8,8 +8,7 @@ import os
 import re
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,14 +19,10 @@ from lightning_fabric.plugins.environments import SLURMEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import Interrupted
+from transformer.common.processes import SIGNALS, listen, restore_handlers
 from transformer.training.checkpointing.run_directory import has_checkpoint
 
 logger = logging.getLogger(__name__)
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-"""Ctrl-C; the warning of a scheduler before it takes the machine away; that of SLURM.
-
-If ranks receive different signals, the last of this list counts, as the job is to come back."""
 
 
 class GracefulStop(Callback):
@@ -147,32 +142,6 @@ def interrupted(signum: int, folder: Path) -> Interrupted:
         else "there is no checkpoint yet: give the same command again"
     )
     return Interrupted(f"stopped by {signal.Signals(signum).name}; {advice}", 128 + signum)
-
-
-def listen(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
-    """Install a handler of all signals; returns the previous handlers.
-
-    It runs in this process alone: a forked process, which loads data, ends at SIGTERM and ignores
-    the other signals, as its parent decides about them.
-    """
-    process = os.getpid()
-
-    def handle(signum: int, frame: FrameType | None) -> None:
-        if os.getpid() == process:
-            handler(signum, frame)
-        elif signum == signal.SIGTERM:
-            os._exit(128 + signum)
-
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-    return {number: signal.signal(number, handle) for number in SIGNALS}
-
-
-def restore_handlers(previous: dict[int, Any]) -> None:
-    """Install the previous handlers again."""
-    for number, handler in previous.items():
-        signal.signal(number, handler)
-    previous.clear()
 
 
 def _requeue() -> None:

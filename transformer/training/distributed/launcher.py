@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from transformer.common.errors import AnotherRankFailed, Interrupted
+from transformer.common.processes import listen, restore_handlers
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server import ElasticAgent
@@ -23,7 +23,6 @@ RUN = "TRANSFORMER_RUN"
 """Name of the environment variable that holds the run for rank 0."""
 
 _TRAIN = ("-m", "transformer", "train")
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def count_devices(trainer: Mapping[str, Any]) -> int:
@@ -72,8 +71,12 @@ def run_ranks(count: int, run: str, command: Sequence[str] = _TRAIN) -> None:
             local_addr=here,
         )
         agent = LocalElasticAgent(spec, DefaultLogsSpecs(log_dir=logs))
-        with _signals_for_rank_0(agent) as received:
+        received: list[int] = []
+        previous = listen(lambda signum, frame: _forward(signum, agent, received))
+        try:
             failures = agent.run().failures
+        finally:
+            restore_handlers(previous)
         spec.rdzv_handler.shutdown()
     if failures:
         _raise({rank: failure.exitcode for rank, failure in failures.items()}, received)
@@ -93,25 +96,14 @@ def _environment(run: str) -> Iterator[None]:
             del os.environ[name]
 
 
-@contextmanager
-def _signals_for_rank_0(agent: "ElasticAgent") -> Iterator[list[int]]:
-    """Forward signals to rank 0, which agrees with the others; yields the received ones."""
-    received: list[int] = []
-
-    def forward(signum: int, frame: FrameType | None) -> None:
-        received.append(signum)
-        rank_0 = agent.get_worker_group().workers[0].id
-        if rank_0 is None:
-            raise _interrupted(signum)
-        with suppress(ProcessLookupError):
-            os.kill(rank_0, signum)
-
-    previous = {signum: signal.signal(signum, forward) for signum in _SIGNALS}
-    try:
-        yield received
-    finally:
-        for signum, handler in previous.items():
-            signal.signal(signum, handler)
+def _forward(signum: int, agent: "ElasticAgent", received: list[int]) -> None:
+    """Forward a signal to rank 0, which agrees with the others."""
+    received.append(signum)
+    rank_0 = agent.get_worker_group().workers[0].id
+    if rank_0 is None:
+        raise _interrupted(signum)
+    with suppress(ProcessLookupError):
+        os.kill(rank_0, signum)
 
 
 def _raise(codes: Mapping[int, int], received: list[int]) -> None:

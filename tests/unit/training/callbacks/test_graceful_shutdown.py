@@ -15,13 +15,9 @@ from pytorch_lightning import LightningModule
 from tests.helpers.training_fakes import fake_trainer
 from transformer.cli.config.arguments import config_folder
 from transformer.common.errors import Interrupted
+from transformer.common.processes import SIGNALS, listen
 from transformer.training.callbacks.early_stopping import Patience
-from transformer.training.callbacks.graceful_shutdown import (
-    SIGNALS,
-    GracefulStop,
-    listen,
-    stoppable,
-)
+from transformer.training.callbacks.graceful_shutdown import GracefulStop, stoppable
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.optimization.divergence import DivergenceDetector
 
