@@ -97,7 +97,7 @@ def test_only_learned_positions_end(tmp_path: Path) -> None:
         ("tokenizer.joint=false", r"does not use tokenizer\.joint=false"),
     ],
 )
-def test_keys_that_would_do_nothing_are_refused_where_a_run_begins(
+def test_keys_without_effect_are_refused_at_the_start(
     tmp_path: Path, override: str, message: str
 ) -> None:
     config = composed([*ALONE, override], tmp_path)

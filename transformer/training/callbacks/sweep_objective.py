@@ -3,13 +3,13 @@
 Test sets are never used. It does not know how the sweep chooses the next trial.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
+from transformer.training.checkpointing.checkpoint_io import Criterion
 
 Metric = Literal["val/loss", "val/bleu", "val/chrf", "val/accuracy", "val/perplexity"]
 
@@ -42,9 +42,9 @@ class Objective(Callback):
             raise InputError(
                 f"objective={self.metric} is not there: a validation of this task has {known}"
             )
-        better = min if self.direction == "minimize" else max
-        scores = [v for v in (self.best, logged[self.metric]) if v is not None]
-        self.best = better((v for v in scores if not math.isnan(v)), default=math.nan)
+        criterion = Criterion(self.metric, "min" if self.direction == "minimize" else "max")
+        if criterion.better(logged[self.metric], self.best):
+            self.best = logged[self.metric]
 
     def state_dict(self) -> dict[str, Any]:
         """The best value so far."""

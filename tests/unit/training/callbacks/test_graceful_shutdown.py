@@ -131,7 +131,7 @@ def test_slurm_is_heard_by_all_whichever_rank_it_tells(here: int | None) -> None
     assert caught.value.code == 128 + signal.SIGUSR1
 
 
-def test_a_signal_after_the_ranks_have_agreed_waits_for_the_next_update() -> None:
+def test_a_signal_after_the_agreement_waits_an_update() -> None:
     stop, trainer = listening(world_size=2)
 
     def too_late(tensor: torch.Tensor, reduce_op: str) -> torch.Tensor:
@@ -157,7 +157,7 @@ def test_a_signal_to_one_rank_stops_all() -> None:
         stop.on_validation_batch_start(trainer, module(), None, 0)
 
 
-def test_a_process_that_loads_data_leaves_at_sigterm_and_ignores_ctrl_c() -> None:
+def test_a_data_process_ends_at_sigterm_alone() -> None:
     listen(lambda number, frame: None)
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 7), (signal.SIGUSR1, 7)):
         child = os.fork()

@@ -80,7 +80,7 @@ def test_ranks_that_share_out_the_weights_halve_no_batch(
         assert len(halves) == 2 and sum(halves) == whole
 
 
-def test_what_an_update_adds_up_is_tried_beside_its_gradient_with_every_layer(
+def test_two_micro_batches_are_tried_with_every_layer(
     data: DataModule,
 ) -> None:
     module = Listening()

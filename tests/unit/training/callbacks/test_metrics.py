@@ -80,7 +80,7 @@ def test_measure_counts_since_it_logged_last(clock: Clock) -> None:
     assert logged(module)[2]["train/tokens_per_second"] == 12 / 2
 
 
-def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clock) -> None:
+def test_measure_logs_the_mean_of_guided_alignment(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for summed, linked in ((6.0, 2.0), (3.0, 4.0)):
         clock.now += 1
@@ -93,7 +93,7 @@ def test_measure_logs_the_mean_of_guided_alignment_where_there_is_one(clock: Clo
     assert "train/alignment_loss" not in without
 
 
-def test_measure_logs_how_far_two_passes_diverge_per_target_token(clock: Clock) -> None:
+def test_measure_logs_the_divergence_of_two_passes(clock: Clock) -> None:
     measure, trainer, module = Measure(), fake_trainer(), fake_module()
     for divergence in (6.0, 3.0):
         clock.now += 1
@@ -135,7 +135,7 @@ def test_measure_leaves_out_the_time_of_a_validation(clock: Clock) -> None:
     assert logged(module)[0]["train/tokens_per_second"] == pytest.approx(12 / 3)
 
 
-def test_the_speed_is_that_since_a_break_and_the_loss_that_since_the_last_log(clock: Clock) -> None:
+def test_a_resumed_run_logs_the_speed_since_its_start(clock: Clock) -> None:
     checkpoints = []
     for seconds in (2, 1000):
         measure, trainer, module = Measure(), fake_trainer(), fake_module()

@@ -57,7 +57,7 @@ def run(last: LastCheckpoint, trainer: Mock, until: int, bad: tuple[int, ...] = 
         trainer.global_step += 1
 
 
-def test_the_last_is_written_at_the_start_every_few_updates_and_at_the_end(tmp_path: Path) -> None:
+def test_the_last_is_written_at_start_interval_and_end(tmp_path: Path) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
     last.on_train_start(trainer, module())
     run(last, trainer, 8)
@@ -79,7 +79,7 @@ def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
 
 
-def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path: Path) -> None:
+def test_the_last_is_written_before_a_validation(tmp_path: Path) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 100), saving_trainer(5)
     last.on_train_start(trainer, module())
     assert last.state_dict() == {"validates": False}
@@ -92,7 +92,7 @@ def test_the_last_is_written_before_a_validation_and_says_that_it_comes(tmp_path
     assert len(written) == 3  # that the validation is over is new
 
 
-def test_the_last_is_not_written_while_updates_are_bad_but_where_training_stops(
+def test_the_last_is_not_written_while_updates_are_bad(
     tmp_path: Path,
 ) -> None:
     last, (trainer, written) = LastCheckpoint(tmp_path, 3), saving_trainer()
@@ -145,7 +145,7 @@ def test_tuned_and_tested_are_of_before_where_training_goes_on(tmp_path: Path, s
 
 
 @pytest.mark.parametrize("time_is_up", [False, True])
-def test_a_validation_that_is_still_to_come_is_made_up_for_though_time_is_up(
+def test_a_validation_still_due_runs_though_time_is_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time_is_up: bool
 ) -> None:
     stops_before = []

@@ -126,7 +126,7 @@ def test_what_training_goes_on_from(tmp_path: Path, name: str, there: bool) -> N
         assert is_finished(tmp_path) is finished
 
 
-def test_one_process_trains_in_a_directory_and_a_dead_one_does_not(tmp_path: Path) -> None:
+def test_one_living_process_trains_in_a_directory(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
     (tmp_path / LOCK).touch()
     ready, looks = os.pipe()
@@ -216,9 +216,7 @@ def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         ({"positions": "relative", "relative_buckets": 16}, "model.positions"),
     ],
 )
-def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
-    model: dict[str, Any], key: str | None
-) -> None:
+def test_a_resumed_run_keeps_its_architecture(model: dict[str, Any], key: str | None) -> None:
     """These have weights of the same shapes."""
     base = {"num_heads": 4, "activation": "relu", "positions": "rotary", "max_length": 32}
     base |= {"d_model": 128, "head_dim": None, "num_kv_heads": None, "relative_buckets": 32}
@@ -233,9 +231,7 @@ def test_a_run_keeps_all_of_its_model_that_says_something_of_the_weights(
 
 
 @pytest.mark.parametrize(("size", "key"), [(5, "data.corpora.new"), (0, None)])
-def test_what_a_corpus_by_another_name_holds_out_may_have_been_trained_on(
-    size: int, key: str | None
-) -> None:
+def test_a_renamed_corpus_may_hold_out_other_pairs(size: int, key: str | None) -> None:
     corpus = {"validation": None, "test": None, "validation_size": size, "test_size": 0}
     before = CONFIG | {"data": {"corpus": "files", "corpora": {"old": corpus}}}
     now = CONFIG | {"data": {"corpus": "files", "corpora": {"new": corpus}}}

@@ -21,9 +21,7 @@ def index() -> Iterator[Rank]:
 
 
 @pytest.mark.parametrize("error", [InputError("bad"), Interrupted("stopped", 143), OSError("full")])
-def test_the_first_error_is_reported_and_later_ones_take_its_code(
-    index: Rank, error: Exception
-) -> None:
+def test_the_first_error_is_reported_and_its_code_shared(index: Rank, error: Exception) -> None:
     with pytest.raises(type(error), match=str(error)), reporting_once(index):
         raise error
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN

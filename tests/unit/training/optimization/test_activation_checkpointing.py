@@ -50,7 +50,7 @@ def test_the_gradient_is_the_same_bit_for_bit(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager", "flex"])
-def test_what_is_learnt_of_distances_within_a_pattern_is_made_in_every_layer(
+def test_relative_positions_within_a_pattern_are_recomputed(
     attention: str,
 ) -> None:
     changes = {"positions": "relative", "pattern": "sliding", "attention": attention}

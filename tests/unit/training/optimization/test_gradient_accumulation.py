@@ -10,7 +10,7 @@ from transformer.data.batching.loader import Update
 from transformer.training.optimization.gradient_accumulation import Accumulator
 
 
-def test_a_batch_is_not_halved_by_one_of_several_that_compute_together() -> None:
+def test_sharded_ranks_halve_no_batch() -> None:
     tried = []
 
     def backward(batch: Batch, path: tuple[int, ...]) -> tuple[int, dict[str, Tensor]]:
