@@ -92,8 +92,7 @@ class SignalAt:
     def __call__(self) -> None:
         """Plant it."""
         from transformer.data.modules.translation import DataModule
-        from transformer.tasks.bleu_validation import TranslateValidation
-        from transformer.tasks.translation import Translation
+        from transformer.tasks.translation import TranslateValidation, Translation
         from transformer.training.callbacks.metrics import Measure
         from transformer.training.checkpointing.callbacks import LastCheckpoint
 

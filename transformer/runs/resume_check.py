@@ -24,7 +24,7 @@ from transformer.common.errors import InputError
 from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import find_last
 from transformer.runs.train import fit
-from transformer.tasks.bleu_validation import TranslateValidation
+from transformer.tasks.translation import TranslateValidation
 from transformer.training.config import run_config
 
 _COMPARED = (

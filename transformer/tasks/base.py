@@ -110,12 +110,9 @@ def single_stack_data(
 ) -> D:
     """The data of a task with one stack and one text, which is given nothing of a translator.
 
-    Args:
-        kind: Class of the data.
-        config: The run.
-        tokenizer: Of an initial checkpoint; settings that the data then ignores are accepted.
-        experiment: One that trains such a stack, for the message.
-        unused: More keys that the task does not use, with their values; false values are unset.
+    With the tokenizer of an initial checkpoint, settings that the data ignores are accepted.
+    ``unused`` are more keys that the task does not use, with their values; false ones are unset.
+    The message names an experiment that trains such a stack.
 
     Raises:
         InputError: Settings are given that the task does not use.

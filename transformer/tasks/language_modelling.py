@@ -102,15 +102,13 @@ def perplexities(
 ) -> list[Score]:
     """Perplexity per token and per word, of one likelihood.
 
-    Only that per word compares models of different subwords. The end of a sentence counts as a
-    token, and as a word.
+    Only that per word compares models of different subwords. An end counts as token and as word.
     """
-    tokens = sum(map(len, sentences)) + len(sentences)
+    ends, tokens = len(sentences), sum(map(len, sentences))
+    counts = {"perplexity": ("subwords", tokens), "word_perplexity": ("words", words)}
     scores = []
-    for name, unit, count in (
-        ("perplexity", "subwords", tokens),
-        ("word_perplexity", "words", words + len(sentences)),
-    ):
+    for name, (unit, without_ends) in counts.items():
+        count = without_ends + ends
         value = perplexity(nll / count)
         full = f"per:{unit}+ends|count:{count}{signature}"
         fields = {"name": prefix + name, "score": round(value, 4), "signature": full}

@@ -92,13 +92,9 @@ def evaluate_again(
 ) -> Sequence[Score]:
     """Score a model of any task on a split of its run's corpus, as its test does.
 
-    Args:
-        checkpoint: A file, or a run directory.
-        split: Such as test.
-        output: Folder for the results; None saves nothing.
-        device: Where to compute.
-        batch_tokens: Budget of a batch; None takes that of the run.
-        trusted: Whether to read text that the checkpoint names outside of the working folder.
+    The checkpoint is a file or a run directory. Results are saved in ``output``, if given; the
+    budget of a batch is that of the run unless given. If trusted, text is read that the checkpoint
+    names outside of the working folder.
 
     Raises:
         InputError: There is no such checkpoint or split.

@@ -1,29 +1,40 @@
 """Translation as a task: sentence pairs, an encoder-decoder, BLEU of real translations."""
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 import torch
-from pytorch_lightning import Callback
+from pytorch_lightning import Callback, LightningModule, Trainer
 
 from transformer.common.errors import InputError
+from transformer.common.escaping import escaped
+from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.streaming import StreamData
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
-from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.document_translator import (
+    DocumentTranslator,
+    group_units,
+    in_documents,
+    translate_units,
+)
 from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
-from transformer.evaluation.metrics import score
+from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.build import build_transformer
 from transformer.model.config import ModelConfig
 from transformer.tasks.base import Evaluation, Task, build_module
-from transformer.tasks.bleu_validation import TranslateValidation
 from transformer.tasks.translation_module import TranslationModule
+from transformer.training.callbacks.progress import shown_update
 from transformer.training.checkpointing.checkpoint_io import Criterion
 from transformer.training.config import RunConfig, sized_model
+
+logger = logging.getLogger(__name__)
 
 
 class Translation(Task):
@@ -83,6 +94,66 @@ class Translation(Task):
             return Evaluation(scores, hypotheses)
 
         return evaluate
+
+
+class TranslateValidation(Callback):
+    """Logs ``val/bleu`` and ``val/chrf`` of real translations, text against text.
+
+    With several corpora it also logs ``val/bleu_NAME`` of each. Each rank translates a part of the
+    sentences. It runs at the start of a validation, when a moving average has replaced the weights.
+    """
+
+    def __init__(
+        self,
+        translator: Translator | DocumentTranslator,
+        texts: Texts,
+        samples: int,
+        *,
+        metrics: MetricsConfig,
+    ) -> None:
+        self.translator = translator
+        self.sources, self.references, self.ranges = texts
+        self.samples, self.metrics = samples, metrics
+
+    def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Translate, score, log, show samples."""
+        self.translator.device = pl_module.device
+        hypotheses = self._translate(trainer)
+        bleu, chrf = score(hypotheses, self.references, ("bleu", "chrf"), config=self.metrics)
+        values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
+        for name, part in self.ranges.items():
+            own = slice(part.start, part.stop)
+            texts = hypotheses[own], self.references[own]
+            (of_part,) = score(*texts, ("bleu",), config=self.metrics)
+            values[f"val/bleu_{name}"] = of_part.value
+        pl_module.log_dict(values, rank_zero_only=False)
+        if not trainer.is_global_zero:
+            return
+        epochs = trainer.datamodule.epochs(trainer.global_step)  # type: ignore[attr-defined]
+        update = shown_update(trainer.global_step, epochs)
+        logger.info("%s: BLEU %.2f, chrF %.2f", update, bleu.value, chrf.value)
+        for name in self.ranges:
+            logger.info("  %s: BLEU %.2f", name, values[f"val/bleu_{name}"])
+        lines = zip(self.sources, hypotheses, self.references, strict=True)
+        for sample in islice(lines, max(0, self.samples)):
+            logger.info("  %s => %s (reference: %s)", *map(escaped, sample))
+
+    def _translate(self, trainer: Trainer) -> list[str]:
+        rank, world_size = trainer.global_rank, trainer.world_size
+        units = group_units(self.translator, self.sources)
+        found = translate_units(self.translator, self.sources, units[rank::world_size])
+        texts = [one.text for unit in found for one in unit]
+        parts = [(texts, self.translator.length_limit.pop_counts())] * world_size
+        if world_size > 1:
+            torch.distributed.all_gather_object(parts, parts[rank])
+        if trainer.is_global_zero:
+            warn_about_length_limit(counts for _, counts in parts)
+        hypotheses = [""] * len(self.sources)
+        for other_rank, (texts, _) in enumerate(parts):
+            indices = (index for unit in units[other_rank::world_size] for index in unit)
+            for index, text in zip(indices, texts, strict=True):
+                hypotheses[index] = text
+        return hypotheses
 
 
 def model_config(config: RunConfig, tokenizer: Tokenizer) -> ModelConfig:

@@ -1,6 +1,6 @@
 """The training step of a translator: teacher forcing, with guided alignment or two passes.
 
-It knows neither text nor search; bleu_validation.py translates during validation. The step that
+It knows neither text nor search; translation.py translates during validation. The step that
 all tasks share is in update_module.py.
 """
 

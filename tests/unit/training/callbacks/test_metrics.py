@@ -21,7 +21,7 @@ from transformer.decoding.translation.length_limit import LengthLimit
 from transformer.decoding.translation.result import BLANK, Translation
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
-from transformer.tasks.bleu_validation import TranslateValidation
+from transformer.tasks.translation import TranslateValidation
 from transformer.training.callbacks.ema import MovingAverage
 from transformer.training.callbacks.metrics import Measure
 
