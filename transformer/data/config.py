@@ -131,6 +131,13 @@ def _objections(config: DataConfig) -> Iterator[str]:
     yield from _bad_names(config, corpora)
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
+    if config.streaming and config.corpus != "files":
+        yield (
+            f"data.streaming=true reads files, not data.corpus={config.corpus}; set data=files "
+            "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
+        )
+    if config.streaming and config.alignment is not None:
+        yield "a stream has no word alignment; leave data.alignment out, or data.streaming=false"
     if config.streaming and (corpora or config.target_tag or (config.documents or 1) > 1):
         yield (
             "data.streaming=true reads one corpus of single sentences without tags; set "
@@ -171,17 +178,4 @@ def check_unused_keys(config: DataConfig) -> None:
         raise InputError(
             f"data.{unused[0]} is not read with data.corpus={config.corpus}; set data={kind}, or "
             f"leave data.{unused[0]} out"
-        )
-
-
-def check_not_streaming(data: DataConfig, task: str) -> None:
-    """Refuse a streamed text, which only translation reads.
-
-    Raises:
-        InputError: the text is streamed.
-    """
-    if data.streaming:
-        raise InputError(
-            f"data.streaming=true is for task=translation, not task={task}; set "
-            "data.streaming=false"
         )

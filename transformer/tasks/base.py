@@ -100,7 +100,7 @@ def prepared(module: M, config: RunConfig) -> M:
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
-_TRANSLATION_DATA = ("corpora", "target_tag", "documents")
+_TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
 
 
 def sentence_positions(config: RunConfig) -> int | None:

@@ -61,6 +61,7 @@ class Tagging(Task):
         # Its outputs are tags, which share no embeddings, and no sentences are held out.
         tied = config.model["tie_embeddings"]
         unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
+        unused["tokenizer.sampling"] = config.tokenizer.sampling
         if tokenizer is None:
             sizes = ("validation_size", "test_size")
             unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}

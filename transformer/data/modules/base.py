@@ -5,11 +5,14 @@ Does not know the contents of the datasets (translation.py, tagging.py).
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
 
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
 from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
 from transformer.data.batching.keyed_dataset import KeyedDataset, PlannedDataset
 from transformer.data.batching.loader import EpochLoader, Resumable, UpdateLoader
@@ -17,7 +20,7 @@ from transformer.data.batching.rank_assignment import RankAssignment, next_batch
 from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
-from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +32,31 @@ class BatchModule(LightningDataModule, ABC):
         accumulation: Micro-batches of an update on one rank; the trainer sets it.
     """
 
-    def __init__(self, data: DataConfig) -> None:
-        """Store the config; nothing is read yet."""
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+        links: bool = False,
+        positions: int | None = None,
+    ) -> None:
+        """Store the config; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
+                gives its sampling strength then.
+            links: add the word alignment of the corpus to training batches of pairs.
+            positions: of the model, for one sentence and its bos or eos; None: unlimited.
+        """
         super().__init__()
         self._data = data
+        self._tokenizer_config = tokenizer
+        self._initial_tokenizer = initial_tokenizer
+        self._links, self._positions = links, positions
+        self._cache = given_path(data.cache)
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
@@ -155,6 +179,22 @@ class BatchModule(LightningDataModule, ABC):
     def on_exception(self, exception: BaseException) -> None:
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
+
+    def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
+        """Check that the sentences of a text fit the positions of the model.
+
+        Args:
+            lengths: tokens of each sentence, without bos and eos, one of which takes a position.
+            where: returns the file and line of a sentence, given its index in ``lengths``.
+        """
+        needed, positions = [length + 1 for length in lengths], self._positions
+        for index, length in enumerate(needed):
+            if positions is not None and length > positions:
+                raise InputError(
+                    f"{where(index)}: a sentence of {length} tokens does not fit "
+                    f"model.max_length={positions} with model.positions=learned; shorten it, or "
+                    f"set model.max_length={max(needed)}"
+                )
 
     def _rank(self) -> tuple[int, int]:
         """Return the rank of this process, and the number of ranks."""

@@ -21,15 +21,14 @@ from transformer.common.files import given_path
 from transformer.data.batching.keyed_dataset import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.config import DataConfig, check_not_streaming, check_unused_keys
+from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
-from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -62,36 +61,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
 
 class TaggingData(BatchModule):
     """The tagged text of ``data.source``: pocket's, or the user's CoNLL-U files."""
-
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        positions: int | None = None,
-    ) -> None:
-        """Store the config; nothing is read yet.
-
-        Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
-            initial_tokenizer: of a checkpoint, used instead of learning one.
-            positions: of the model, for a sentence and its eos; None: unlimited.
-
-        Raises:
-            InputError: subword sampling or streaming is on.
-        """
-        check_not_streaming(data, "tagging")
-        super().__init__(data)
-        if tokenizer.sampling:
-            raise InputError(
-                f"tokenizer.sampling={tokenizer.sampling} does not go with task=tagging; set "
-                "tokenizer.sampling=0"
-            )
-        self._tokenizer_config = replace(tokenizer, joint=True)
-        self._initial_tokenizer = initial_tokenizer
-        self._positions = positions
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -143,11 +112,9 @@ class TaggingData(BatchModule):
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
-        cache = given_path(self._data.cache)
-        with locked(cache):
-            return Tokenizer.train(
-                self._tokenizer_config, lambda: texts, cache, name=self._files["train"]
-            )
+        config, name = replace(self._tokenizer_config, joint=True), self._files["train"]
+        with locked(self._cache):
+            return Tokenizer.train(config, lambda: texts, self._cache, name=name)
 
     def prepare_data(self) -> None:
         """Learn the vocabulary, and check that evaluation texts fit the model.
@@ -168,7 +135,7 @@ class TaggingData(BatchModule):
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             line = partial(_line, self._files[split], data.max_line)
-            check_training_lengths(lengths, self._positions, line)
+            self._check_positions(lengths, line)
 
     @cached_property
     def _training(self) -> TaggedDataset:

@@ -12,10 +12,8 @@ import numpy as np
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.keyed_dataset import KeyedDataset, MixedDataset
-from transformer.data.config import DataConfig
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
@@ -29,9 +27,7 @@ from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
-from transformer.data.tokenization.tokenizer import Pairs, Tokenizer, TokenizerConfig
-
-__all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
+from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -41,30 +37,6 @@ _LAYOUT = 2
 
 class DataModule(BatchModule):
     """Batches for training and validation, and the raw text of every evaluation split."""
-
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        links: bool = False,
-    ) -> None:
-        """Store the config; nothing is read yet.
-
-        Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
-            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
-                gives its sampling strength then.
-            links: add the word alignment of the corpus to training batches.
-        """
-        super().__init__(data)
-        self._tokenizer_config = tokenizer
-        self._initial_tokenizer = initial_tokenizer
-        self._links = links
-        self._cache = given_path(data.cache)
-        self._filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -77,19 +49,16 @@ class DataModule(BatchModule):
         if self._initial_tokenizer is not None:
             tags.check_same_tags(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
-        split = self._split("train")
         with locked(self._cache):
-            text: Split | BalancedText = (
-                split if isinstance(split, Split) else BalancedText(self._data, split.parts)
-            )
-            learnt = Tokenizer.train(
-                self._tokenizer_config,
-                text.__iter__,
-                self._cache,
-                text.fingerprint(self._cache),
-                split.location,
-            )
-        return learnt.with_tags(tags)
+            return self._learnt_tokenizer().with_tags(tags)
+
+    def _learnt_tokenizer(self) -> Tokenizer:
+        split, config, cache = self._split("train"), self._tokenizer_config, self._cache
+        text: Split | BalancedText = (
+            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+        )
+        fingerprint = text.fingerprint(cache)
+        return Tokenizer.train(config, text.__iter__, cache, fingerprint, split.location)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -147,6 +116,11 @@ class DataModule(BatchModule):
         self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
+
+    @property
+    def _filters(self) -> Filters:
+        data = self._data
+        return Filters(data.max_length, data.max_ratio, data.deduplicate)
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:

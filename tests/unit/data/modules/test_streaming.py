@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.helpers.corpora import data_config, tokenizer_config
@@ -95,16 +94,10 @@ def test_what_a_stream_cannot_do_is_refused(
         stream(folder, **changes).prepare_data()
 
 
-def test_links_and_other_tasks_are_refused(folder: Path) -> None:
-    from transformer.data.modules.language_modelling import MonolingualData
-    from transformer.data.modules.tagging import TaggingData
-
-    config = stream(folder)._data
+def test_a_stream_has_no_links(folder: Path) -> None:
+    linked = StreamData(stream(folder)._data, tokenizer_config(), links=True)
     with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
-        StreamData(config, tokenizer_config(), links=True)
-    for kind in (MonolingualData, TaggingData):
-        with pytest.raises(InputError, match=r"streaming=true is for task=translation"):
-            kind(config, tokenizer_config())
+        linked.prepare_data()
 
 
 def test_the_vocabulary_is_learnt_from_the_first_pairs(
@@ -123,11 +116,3 @@ def test_the_vocabulary_is_learnt_from_the_first_pairs(
     object.__setattr__(again._tokenizer_config, "max_sentences", 30)
     assert again.tokenizer.fingerprint == first
     assert len(read) == 1  # the second from the cache
-
-
-def test_training_targets_are_the_first_of_the_stream(folder: Path) -> None:
-    module = stream(folder)
-    rows = module.training_targets(5)
-    kept = module.tokenizer.decode_target(rows)
-    assert len(kept) == 5 and set(kept) <= {target for _, target in PAIRS}
-    assert np.asarray(rows[0]).ndim == 1

@@ -146,11 +146,6 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert files(tmp_path, test="~/test").sentences("test") == SENTENCES
 
 
-def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"sampling=0\.1 does not go with task=tagging"):
-        TaggingData(data_config(tmp_path), tokenizer_config(sampling=0.1))
-
-
 def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="train holds no tagged sentence"):
         files(tmp_path, []).setup("fit")
