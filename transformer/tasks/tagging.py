@@ -13,7 +13,7 @@ import torch
 from pytorch_lightning import Callback
 from torch import Tensor
 
-from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch
 from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer

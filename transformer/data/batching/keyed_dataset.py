@@ -1,4 +1,4 @@
-"""Datasets whose items are whole batches, by key.
+"""Datasets whose items are whole batches, by key: used with ``batch_size=None``.
 
 Do not know how a batch is made, nor the order of the keys.
 """
@@ -17,20 +17,16 @@ from transformer.data.batching.sampler import BatchKey
 B = TypeVar("B")
 
 
-class KeyedDataset(Dataset[B], ABC):
-    """Makes the whole batch of a key: use it with ``batch_size=None``."""
-
-    @abstractmethod
-    def __getitem__(self, key: BatchKey) -> B: ...
-
-
-class PlannedDataset(KeyedDataset[B]):
-    """Also has lengths to plan batches with."""
+class PlannedDataset(Dataset[B], ABC):
+    """Makes the whole batch of a key, and has lengths to plan batches with."""
 
     @property
     def parts(self) -> Sequence["PlannedDataset[B]"]:
         """The corpora, in the order of their numbers in keys; a single corpus is its own part."""
         return (self,)
+
+    @abstractmethod
+    def __getitem__(self, key: BatchKey) -> B: ...
 
     @abstractmethod
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:

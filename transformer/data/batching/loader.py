@@ -9,14 +9,14 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
-from transformer.data.batching.keyed_dataset import KeyedDataset
-from transformer.data.batching.rank_assignment import RankAssignment, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchSequence
+from transformer.data.batching.batch import PaddedBatch
+from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
+from transformer.data.batching.sampler import BatchKey
 
 logger = logging.getLogger(__name__)
 
@@ -24,34 +24,7 @@ _CHANGED = {"lengths": "the text changed", "shards": "the shards changed"}
 """Messages for keys of the identity that are checksums."""
 
 
-@runtime_checkable
-class Movable(Protocol):
-    """A batch of tensors that counts its tokens."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens without padding."""
-
-    @property
-    def positions(self) -> int:
-        """Tokens with padding."""
-
-    def to(self, device: torch.device | str, **kwargs: Any) -> Any:
-        """Return the batch on a device."""
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """A sequence of batches that needs a state to find a batch quickly."""
-
-    def state_dict(self, number: int) -> dict[str, Any]:
-        """Return the state at a batch."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-
-
-B = TypeVar("B", bound=Movable)
+B = TypeVar("B", bound=PaddedBatch)
 
 
 @dataclass(frozen=True)
@@ -98,7 +71,7 @@ class UpdateLoader(Generic[B]):
 
     def __init__(
         self,
-        dataset: KeyedDataset[B],
+        dataset: Dataset[B],
         row: BatchSequence,
         *,
         assignment: RankAssignment,
@@ -162,11 +135,9 @@ class UpdateLoader(Generic[B]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the start of this assignment in the sequence; the trainer counts the updates."""
-        row: Any = self.row
-        resumable = isinstance(self.row, Resumable)
         return {
             "identity": self.row.identity(),
-            "row": row.state_dict(self._next(self._done())) if resumable else None,
+            "row": self.row.state_dict(self._next(self._done())),
             "epoch_length": self.row.epoch_length,
             "ranks": self.assignment.ranks,
             "accumulation": self.assignment.accumulation,
@@ -182,7 +153,7 @@ class UpdateLoader(Generic[B]):
         """
         self._before = state
         now = self.state_dict()
-        if isinstance(self.row, Resumable) and state["row"] is not None:
+        if state["row"] is not None:
             self.row.load_state_dict(state["row"])
         if self.assignment != RankAssignment(state["ranks"], state["accumulation"]):
             logger.info(
@@ -222,7 +193,7 @@ class EpochLoader(Generic[B]):
     other ranks would wait for it.
     """
 
-    def __init__(self, dataset: KeyedDataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
+    def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
         self._keys = keys
         self._loader = DataLoader(

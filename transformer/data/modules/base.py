@@ -10,14 +10,20 @@ from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
+from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
-from transformer.data.batching.keyed_dataset import KeyedDataset, PlannedDataset
-from transformer.data.batching.loader import EpochLoader, Resumable, UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
+from transformer.data.batching.batch_stream import (
+    BatchSequence,
+    MixedBatches,
+    PlannedBatches,
+    RankAssignment,
+    next_batch,
+)
+from transformer.data.batching.keyed_dataset import PlannedDataset
+from transformer.data.batching.loader import EpochLoader, UpdateLoader
+from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
@@ -79,7 +85,7 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> KeyedDataset[Any]: ...
+    def _training(self) -> Dataset[Any]: ...
 
     @property
     @abstractmethod
@@ -137,7 +143,7 @@ class BatchModule(LightningDataModule, ABC):
             state: of its loader; None: it had the same ranks and accumulation.
         """
         self._before = state
-        if state is not None and state["row"] is not None and isinstance(self.row, Resumable):
+        if state is not None and state["row"] is not None:
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:

@@ -8,9 +8,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from torch.utils.data import Dataset
+
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
-from transformer.data.batching.keyed_dataset import KeyedDataset
 from transformer.data.config import DataConfig
 from transformer.data.encoded.sampling_dataset import draw, fitting
 from transformer.data.modules.translation import DataModule
@@ -22,7 +23,7 @@ from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 
-class StreamDataset(KeyedDataset[Batch]):
+class StreamDataset(Dataset[Batch]):
     """Makes a batch of the pairs in a key, with segmentations sampled for its epoch."""
 
     def __init__(self, data: DataConfig, tokenizer: Tokenizer) -> None:
@@ -35,7 +36,7 @@ class StreamDataset(KeyedDataset[Batch]):
         """Pickle without the SentencePiece processors."""
         return self.__dict__ | {"_tokenizer": None}
 
-    def __getitem__(self, key: StreamedKey) -> Batch:  # type: ignore[override]
+    def __getitem__(self, key: StreamedKey) -> Batch:
         assert key.rows is not None
         if key.texts is None:
             return collate(key.rows["source"], key.rows["target"])

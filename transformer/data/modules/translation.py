@@ -9,11 +9,12 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.data.batching.keyed_dataset import KeyedDataset, MixedDataset
+from transformer.data.batching.keyed_dataset import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
@@ -176,7 +177,7 @@ class DataModule(BatchModule):
         return folder
 
     @cached_property
-    def _training(self) -> KeyedDataset[Batch]:
+    def _training(self) -> Dataset[Batch]:
         if self._data.corpora is None:
             return self._training_part("train")
         return MixedDataset([self._training_part(name) for name in self._parts("train")])

@@ -17,6 +17,7 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
+from transformer.data.batching.batch_stream import BatchSequence
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.streaming.shards import ShardPosition
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
@@ -35,7 +36,7 @@ class StreamedKey(BatchKey):
     """Texts of both sides, for subword sampling."""
 
 
-class StreamedBatches:
+class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
     def __init__(

@@ -19,8 +19,8 @@ from torch import nn
 from tests.helpers.corpora import data_module, write_corpus
 from tests.helpers.runs import PROJECT
 from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment
 from transformer.data.modules.translation import DataModule
 
 

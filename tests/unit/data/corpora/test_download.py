@@ -20,8 +20,9 @@ from transformer.data.corpora.catalog import (
     PUBLISHED,
     TANAKA_ENJA,
     PublishedCorpus,
+    fetch,
+    find,
 )
-from transformer.data.corpora.download import fetch, find
 
 requested: list[str] = []
 

@@ -14,8 +14,8 @@ from tests.helpers.conllu import format_conllu
 from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
 from tests.helpers.translators import tiny_tokenizer
 from transformer.common.errors import InputError
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.modules.tagging import TaggedDataset, TaggingData
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import EOS, PAD

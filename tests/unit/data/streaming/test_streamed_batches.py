@@ -10,8 +10,8 @@ import torch
 
 from tests.helpers.streams import epoch_of, stream, write, write_shards
 from transformer.common.errors import InputError
+from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming import shuffle_buffer as buffers
 from transformer.data.streaming.shuffle_buffer import Position
