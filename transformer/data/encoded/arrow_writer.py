@@ -1,6 +1,7 @@
 """Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
 
-Knows texts, ids and links; does not know corpora, processes or batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
+Knows texts, ids and links; does not know corpora, processes or batches. The format is described at
+https://arrow.apache.org/docs/format/Columnar.html.
 """
 
 import json

@@ -52,7 +52,11 @@ class EncodedCorpus:
 
     def ids(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         """Return the subword ids of some pairs on a side, without bos or eos."""
-        return self._rows(side, pairs)
+        column, found = self._columns[side], []
+        for chunk, row in self._indices(pairs):
+            values, offsets = column[chunk]
+            found.append(values[offsets[row] : offsets[row + 1]])
+        return found
 
     def links(self, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
         """Return the (source word, target word) links of some pairs.
@@ -60,7 +64,7 @@ class EncodedCorpus:
         Raises:
             KeyError: the file was written without links.
         """
-        return [row.reshape(-1, 2) for row in self._rows("links", pairs)]
+        return [row.reshape(-1, 2) for row in self.ids("links", pairs)]
 
     def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
         """Return the raw texts of some pairs on a side.
@@ -72,13 +76,6 @@ class EncodedCorpus:
         return [
             self._batches[batch].column(name)[row].as_py() for batch, row in self._indices(pairs)
         ]
-
-    def _rows(self, name: str, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        column, found = self._columns[name], []
-        for chunk, row in self._indices(pairs):
-            values, offsets = column[chunk]
-            found.append(values[offsets[row] : offsets[row + 1]])
-        return found
 
     def _indices(self, pairs: Int[np.ndarray, " batch"]) -> Iterator[tuple[int, int]]:
         chunk = np.searchsorted(self._starts, pairs, side="right") - 1

@@ -4,7 +4,6 @@ Knows the encoded corpus and the tokenizer; does not know the order of batches.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -39,13 +38,8 @@ class SamplingDataset(BatchDataset):
         """
         pairs = np.arange(len(corpus), dtype=np.int32)
         super().__init__(corpus, pairs, tokenizer if linked else None)
-        self._state, self._tags = tokenizer.to_state(), tokenizer.source_tags
-        self._tokenizer: Tokenizer | None = tokenizer
-        self._seed, self._batch_tokens, self._max_length = seed, batch_tokens, max_length
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the SentencePiece processors."""
-        return self.__dict__ | {"_tokenizer": None}
+        self._tokenizer, self._seed = tokenizer, seed
+        self._batch_tokens, self._max_length = batch_tokens, max_length
 
     def __getitem__(self, key: BatchKey) -> Batch:
         sides: list[list[Row]] = []
@@ -65,8 +59,6 @@ class SamplingDataset(BatchDataset):
         return planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens)
 
     def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
-        if self._tokenizer is None:
-            self._tokenizer = Tokenizer.from_state(self._state).tagged(self._tags)
         texts = self._corpus.texts(side, pairs)
         return draw(self._tokenizer, side, texts, (self._seed, epoch, pairs))
 

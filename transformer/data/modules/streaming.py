@@ -6,7 +6,6 @@ Validation and test text are ordinary files. Does not know models.
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 from torch.utils.data import Dataset
 
@@ -28,20 +27,12 @@ class StreamDataset(Dataset[Batch]):
 
     def __init__(self, data: DataConfig, tokenizer: Tokenizer) -> None:
         """Sample with the tokenizer, within the bounds of the batches."""
-        self._data = data
-        self._state = tokenizer.to_state()
-        self._tokenizer: Tokenizer | None = tokenizer
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the SentencePiece processors."""
-        return self.__dict__ | {"_tokenizer": None}
+        self._data, self._tokenizer = data, tokenizer
 
     def __getitem__(self, key: StreamedKey) -> Batch:
         assert key.rows is not None
         if key.texts is None:
             return collate(key.rows["source"], key.rows["target"])
-        if self._tokenizer is None:
-            self._tokenizer = Tokenizer.from_state(self._state)
         data, sides = self._data, {}
         for side, best in key.rows.items():
             drawn_for = (data.seed, key.epoch, key.pairs)

@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""Ids of the control symbols."""
+
 
 @dataclass(frozen=True)
 class TokenizerConfig:

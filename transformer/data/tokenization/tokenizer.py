@@ -1,6 +1,6 @@
 """Text to subwords and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
 
-Defines the control symbols. Does not know files, batches or models.
+Does not know files, batches or models.
 """
 
 import hashlib
@@ -16,16 +16,16 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.data.tokenization.config import BOS as BOS
+from transformer.data.tokenization.config import EOS as EOS
+from transformer.data.tokenization.config import PAD as PAD
+from transformer.data.tokenization.config import UNK as UNK
 from transformer.data.tokenization.config import TokenizerConfig as TokenizerConfig
 from transformer.data.tokenization.normalization import normalize as normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary_training import EmptyText, vocabularies
 from transformer.data.tokenization.vocabulary_training import Pairs as Pairs
-
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
-
-SYMBOLS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
+from transformer.data.tokenization.vocabulary_training import vocabularies
 
 
 class Tokenizer:
@@ -47,9 +47,9 @@ class Tokenizer:
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = self._target = Subwords(source, config, self.tags, threads=threads)
+        self._source = self._target = Subwords(source, config, self.tags, threads)
         if target is not None:
-            self._target = Subwords(target, config, self.tags, threads=threads)
+            self._target = Subwords(target, config, self.tags, threads)
 
     @classmethod
     def train(
@@ -72,10 +72,7 @@ class Tokenizer:
         Raises:
             InputError: the text is empty, or the vocabulary is too large or too small for it.
         """
-        try:
-            return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
-        except EmptyText as error:
-            raise InputError(f"{name}: {error}") from error
+        return cls(config, *vocabularies(config, pairs, cache, content, name))
 
     @property
     def joint(self) -> bool:
