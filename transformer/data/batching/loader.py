@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from transformer.data.batching.batch import PaddedBatch
 from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
@@ -48,17 +48,6 @@ class Update(Generic[B]):
     def to(self, device: torch.device | str, **kwargs: Any) -> "Update[B]":
         """Return the update on ``device``; Lightning calls this with ``non_blocking=True``."""
         return replace(self, batches=[batch.to(device, **kwargs) for batch in self.batches])
-
-
-class _Keys(Sampler[BatchKey]):
-    """The batches of one rank, without an end."""
-
-    def __init__(self, row: BatchSequence, numbers: range) -> None:
-        self._row, self._numbers = row, numbers
-
-    def __iter__(self) -> Iterator[BatchKey]:
-        for number in count(self._numbers.start, self._numbers.step):
-            yield self._row[number]
 
 
 class UpdateLoader(Generic[B]):
@@ -106,9 +95,8 @@ class UpdateLoader(Generic[B]):
         numbers = range(self._first + self._rank, 2**63, self.assignment.ranks)
         loader = DataLoader(
             self.dataset,
-            sampler=_Keys(self.row, numbers),
+            sampler=map(self.row.__getitem__, count(numbers.start, numbers.step)),
             batch_size=None,
-            collate_fn=_whole,
             num_workers=self._workers,
             prefetch_factor=4 if self._workers else None,
             pin_memory=self._pin_memory,
@@ -196,9 +184,7 @@ class EpochLoader(Generic[B]):
     def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
         self._keys = keys
-        self._loader = DataLoader(
-            dataset, sampler=keys, batch_size=None, collate_fn=_whole, pin_memory=pin_memory
-        )
+        self._loader = DataLoader(dataset, sampler=keys, batch_size=None, pin_memory=pin_memory)
 
     def __len__(self) -> int:
         return max(1, len(self._keys))
@@ -213,7 +199,3 @@ def _ignore_sigterm(worker: int) -> None:
     Workers end with their loader (`UpdateLoader.close`).
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-def _whole(batch: Any) -> Any:
-    return batch

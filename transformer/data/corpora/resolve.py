@@ -17,7 +17,7 @@ from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
-from transformer.data.text.parallel import Corpus, rereadable
+from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
 
 FOLDER_NAMES = {
@@ -92,7 +92,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
                 *(config.source, config.target),
                 max_line=config.max_line,
             ),
-            links=_links_of_training(config) if split == "train" else None,
+            links=_links_of_training(config, split),
         )
         for split in published.splits
     }
@@ -113,8 +113,10 @@ def _files(config: DataConfig) -> dict[str, Split]:
             corpus = Corpus.of(
                 *(paths, config.source, config.target, config.document_key, config.max_line)
             )
-            links = _links_of_training(config) if name == "train" else None
-            splits[name] = Split(rereadable(corpus), links=links)
+            for path in corpus.paths:
+                if path.exists() and not path.is_file() and not path.is_dir():
+                    raise InputError(f"{path}: a pipe cannot be read twice; give a file")
+            splits[name] = Split(corpus, links=_links_of_training(config, name))
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     if config.streaming or not missing:
@@ -166,5 +168,7 @@ def _find(root: Path, names: tuple[str, ...], code: str) -> str | None:
     return found[0] if found else None
 
 
-def _links_of_training(config: DataConfig) -> Path | None:
-    return None if config.alignment is None else given_path(config.alignment)
+def _links_of_training(config: DataConfig, split: str) -> Path | None:
+    if split != "train" or config.alignment is None:
+        return None
+    return given_path(config.alignment)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from transformer.common.errors import InputError
-from transformer.data.text.parallel import Corpus, Pair, read_lines
+from transformer.data.text.lines import file_digest
+from transformer.data.text.parallel import Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 
@@ -58,11 +59,8 @@ class Split:
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of the lines of links; raises InputError as `word_links`."""
-        digest = hashlib.sha256()
-        for line in read_lines(self._known_links(), self.corpus.max_line):
-            digest.update(f"{line}\n".encode())
-        return digest.hexdigest()
+        """Return a hash of the file of links; raises InputError if it cannot be read."""
+        return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the split yields, except links and tags.

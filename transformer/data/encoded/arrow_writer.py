@@ -22,7 +22,7 @@ from transformer.data.text.parallel import Pair
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-# Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
+# Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
 
 _COUNTS = b"counts"
@@ -65,33 +65,25 @@ class ShardWriter:
             NoSpaceLeft: the disk is full.
         """
         selection = Selection(self.filters, block.first)
-        tables = [
-            self._table(block, start, selection)
-            for start in range(0, max(len(block.pairs), 1), _CHUNK)
-        ]
-        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
-        schema = tables[0].schema.with_metadata({_COUNTS: counts})
-        with (
-            written_whole(self.path(block.number)) as part,
-            pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_file(sink, schema) as writer,
-        ):
-            for table in tables:
-                writer.write_batch(table)
-
-    def _table(self, block: Block, start: int, selection: Selection) -> pa.RecordBatch:
-        pairs = block.pairs[start : start + _CHUNK]
-        kept = list(encoded(pairs, self.tokenizer, selection))
+        kept = list(encoded(block.pairs, self.tokenizer, selection))
         columns: dict[str, Any] = {
             "source": _lists([source for _, source, _ in kept]),
             "target": _lists([target for *_, target in kept]),
         }
         if self.texts:
             for side, name in enumerate(("source_text", "target_text")):
-                columns[name] = pa.array([pairs[index][side] for index, *_ in kept], pa.string())
+                texts = [block.pairs[index][side] for index, *_ in kept]
+                columns[name] = pa.array(texts, pa.string())
         if block.links is not None:
-            columns["links"] = _lists([_flat(block.links[start + index]) for index, *_ in kept])
-        return pa.RecordBatch.from_pydict(columns)
+            columns["links"] = _lists([_flat(block.links[index]) for index, *_ in kept])
+        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
+        table = pa.RecordBatch.from_pydict(columns, metadata={_COUNTS: counts})
+        with (
+            written_whole(self.path(block.number)) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as writer,
+        ):
+            writer.write_batch(table)
 
 
 def encoded(

@@ -5,12 +5,11 @@ Does not know the contents of the datasets (translation.py, tagging.py).
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
-from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
@@ -21,7 +20,7 @@ from transformer.data.batching.batch_stream import (
     RankAssignment,
     next_batch,
 )
-from transformer.data.batching.keyed_dataset import PlannedDataset
+from transformer.data.batching.keyed_dataset import MixedDataset, PlannedDataset
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
@@ -85,7 +84,8 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> Dataset[Any]: ...
+    def _training(self) -> Any:
+        """Dataset of training: a `PlannedDataset` or a `MixedDataset`, unless `row` is another."""
 
     @property
     @abstractmethod
@@ -99,12 +99,13 @@ class BatchModule(LightningDataModule, ABC):
             InputError: no pair is left to train on, or one is longer than the budget.
         """
         data, training = self._data, self._training
-        assert isinstance(training, PlannedDataset)
+        mixed = isinstance(training, MixedDataset)
+        parts: Sequence[PlannedDataset[Any]] = training.parts if mixed else [training]
         sequences = [
             PlannedBatches(
                 BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
             )
-            for index, part in enumerate(training.parts)
+            for index, part in enumerate(parts)
         ]
         if data.corpora is None:
             return sequences[0]

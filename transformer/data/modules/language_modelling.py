@@ -12,7 +12,7 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import Split, find_splits
 from transformer.data.modules.translation import DataModule
-from transformer.data.text.parallel import Pair, is_plain
+from transformer.data.text.parallel import Pair, file_format
 
 
 @dataclass(frozen=True)
@@ -82,5 +82,5 @@ def _two_sided(data: DataConfig) -> DataConfig:
 
 def _target_twice(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
     if isinstance(given, str):
-        return (given, given) if is_plain(given) else given
+        return (given, given) if file_format(given) == "plain" else given
     return given if given is None or len(given) != 2 else (given[1], given[1])

@@ -120,23 +120,6 @@ class Corpus:
         return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
 
 
-def rereadable(corpus: Corpus) -> Corpus:
-    """Return a corpus that can be read more than once.
-
-    Raises:
-        InputError: one of its files is a pipe or a device.
-    """
-    for path in corpus.paths:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(f"{path}: a pipe cannot be read twice; give a file")
-    return corpus
-
-
-def is_plain(path: str | Path) -> bool:
-    """Whether a file, by its name, holds plain text: one side only."""
-    return file_format(path) == "plain"
-
-
 def file_format(path: str | Path) -> str:
     """Return the format of a file by its name: "plain", "tsv" or "jsonl"."""
     suffix = Path(Path(path).name.removesuffix(".gz")).suffix
