@@ -168,11 +168,7 @@ def unused_keys(config: DataConfig) -> list[str]:
 
 
 def check_unused_keys(config: DataConfig) -> None:
-    """Refuse to ignore a text that the user names.
-
-    Raises:
-        InputError: this kind of corpus does not read it.
-    """
+    """Raise an InputError if the config names a text that its kind of corpus does not read."""
     if unused := unused_keys(config):
         kind = "folder" if unused == ["root"] else "files"
         raise InputError(

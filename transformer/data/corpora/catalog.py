@@ -43,11 +43,7 @@ class PublishedCorpus:
     """For each file that is published in parts: the parts, to be concatenated."""
 
     def file_name(self, language: str, split: str) -> str:
-        """Return the name of one side of one split.
-
-        Raises:
-            InputError: the corpus has no such language.
-        """
+        """Return the name of one side of a split; raises InputError for an unknown language."""
         if language not in self.languages:
             raise InputError(
                 f"{self.name} has no language {language!r}; set data.source and data.target to "
@@ -101,8 +97,7 @@ def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Pa
     """Return the path of one side of one split, downloaded if it is not in the folder ``cache``.
 
     Raises:
-        InputError: the corpus has no such language; a download fails or has another checksum; a
-            file cannot be written.
+        InputError: no such language, a failed download, another checksum, or a full disk.
     """
     name = corpus.file_name(language, split)
     if name not in corpus.parts:

@@ -83,12 +83,7 @@ def mixed_splits(
 ) -> dict[str, AnySplit]:
     """Return the splits of several corpora as `find_splits` does.
 
-    Args:
-        config: names the corpora.
-        find_corpus_splits: finds the splits of a config of one corpus.
-
-    Raises:
-        InputError: as ``find_corpus_splits``; the message begins with the name of the corpus.
+    Errors are those of ``find_corpus_splits``, and begin with the name of the corpus.
     """
     found: dict[str, dict[str, Split]] = {}
     corpora = config.corpora or {}
@@ -151,12 +146,8 @@ def config_tags(config: DataConfig) -> Tags:
 def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     """Return the sampling weight of each corpus; their sum is 1.
 
-    Args:
-        config: names the corpora.
-        sizes: of the corpora, in their order, in any unit.
-
-    Raises:
-        InputError: all are empty, and have no weight.
+    ``sizes`` of the corpora, in their order, may have any unit. Raises InputError if all are
+    empty and have no weight.
     """
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {

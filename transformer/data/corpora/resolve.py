@@ -53,9 +53,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     """Return the splits of a single corpus as `find_splits` does; it may lack a validation text.
 
-    Raises:
-        InputError: the corpus is unknown, lacks something that the config asks for, or does not
-            read a text that the config names.
+    Raises InputError as `find_splits`, or if the corpus does not read a text that is named.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": lambda config: pocket_splits(config.source, config.target),

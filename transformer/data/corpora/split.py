@@ -51,11 +51,7 @@ class Split:
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
-        """Yield the links of each pair, in the order of the pairs.
-
-        Raises:
-            InputError: they are unknown, cannot be read, or do not fit the text.
-        """
+        """Yield the links of each pair; raises InputError if unknown, or as `read_links`."""
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:

@@ -17,12 +17,7 @@ _READ = ("root", "train", "validation", "test", "alignment", "cache")
 
 
 def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, path) for each URL and each path outside of the working folder.
-
-    Args:
-        data: The group ``data`` of a run's config.
-        prefix: Its dotted name.
-    """
+    """Yield (dotted key, path) for each URL and each path outside of the working folder."""
     for key in _READ:
         value = data.get(key)
         for path in value if isinstance(value, list | tuple) else [value]:

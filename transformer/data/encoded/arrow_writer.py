@@ -59,11 +59,7 @@ class ShardWriter:
         return self.folder / f"{number:05d}.arrow"
 
     def write(self, block: Block) -> None:
-        """Encode a block and write the kept pairs; the same block gives the same bytes.
-
-        Raises:
-            NoSpaceLeft: the disk is full.
-        """
+        """Encode a block and write the kept pairs, always as the same bytes; raises NoSpaceLeft."""
         selection = Selection(self.filters, block.first)
         kept = list(encoded(block.pairs, self.tokenizer, selection))
         columns: dict[str, Any] = {

@@ -23,11 +23,7 @@ class EncodedCorpus:
     """The shards of `encode_corpus` as memory maps, whose pages the workers share."""
 
     def __init__(self, *folders: Path) -> None:
-        """Open the shards of one or several folders; only the lengths are read.
-
-        Raises:
-            InputError: a shard is damaged.
-        """
+        """Open the shards of these folders as maps; raises InputError if one is damaged."""
         self._folders = folders
         shards = [path for folder in folders for path in sorted(folder.glob("*.arrow"))]
         self._batches = [batch for path in shards for batch in _mapped(path)]
@@ -59,19 +55,11 @@ class EncodedCorpus:
         return found
 
     def links(self, pairs: Int[np.ndarray, " batch"]) -> list[np.ndarray]:
-        """Return the (source word, target word) links of some pairs.
-
-        Raises:
-            KeyError: the file was written without links.
-        """
+        """Return the (source word, target word) links of pairs; KeyError: written without."""
         return [row.reshape(-1, 2) for row in self.ids("links", pairs)]
 
     def texts(self, side: str, pairs: Int[np.ndarray, " batch"]) -> list[str]:
-        """Return the raw texts of some pairs on a side.
-
-        Raises:
-            KeyError: the file was written without texts.
-        """
+        """Return the raw texts of pairs on a side; KeyError: written without."""
         name = f"{side}_text"
         return [
             self._batches[batch].column(name)[row].as_py() for batch, row in self._indices(pairs)

@@ -85,10 +85,8 @@ def planned_lengths(
 ) -> Int[np.ndarray, " pair"]:
     """Return lengths that 95% of sampled segmentations do not exceed.
 
-    Args:
-        best: lengths of the best segmentations.
-        drawn: sampled segmentations of the first pairs, to measure how much longer they are.
-        batch_tokens: the budget, which no pair may exceed.
+    The best segmentations have the lengths ``best``; ``drawn`` are sampled ones of the first pairs.
+    No length exceeds the budget ``batch_tokens``.
     """
     if not len(best):
         return best

@@ -71,11 +71,7 @@ class BatchModule(LightningDataModule, ABC):
     @property
     @abstractmethod
     def tokenizer(self) -> Tokenizer:
-        """Splits the text into subwords.
-
-        Raises:
-            InputError: it must be learnt, and the text cannot be read or is unsuitable.
-        """
+        """Given, or learnt; raises InputError if the text is unreadable or unsuitable."""
 
     @property
     @abstractmethod
@@ -95,8 +91,7 @@ class BatchModule(LightningDataModule, ABC):
     def row(self) -> BatchSequence:
         """All batches of training, without an end.
 
-        Raises:
-            InputError: no pair is left to train on, or one is longer than the budget.
+        Raises InputError if no pair is left to train on, or one is longer than the budget.
         """
         data, training = self._data, self._training
         mixed = isinstance(training, MixedDataset)

@@ -28,11 +28,7 @@ class MonolingualData(DataModule):
     """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
     def prepare_data(self) -> None:
-        """Prepare as `DataModule` does, and check that evaluation texts fit the model.
-
-        Raises:
-            InputError: text cannot be read, or is unsuitable for vocabulary or model.
-        """
+        """Prepare as `DataModule` does, and check that evaluation texts fit the model."""
         super().prepare_data()
         for name in () if self._positions is None else self.splits:
             lengths = map(len, self.tokenizer.encode_target(self.texts(name).references))

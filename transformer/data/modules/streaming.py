@@ -67,9 +67,7 @@ class StreamData(DataModule):
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode the validation text, unless in the cache.
 
-        Raises:
-            InputError: text cannot be read or is unsuitable for the vocabulary size, or word links
-                are needed.
+        Raises InputError as `DataModule`, or if word links are needed.
         """
         if self._links:
             raise InputError(

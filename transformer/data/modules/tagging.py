@@ -86,11 +86,7 @@ class TaggingData(BatchModule):
         return {key: given_path(path) for key, path in files.items()}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
-        """Return all sentences of a split.
-
-        Raises:
-            InputError: the file cannot be read, a line is malformed, or there is no sentence.
-        """
+        """Return all sentences of a split; raises as `read_conllu`, or if there is none."""
         path = self._files[split]
         read = read_pocket_tags if self._data.corpus == "pocket" else read_conllu
         if sentences := list(read(path, self._data.max_line)):
@@ -119,9 +115,7 @@ class TaggingData(BatchModule):
     def prepare_data(self) -> None:
         """Learn the vocabulary, and check that evaluation texts fit the model.
 
-        Raises:
-            InputError: text cannot be read, is unsuitable for vocabulary or model, or too much of
-                the training text is left out.
+        Raises InputError if text is unreadable or unsuitable, or too much of it is left out.
         """
         data = self._data
         check_files_exist(self._files.values())
@@ -146,11 +140,7 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Return a split without too long sentences, in training also without repeated ones.
-
-        Raises:
-            InputError: the text cannot be read, or no sentence is left.
-        """
+        """Return a split without too long sentences, in training also without repeated ones."""
         data, sentences = self._data, self.sentences(split)
         read = len(sentences)
         if split == "train" and data.deduplicate:

@@ -41,11 +41,7 @@ class DataModule(BatchModule):
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer: given, from the cache, or learnt from the training text.
-
-        Raises:
-            InputError: the text cannot be read, or is unsuitable for the vocabulary size.
-        """
+        """The tokenizer: given, from the cache, or learnt from the training text."""
         tags = config_tags(self._data)
         if self._initial_tokenizer is not None:
             tags.check_same_tags(self._initial_tokenizer.tags)
@@ -73,8 +69,7 @@ class DataModule(BatchModule):
     def texts(self, split: str) -> Texts:
         """Return all sources and all references of an evaluation split, line for line.
 
-        Raises:
-            InputError: there is no such split, or its text cannot be read or has no line.
+        Raises InputError if there is no such split, or its text has no line or cannot be read.
         """
         corpus = self._split(split)
         texts = read_texts(corpus, self._cache)
@@ -86,11 +81,7 @@ class DataModule(BatchModule):
         return texts
 
     def training_targets(self, limit: int) -> list[list[int]]:
-        """Return the target subwords of the first ``limit`` training pairs of the first corpus.
-
-        Raises:
-            InputError: the text cannot be read.
-        """
+        """Return the target subwords of the first ``limit`` training pairs of the first corpus."""
         corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
         rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
         return [row.tolist() for row in rows]
@@ -98,8 +89,7 @@ class DataModule(BatchModule):
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
-        Raises:
-            InputError: texts or links are unreadable or unsuitable, or too many pairs are left out.
+        Raises InputError if texts or links are unreadable or unsuitable, or too much is left out.
         """
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
@@ -199,11 +189,7 @@ class DataModule(BatchModule):
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs for the loss, without empty and too long ones.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return the validation pairs for the loss, without empty and too long ones."""
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         source, target = corpus.lengths("source"), corpus.lengths("target")
         limit = min(self._data.max_length, self._data.batch_tokens - 1)

@@ -161,10 +161,7 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
     """Return a hash of the names of the files and their states in the file system.
 
     The state of a local file is its size and modification time; files of a web server are assumed
-    not to change.
-
-    Raises:
-        InputError: a file is missing.
+    not to change. Raises InputError if a file is missing.
     """
     digest = hashlib.sha256()
     for shard in shards:

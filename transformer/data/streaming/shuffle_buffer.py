@@ -86,11 +86,7 @@ class BufferReader:
         self._pairs: Iterator[tuple[int, Pair, Position]] = iter(())
 
     def fill(self, position: Position) -> Buffer:
-        """Return the buffer that begins at a position.
-
-        Raises:
-            InputError: a shard is missing, damaged or malformed.
-        """
+        """Return the buffer that begins at a position; raises InputError as `Shard.pairs`."""
         if position != self._at:
             self._pairs = self._epoch(position)
         read = list(islice(self._pairs, self._config.size))

@@ -44,11 +44,7 @@ class StreamedBatches(BatchSequence):
     ) -> None:
         """Start at the beginning of a stream.
 
-        Args:
-            config: of the stream.
-            tokenizer: encodes both sides.
-            identity: a hash of the shards.
-            ahead: let another process fill the next buffer.
+        ``identity`` is a hash of the shards; ``ahead`` lets another process fill the next buffer.
         """
         self._config, self._tokenizer = config, tokenizer
         self._shards, self._ahead = identity, ahead
@@ -65,8 +61,7 @@ class StreamedBatches(BatchSequence):
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch; all buffers up to it are read.
 
-        Raises:
-            InputError: a shard is missing, damaged or malformed, or no pair of an epoch is kept.
+        Raises InputError as `Shard.pairs`, or if no pair of an epoch is kept.
         """
         buffer = self._containing(number)
         first, position = self._starts[self._index]

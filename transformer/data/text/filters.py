@@ -102,11 +102,9 @@ class Selection:
     def __init__(
         self, filters: Filters | None, first: Bool[np.ndarray, " pair"] | None = None
     ) -> None:
-        """Prepare to select.
+        """Prepare to select with filters; None keeps all.
 
-        Args:
-            filters: what to leave out; None: nothing.
-            first: whether each pair is the first of equal ones; None: duplicates are kept.
+        ``first`` tells whether each pair is the first of equal ones; None keeps duplicates.
         """
         self._filters = filters
         self._first = first

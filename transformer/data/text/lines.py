@@ -172,11 +172,7 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def check_files_exist(paths: Iterable[Path]) -> None:
-    """Name all missing files at once.
-
-    Raises:
-        MissingFile: there is one.
-    """
+    """Raise a MissingFile that names all missing files at once."""
     if missing := dict.fromkeys(path for path in paths if not path.exists()):
         raise MissingFile("; ".join(map(_missing, missing)))
 

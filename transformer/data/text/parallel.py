@@ -92,11 +92,7 @@ class Corpus:
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
 
-        Args:
-            cache: remembers the digests of large files (`file_digest`).
-
-        Raises:
-            InputError: a file is missing or cannot be read.
+        The cache remembers the digests of large files; raises InputError as `file_digest`.
         """
         keys = (self.source, self.target, *filter(None, [self.document_key]))
         digest = hashlib.sha256(repr(keys).encode())
@@ -106,11 +102,7 @@ class Corpus:
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs, which ``cache`` remembers if a file is large.
-
-        Raises:
-            InputError: as reading the corpus does.
-        """
+        """Return the number of pairs; the cache has those of large files; raises as reading."""
 
         def counted() -> str:
             return str(sum(1 for _ in self))
@@ -149,11 +141,7 @@ def plain_pairs(
 
 
 def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
-    """Split the lines of a TSV file; ``start`` is the number of the first line.
-
-    Raises:
-        InputError: a line does not have exactly one tab.
-    """
+    """Split the lines of a TSV file from number ``start``; raises InputError without one tab."""
     for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != 2:

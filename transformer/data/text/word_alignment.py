@@ -122,10 +122,8 @@ def linked_subwords(
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it.
 
-    Args:
-        links: (source word, target word), each of a word that has subwords.
-        source_words: the word of each source subword (`subword_words`).
-        target_words: the word of each target subword.
+    ``links`` join words that have subwords; the others are the words of the subwords of both sides
+    (`subword_words`).
     """
     # The last row and column are NO_WORD: nothing is linked to it.
     table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)

@@ -114,11 +114,7 @@ class Tokenizer:
         return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
 
     def tagged(self, tags: SourceTags) -> "Tokenizer":
-        """Return the same tokenizer with default tags, for sources that have none of their own.
-
-        Raises:
-            InputError: there is no such tag.
-        """
+        """Return it with default tags for sources without; raises InputError for an unknown tag."""
         self.tags.check_known(tags)
         tagged = copy(self)
         tagged.source_tags = tags
@@ -210,11 +206,7 @@ class Tokenizer:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
-        """Rebuild a tokenizer from `to_state`.
-
-        Raises:
-            InputError: the state is damaged.
-        """
+        """Rebuild a tokenizer from `to_state`; raises InputError if the state is damaged."""
         try:
             return cls(
                 typed(TokenizerConfig, state["config"], "tokenizer"),

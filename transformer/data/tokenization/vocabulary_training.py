@@ -58,15 +58,10 @@ class _Lines:
 
 
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
-    """Return a SentencePiece model of exactly ``vocab_size`` subwords, learnt from texts.
+    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
 
-    Args:
-        texts: the training text, read once; blank texts are skipped.
-        config: what to learn.
-        name: of the text, for messages.
-
-    Raises:
-        InputError: no text, or a vocabulary too large or too small for the text.
+    Raises InputError (with the ``name`` of the text) if there is no text, or the size is too large
+    or too small for it.
     """
     lines, model = _Lines(texts, config.max_sentences), BytesIO()
     try:
