@@ -18,12 +18,14 @@ import numpy as np
 from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
 from transformer.data.batching.batch_stream import BatchSequence
-from transformer.data.batching.sampler import BatchKey, BatchPlan
+from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 from transformer.data.streaming.shards import ShardPosition
 from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+_NONE = EpochBatches(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,8 @@ class StreamedBatches(BatchSequence):
         self._index = -1
         self._buffer: Buffer | None = None
         self._read, self._dropped, self._warned = 0, Counter[str](), False
-        self._plan: list[np.ndarray] = []
+        self._plan: BatchPlan | None = None
+        self._batches = _NONE
 
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch; all buffers up to it are read.
@@ -65,20 +68,19 @@ class StreamedBatches(BatchSequence):
         """
         buffer = self._containing(number)
         first, position = self._starts[self._index]
-        return self._key(buffer, position, self._plan[number - first])
+        return self._key(buffer, position, self._batches[number - first])
 
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of a buffer, and that batch.
 
         It is the last buffer filled, or the first of the stream.
         """
-        buffer = self._buffer if self._plan and self._buffer else self._containing(0)
-        sides = buffer.lengths["source"], buffer.lengths["target"]
-        sizes = [
-            len(pairs) * sum(int(side[pairs].max()) + 1 for side in sides) for pairs in self._plan
-        ]
-        index = int(np.argmax(sizes))
-        return sizes[index], self._key(buffer, self._starts[self._index][1], self._plan[index])
+        buffer = self._buffer if len(self._batches) and self._buffer else self._containing(0)
+        assert self._plan is not None
+        sizes = self._plan.positions(self._batches)
+        index = int(sizes.argmax())
+        key = self._key(buffer, self._starts[self._index][1], self._batches[index])
+        return int(sizes[index]), key
 
     @property
     def epoch_length(self) -> None:
@@ -146,7 +148,7 @@ class StreamedBatches(BatchSequence):
                 self._open(index)
             assert self._buffer is not None
             first, position = self._starts[index]
-            end = first + len(self._plan)
+            end = first + len(self._batches)
             if number < end:
                 return self._buffer
             self._check_epoch_not_empty(position, end)
@@ -156,7 +158,7 @@ class StreamedBatches(BatchSequence):
         """Get a buffer, and plan its batches."""
         _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
-        self._index, self._plan = index, []
+        self._index, self._batches = index, _NONE
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
         self._warned = self._warned or self._config.filters.report(
             "train, so far", self._dropped, self._read
@@ -167,9 +169,8 @@ class StreamedBatches(BatchSequence):
             return
         config = self._config
         sides = buffer.lengths["source"], buffer.lengths["target"]
-        plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
-        batches = plan.epoch(position.epoch << 32 | position.buffer)
-        self._plan = [batches[index] for index in range(len(batches))]
+        self._plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
+        self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:

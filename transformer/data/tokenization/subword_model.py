@@ -121,9 +121,7 @@ class Subwords:
         return SegmentationSampler(self.processor, config.algorithm, config.sampling)
 
     def _by_sentence(
-        self,
-        texts: Sequence[str],
-        cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]],
+        self, texts: Sequence[str], cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]]
     ) -> list[list[int]]:
         """Split the sentences, given with the indices of their texts, and join those of a text."""
         if self.separator is None:

@@ -122,11 +122,7 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
 
 
 def vocabularies(
-    config: TokenizerConfig,
-    pairs: Pairs,
-    cache: Path | None,
-    content: str | None,
-    name: object,
+    config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
     """Return the SentencePiece models of source and target; the second is None when joint.
 
