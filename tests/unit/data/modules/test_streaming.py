@@ -5,22 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.corpora import data_config, tokenizer_config
+from tests.helpers.corpora import tokenizer_config
 from tests.helpers.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import PAD
-
-
-def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path)
-    plain = stream(folder)
-    known = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
-    config = data_config(folder, train=plain._data.train, streaming=True, validation="v.tsv")
-    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
-        _ = StreamData(config, tokenizer_config(), initial_tokenizer=known).tokenizer
 
 
 @pytest.fixture
@@ -94,10 +85,14 @@ def test_what_a_stream_cannot_do_is_refused(
         stream(folder, **changes).prepare_data()
 
 
-def test_a_stream_has_no_links(folder: Path) -> None:
-    linked = StreamData(stream(folder)._data, tokenizer_config(), links=True)
+def test_a_stream_has_no_links_and_no_tags(folder: Path) -> None:
+    plain = stream(folder)
+    linked = StreamData(plain._data, tokenizer_config(), links=True)
     with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
         linked.prepare_data()
+    tagged = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
+    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
+        _ = StreamData(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
 
 
 def test_the_vocabulary_is_learnt_from_the_first_pairs(
