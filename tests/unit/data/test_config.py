@@ -59,7 +59,7 @@ def test_paths_are_given_as_a_pair_or_as_one_file() -> None:
             {"web": CorpusConfig(test_size=-1)},
             r"data\.corpora\.web\.test_size=-1 must be at least 0",
         ),
-        ("vocab_size", 0, r"tokenizer\.vocab_size=0 must be at least 1"),
+        ("vocab_size", 4, r"tokenizer\.vocab_size=4 must be at least 5"),
         ("max_sentences", 0, r"tokenizer\.max_sentences=0 must be at least 1"),
         ("character_coverage", 0.5, r"character_coverage=0\.5 must be from 0\.98 to 1"),
         ("character_coverage", 1.01, r"character_coverage=1\.01 must be from 0\.98 to 1"),

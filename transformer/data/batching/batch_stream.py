@@ -1,6 +1,6 @@
 """Endless sequences of batches, of one or several corpora, and their assignment to ranks.
 
-Does not know the pairs.
+Does not know how a dataset makes the batch of a key.
 """
 
 import math
@@ -8,14 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
+from torch.utils.data import Dataset
 
 from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 
 _BLOCK = 1_000
+
+B = TypeVar("B")
 
 
 class BatchSequence(ABC):
@@ -145,6 +148,28 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     return counts
+
+
+class PlannedDataset(Dataset[B], ABC):
+    """Makes the whole batch of a key, and has lengths to plan batches with."""
+
+    @abstractmethod
+    def __getitem__(self, key: BatchKey) -> B: ...
+
+    @abstractmethod
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the lengths of source and target to plan batches with."""
+
+
+@dataclass(frozen=True)
+class MixedDataset(Dataset[B]):
+    """Several corpora; a key has the number of its corpus."""
+
+    parts: Sequence[PlannedDataset[B]]
+    """In the order of their numbers."""
+
+    def __getitem__(self, key: BatchKey) -> B:
+        return self.parts[key.corpus][key]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from jaxtyping import Int
 
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, Row, collate
-from transformer.data.batching.keyed_dataset import PlannedDataset
+from transformer.data.batching.batch_stream import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
 from transformer.data.text.word_alignment import linked_subwords, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer

@@ -16,11 +16,12 @@ from transformer.common.files import given_path
 from transformer.data.batching.batch_stream import (
     BatchSequence,
     MixedBatches,
+    MixedDataset,
     PlannedBatches,
+    PlannedDataset,
     RankAssignment,
     next_batch,
 )
-from transformer.data.batching.keyed_dataset import MixedDataset, PlannedDataset
 from transformer.data.batching.loader import EpochLoader, UpdateLoader
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig

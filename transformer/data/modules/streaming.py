@@ -15,9 +15,7 @@ from transformer.data.config import DataConfig
 from transformer.data.encoded.sampling_dataset import draw, fitting
 from transformer.data.modules.translation import DataModule
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
-from transformer.data.streaming.shuffle_buffer import StreamConfig
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey
-from transformer.data.text.filters import Filters
 from transformer.data.text.parallel import Pair
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -82,22 +80,13 @@ class StreamData(DataModule):
     @cached_property
     def row(self) -> StreamedBatches:
         """All batches of training, without an end."""
-        return StreamedBatches(
-            self._stream, self.tokenizer, identity=self._fingerprint, ahead=self._data.workers > 0
-        )
+        return StreamedBatches(self._shards, self._fingerprint, self._data, self.tokenizer)
 
     def teardown(self, stage: str) -> None:
         """End the worker processes; Lightning calls this after a run."""
         super().teardown(stage)
         if "row" in self.__dict__:
             self.row.close()
-
-    @property
-    def _stream(self) -> StreamConfig:
-        data = self._data
-        longest = min(data.max_length, data.batch_tokens - 1)
-        filters = Filters(longest, data.max_ratio, data.deduplicate)
-        return StreamConfig(self._shards, filters, data.buffer, data.seed, data.batch_tokens)
 
     @cached_property
     def _training(self) -> StreamDataset:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch
-from transformer.data.batching.keyed_dataset import MixedDataset
+from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags

@@ -8,6 +8,7 @@ import logging
 import signal
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -19,8 +20,9 @@ from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
 from transformer.data.batching.batch_stream import BatchSequence
 from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
-from transformer.data.streaming.shards import ShardPosition
-from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
+from transformer.data.config import DataConfig
+from transformer.data.streaming.shards import Shard, ShardPosition
+from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -42,15 +44,14 @@ class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
     def __init__(
-        self, config: StreamConfig, tokenizer: Tokenizer, *, identity: str, ahead: bool
+        self, shards: Sequence[Shard], identity: str, data: DataConfig, tokenizer: Tokenizer
     ) -> None:
-        """Start at the beginning of a stream.
-
-        ``identity`` is a hash of the shards; ``ahead`` lets another process fill the next buffer.
-        """
-        self._config, self._tokenizer = config, tokenizer
-        self._shards, self._ahead = identity, ahead
-        self._reader = BufferReader(config, tokenizer)
+        """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
+        self._shards, self._identity = shards, identity
+        self._data, self._tokenizer = data, tokenizer
+        # Another process fills the next buffer.
+        self._ahead = data.workers > 0
+        self._reader = BufferReader(shards, data, tokenizer)
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Position, Future[Buffer]] | None = None
         # Number of the first batch, and position, of each known buffer.
@@ -90,17 +91,16 @@ class StreamedBatches(BatchSequence):
     def epochs(self, number: int) -> float:
         """Return the number of epochs, in whole shards, before the buffer of a batch."""
         _, position = self._starts[self._known(number)]
-        return position.epoch + position.shard / len(self._config.shards)
+        return position.epoch + position.shard / len(self._shards)
 
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""
-        config = self._config
         return {
-            "shards": self._shards,
-            "filters": str(config.filters),
-            "buffer": config.size,
-            "batch_tokens": config.batch_tokens,
-            "seed": config.seed,
+            "shards": self._identity,
+            "filters": str(self._reader.filters),
+            "buffer": self._data.buffer,
+            "batch_tokens": self._data.batch_tokens,
+            "seed": self._data.seed,
             "tokenizer": self._tokenizer.fingerprint,
             "sampling": self._tokenizer.config.sampling,
         }
@@ -111,8 +111,8 @@ class StreamedBatches(BatchSequence):
         return {
             "first": first,
             "position": asdict(position),
-            "shards": self._shards,
-            "seed": self._config.seed,
+            "shards": self._identity,
+            "seed": self._data.seed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ class StreamedBatches(BatchSequence):
         With other shards or another seed, continue from the start of the same epoch.
         """
         position = Position(state["position"]["epoch"])
-        if (state["shards"], state.get("seed")) == (self._shards, self._config.seed):
+        if (state["shards"], state.get("seed")) == (self._identity, self._data.seed):
             place = state["position"]["place"]
             place = ShardPosition(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))
@@ -160,16 +160,16 @@ class StreamedBatches(BatchSequence):
         self._buffer = buffer = self._filled(position)
         self._index, self._batches = index, _NONE
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
-        self._warned = self._warned or self._config.filters.report(
+        self._warned = self._warned or self._reader.filters.report(
             "train, so far", self._dropped, self._read
         )
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):
             return
-        config = self._config
+        data = self._data
         sides = buffer.lengths["source"], buffer.lengths["target"]
-        self._plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
+        self._plan = BatchPlan(*sides, batch_tokens=data.batch_tokens, seed=data.seed)
         self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
@@ -197,7 +197,7 @@ class StreamedBatches(BatchSequence):
             and (end, Position(position.epoch)) in self._starts
         ):
             raise InputError(
-                f"no pair of the {len(self._config.shards)} shards is kept "
+                f"no pair of the {len(self._shards)} shards is kept "
                 f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
             )
 

@@ -16,7 +16,7 @@ class TokenizerConfig:
 
     algorithm: Literal["unigram", "bpe"]
     """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, Range(1)]
+    vocab_size: Annotated[int, Range(5)]
     """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
     joint: bool
     """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""

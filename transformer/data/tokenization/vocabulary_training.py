@@ -113,11 +113,6 @@ def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
             f"bytes: at least {found[1]}; set tokenizer.vocab_size={found[1]} or larger, or "
             "lower tokenizer.character_coverage"
         )
-    if "insert_id" in message:
-        return InputError(
-            f"vocabulary size {vocab_size} does not hold the control symbols; set "
-            "tokenizer.vocab_size=8000, or what your text needs"
-        )
     return error
 
 
