@@ -73,11 +73,7 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class Batch(PaddedBatch):
-    """Sentence pairs of one training or validation step.
-
-    Shapes: all int64. ``target_input`` and ``target_output`` are the same subwords, shifted by one
-    position.
-    """
+    """Sentence pairs of one training or validation step; all tensors of subwords are int64."""
 
     target_input: Int[Tensor, "batch target"]
     """BOS and the target subwords: the input of the decoder."""
@@ -141,8 +137,7 @@ def collate(
 ) -> Batch:
     """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch.
 
-    Raises:
-        ValueError: the numbers of sources and targets differ, or are zero.
+    Raises ValueError if the numbers of sources and targets differ, or are zero.
     """
     if len(sources) != len(targets) or not sources:
         raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")

@@ -194,13 +194,10 @@ class RankAssignment:
 def next_batch(
     before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
 ) -> int:
-    """Return the number of the first batch that a run has not used.
+    """Return the number of the first batch that a run has not used after ``done`` updates.
 
-    Args:
-        before: state of the loader of the run that is resumed; None: there is none.
-        done: updates of the run, including those of the runs it resumes.
-        row: the batches now.
-        assignment: to ranks and updates now.
+    The updates include those of the runs it resumes; ``before`` is the state of the loader of the
+    last of these, or None. The batches may be others now (``row``), and so may the assignment.
     """
     if before is None:
         return done * assignment.batches

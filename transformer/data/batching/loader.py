@@ -72,8 +72,8 @@ class UpdateLoader(Generic[B]):
         """Load the batches of a sequence.
 
         Args:
-            dataset: makes the batches.
-            row: keys of the batches.
+            dataset: makes the batches of the keys in ``row``.
+            row: the sequence.
             assignment: of the batches to ranks and updates.
             rank: of this process.
             done: returns the number of updates, including those of the runs that this one resumes.
@@ -111,10 +111,9 @@ class UpdateLoader(Generic[B]):
             self.close()
 
     def close(self) -> None:
-        """End the worker processes.
+        """End the worker processes, which ignore SIGTERM.
 
-        The garbage collector would end them late or never (an exception may refer to the loader),
-        and they ignore SIGTERM.
+        The garbage collector may keep them: an exception may refer to the loader.
         """
         batches, self._batches = self._batches, None
         if self._workers and batches is not None:

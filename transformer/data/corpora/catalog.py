@@ -96,8 +96,7 @@ PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_E
 def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Path:
     """Return the path of one side of one split, downloaded if it is not in the folder ``cache``.
 
-    Raises:
-        InputError: no such language, a failed download, another checksum, or a full disk.
+    Raises InputError for an unknown language, a failed download, another checksum or a full disk.
     """
     name = corpus.file_name(language, split)
     if name not in corpus.parts:
@@ -141,9 +140,7 @@ def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
 def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path:
     """Return the path of one side of one split in the user's folder, gzipped or not.
 
-    Raises:
-        MissingFile: there is no such folder, or no such file in it.
-        InputError: the corpus has no such language.
+    Raises InputError for an unknown language, MissingFile if folder or file is missing.
     """
     name = corpus.file_name(language, split)
     for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):

@@ -26,18 +26,11 @@ _VERSION = 1
 
 
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
-    """Return "train" without the held-out pairs, and the held-out splits.
+    """Return "train" without the held-out pairs, and the held-out splits of these sizes.
 
     Of pairs that are equal, perhaps with the sides swapped, the first is held out and none is used
-    for training.
-
-    Args:
-        train: the whole text.
-        sizes: of the held-out splits.
-        cache: remembers which pairs of a large text are held out.
-
-    Raises:
-        InputError: there are too few different pairs, or the text cannot be read.
+    for training. The cache remembers which pairs of a large text are held out. Raises InputError
+    if there are too few different pairs, or the text cannot be read.
     """
     corpus, links = train.corpus, train.links
     equal = _remembered(corpus, sum(sizes.values()), cache)

@@ -130,10 +130,8 @@ def _files(config: DataConfig) -> dict[str, Split]:
 def as_files(config: DataConfig) -> DataConfig:
     """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found.
 
-    Raises:
-        MissingFile: there is no folder.
-        InputError: the folder has no training text, a text in one language only, or a text twice;
-            or the config names files too.
+    Raises MissingFile without a folder, InputError if a text is missing in one language or twice
+    there, or if the config names files too.
     """
     check_unused_keys(config)
     if config.root is None:

@@ -79,12 +79,9 @@ class BatchDataset(PlannedDataset[Batch]):
         pairs: Int[np.ndarray, " pair"],
         linked_by: Tokenizer | None = None,
     ) -> None:
-        """Serve some pairs of a corpus.
+        """Serve the pairs of a corpus with these indices; a key has indices in ``pairs``.
 
-        Args:
-            corpus: the encoded pairs.
-            pairs: indices of the served pairs in it; keys have indices in this array.
-            linked_by: the tokenizer of the corpus, to add word links to batches; None: no links.
+        ``linked_by`` is the tokenizer of the corpus, to add word links to batches; None: no links.
         """
         self._corpus = corpus
         self._pairs = pairs

@@ -136,8 +136,7 @@ class BatchModule(LightningDataModule, ABC):
     def resume_from(self, state: dict[str, Any] | None) -> None:
         """Let the next loader continue after the batches of an earlier run.
 
-        Args:
-            state: of its loader; None: it had the same ranks and accumulation.
+        ``state`` is that of its loader; None: it had the same ranks and accumulation.
         """
         self._before = state
         if state is not None and state["row"] is not None:
@@ -186,9 +185,8 @@ class BatchModule(LightningDataModule, ABC):
     def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
         """Check that the sentences of a text fit the positions of the model.
 
-        Args:
-            lengths: tokens of each sentence, without bos and eos, one of which takes a position.
-            where: returns the file and line of a sentence, given its index in ``lengths``.
+        A bos or eos takes a position beside the ``lengths``; ``where`` returns the file and line of
+        a sentence, given its index.
         """
         needed, positions = [length + 1 for length in lengths], self._positions
         for index, length in enumerate(needed):

@@ -60,8 +60,7 @@ class Shard:
     def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
         """Yield the pairs from a position on, each with the position after it.
 
-        Raises:
-            InputError: a file is missing, cannot be read, is damaged or malformed.
+        Raises InputError if a file is missing, unreadable, damaged or malformed.
         """
         with ExitStack() as stack:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
@@ -135,11 +134,10 @@ def find_shards(
     Args:
         given: a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
             plain names, or globs of equally many plain files, are source and target.
-        sides: of JSONL and Parquet.
+        sides: keys of JSONL and Parquet.
         max_line: bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`.
 
-    Raises:
-        InputError: there are none, one is missing, or the plain files are not in pairs.
+    Raises InputError if there are none, one is missing, or plain files are not in pairs.
     """
     names = [given] if isinstance(given, str) else list(given or [])
     if not names:

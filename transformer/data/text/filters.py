@@ -61,15 +61,7 @@ class Filters:
     ) -> bool:
         """Warn if more than a tenth of a training text is left out; return whether it is.
 
-        Args:
-            split: its name in the log.
-            dropped: numbers of pairs that are left out, by reason.
-            read: number of all pairs.
-            limit: fraction that may be left out; repeated pairs do not count.
-            unit: name of the counted things.
-
-        Raises:
-            InputError: more are left out.
+        Raises InputError if more than a fraction ``limit`` is, without repeated pairs.
         """
         left, duplicates = sum(dropped.values()), dropped["duplicate"]
         refused = left - duplicates > limit * (read - duplicates)

@@ -51,9 +51,8 @@ class Corpus:
     ) -> "Corpus":
         """Make a corpus of the paths that a user names; relative ones start at the working folder.
 
-        Raises:
-            InputError: the paths are not two plain files or one TSV or JSONL file, or there is a
-                document key for other files than JSONL.
+        Raises InputError if they are not two plain files or one TSV or JSONL file, or if there is a
+        document key for other files than JSONL.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(given_path(name) for name in names)
@@ -76,9 +75,7 @@ class Corpus:
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line.
 
-        Raises:
-            InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other,
-                or has too long a line.
+        Raises InputError as `read_lines`, or if a line is malformed, or one file is longer.
         """
         lines = [read_lines(path, self.max_line) for path in self.paths]
         if len(self.paths) == 2:
@@ -125,8 +122,7 @@ def plain_pairs(
 ) -> Iterator[Pair]:
     """Join the lines of two aligned files; ``start`` is the number of the first line.
 
-    Raises:
-        InputError: one of the files has more lines than the other.
+    Raises InputError if one of the files has more lines than the other.
     """
     source, target = names
     for number, (first, second) in enumerate(zip_longest(sources, targets), start):
@@ -159,17 +155,10 @@ def jsonl_pairs(
     start: int = 1,
     document_key: str | None = None,
 ) -> Iterator[Pair]:
-    """Read the lines of a JSONL file.
+    """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 
-    Args:
-        lines: an object each.
-        name: of the file, for messages.
-        sides: the keys of source and target.
-        start: the number of the first line.
-        document_key: SEPARATOR comes where its value changes.
-
-    Raises:
-        InputError: a line is not an object, or lacks one of the texts or the key.
+    A SEPARATOR comes where the value of ``document_key`` changes. Raises InputError if a line is
+    not an object, or lacks one of the texts or the key.
     """
     document: object = None
     for number, line in enumerate(lines, start):
@@ -194,8 +183,7 @@ def jsonl_pairs(
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
     """Return the texts of a record (of JSONL or Parquet) under the keys of source and target.
 
-    Raises:
-        InputError: a text is missing, or cannot be one line of UTF-8.
+    Raises InputError if a text is missing, or cannot be one line of UTF-8.
     """
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):

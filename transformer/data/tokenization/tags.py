@@ -122,11 +122,9 @@ class Tags:
         return [("to", tags.target, self.targets), ("tag", tags.tag, self.corpora)]
 
     def check_same_tags(self, known: "Tags") -> None:
-        """Refuse to resume or fine-tune with other tags than the vocabulary has.
+        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary.
 
-        Raises:
-            InputError: a tag is not known, target languages are missing, or documents are joined
-                in another way.
+        It may not add tags, leave out target languages or join documents in another way.
         """
         if new := [name for name in self.spelt if name not in known.spelt]:
             raise InputError(

@@ -124,9 +124,7 @@ class Tokenizer:
         """Return the subword ids of source texts, without bos or eos; a blank text has none.
 
         A text begins with its own tags (`TaggedText`), or with those of the tokenizer (`tagged`).
-
-        Raises:
-            InputError: a tag is unknown, or a required one is missing.
+        Raises InputError if a tag is unknown, or a required one is missing.
         """
         return self._prefixed(texts, self._source.encode(texts))
 
