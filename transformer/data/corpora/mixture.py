@@ -54,11 +54,6 @@ class JoinedSplit:
                 yield WordLinks(frozenset(), frozenset())
             yield from part.word_links()
 
-    def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the split yields, except links and tags."""
-        parts = " ".join(part.fingerprint(cache) for part in self.parts.values())
-        return hashlib.sha256(parts.encode()).hexdigest()
-
     @property
     def links(self) -> Path | None:
         """The links of the first corpus, if all corpora have links."""

@@ -10,6 +10,7 @@ from jaxtyping import Int
 
 from transformer.data.batching.batch import Batch, Row
 from transformer.data.batching.sampler import BatchKey
+from transformer.data.config import DataConfig
 from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
 from transformer.data.tokenization.tokenizer import Tokenizer
 
@@ -25,28 +26,20 @@ class SamplingDataset(BatchDataset):
         self,
         corpus: EncodedCorpus,
         tokenizer: Tokenizer,
-        *,
-        seed: int,
-        batch_tokens: int,
-        max_length: int,
+        data: DataConfig,
         linked: bool = False,
     ) -> None:
-        """Serve a whole corpus.
-
-        ``batch_tokens`` and ``max_length`` limit the segmentations; ``linked`` batches have the
-        word links of the corpus.
-        """
+        """Serve a whole corpus; ``linked`` batches have its word links."""
         pairs = np.arange(len(corpus), dtype=np.int32)
         super().__init__(corpus, pairs, tokenizer if linked else None)
-        self._tokenizer, self._seed = tokenizer, seed
-        self._batch_tokens, self._max_length = batch_tokens, max_length
+        self._tokenizer, self._data = tokenizer, data
 
     def __getitem__(self, key: BatchKey) -> Batch:
         sides: list[list[Row]] = []
         for side in ("source", "target"):
             best = self._corpus.ids(side, key.pairs)
             drawn = self._drawn(side, key.pairs, key.epoch)
-            sides.append(fitting(drawn, best, self._batch_tokens, self._max_length))
+            sides.append(fitting(drawn, best, self._data))
         return self._batch(key.pairs, *sides)
 
     def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
@@ -56,11 +49,11 @@ class SamplingDataset(BatchDataset):
     def _planned(self, side: str) -> Int[np.ndarray, " pair"]:
         probe = np.arange(min(len(self._corpus), 1_000))
         drawn = self._drawn(side, probe, epoch=0)
-        return planned_lengths(self._corpus.lengths(side), drawn, self._batch_tokens)
+        return planned_lengths(self._corpus.lengths(side), drawn, self._data.batch_tokens)
 
     def _drawn(self, side: str, pairs: Int[np.ndarray, " batch"], epoch: int) -> list[list[int]]:
         texts = self._corpus.texts(side, pairs)
-        return draw(self._tokenizer, side, texts, (self._seed, epoch, pairs))
+        return draw(self._tokenizer, side, texts, (self._data.seed, epoch, pairs))
 
 
 def draw(
@@ -72,11 +65,9 @@ def draw(
     return drawn
 
 
-def fitting(
-    drawn: Sequence[Row], best: Sequence[Row], batch_tokens: int, max_length: int
-) -> list[Row]:
+def fitting(drawn: Sequence[Row], best: Sequence[Row], data: DataConfig) -> list[Row]:
     """Return the sampled segmentations of a batch, or the best where these are too long."""
-    room = min(batch_tokens // len(best) - 1, max_length)
+    room = min(data.batch_tokens // len(best) - 1, data.max_length)
     return [d if len(d) <= room else b for d, b in zip(drawn, best, strict=True)]
 
 

@@ -35,7 +35,7 @@ class StreamDataset(Dataset[Batch]):
         for side, best in key.rows.items():
             drawn_for = (data.seed, key.epoch, key.pairs)
             drawn = draw(self._tokenizer, side, key.texts[side], drawn_for)
-            sides[side] = fitting(drawn, best, data.batch_tokens, data.max_length)
+            sides[side] = fitting(drawn, best, data)
         return collate(sides["source"], sides["target"])
 
 

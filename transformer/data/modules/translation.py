@@ -173,17 +173,10 @@ class DataModule(BatchModule):
         return MixedDataset([self._training_part(name) for name in self._parts("train")])
 
     def _training_part(self, name: str) -> BatchDataset:
-        data = self._data
         corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
-            return SamplingDataset(
-                corpus,
-                self.tokenizer.tagged(self._part(name).tags),
-                seed=data.seed,
-                batch_tokens=data.batch_tokens,
-                max_length=data.max_length,
-                linked=self._links,
-            )
+            tokenizer = self.tokenizer.tagged(self._part(name).tags)
+            return SamplingDataset(corpus, tokenizer, self._data, linked=self._links)
         linked_by = self.tokenizer if self._links else None
         return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
 

@@ -21,14 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
-from transformer.data.text.parallel import (
-    Pair,
-    file_format,
-    jsonl_pairs,
-    plain_pairs,
-    record_pair,
-    tsv_pairs,
-)
+from transformer.data.text.parallel import Pair, file_format, parsed_pairs, record_pair
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192
@@ -102,12 +95,7 @@ class Shard:
             yield pair, ShardPosition(row)
 
     def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
-        if len(lines) == 2:
-            return plain_pairs(lines[0], lines[1], self.urls, start)
-        (url,) = self.urls
-        if _kind(url) == "tsv":
-            return tsv_pairs(lines[0], url, start)
-        return jsonl_pairs(lines[0], url, self.sides, start)
+        return parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, start)
 
     def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls

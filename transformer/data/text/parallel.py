@@ -78,13 +78,8 @@ class Corpus:
         Raises InputError as `read_lines`, or if a line is malformed, or one file is longer.
         """
         lines = [read_lines(path, self.max_line) for path in self.paths]
-        if len(self.paths) == 2:
-            return plain_pairs(lines[0], lines[1], self.paths)
-        (path,) = self.paths
-        if file_format(path) == "tsv":
-            return tsv_pairs(lines[0], path)
-        sides = (self.source, self.target)
-        return jsonl_pairs(lines[0], path, sides, document_key=self.document_key)
+        kind, sides = file_format(self.paths[0]), (self.source, self.target)
+        return parsed_pairs(lines, kind, self.paths, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
@@ -117,6 +112,22 @@ def file_format(path: str | Path) -> str:
     return "jsonl" if suffix in _JSON_SUFFIXES else "plain"
 
 
+def parsed_pairs(
+    lines: Sequence[Iterator[str]],
+    kind: str,
+    names: Sequence[object],
+    sides: tuple[str, str],
+    start: int = 1,
+    document_key: str | None = None,
+) -> Iterator[Pair]:
+    """Read the lines of two plain files, or of one TSV or JSONL file (``kind``)."""
+    if kind == "plain":
+        return plain_pairs(lines[0], lines[1], names, start)
+    if kind == "tsv":
+        return tsv_pairs(lines[0], names[0], start)
+    return jsonl_pairs(lines[0], names[0], sides, start, document_key)
+
+
 def plain_pairs(
     sources: Iterator[str], targets: Iterator[str], names: Sequence[object], start: int = 1
 ) -> Iterator[Pair]:
@@ -136,7 +147,7 @@ def plain_pairs(
         yield first, second
 
 
-def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
+def tsv_pairs(lines: Iterable[str], name: object, start: int) -> Iterator[Pair]:
     """Split the lines of a TSV file from number ``start``; raises InputError without one tab."""
     for number, line in enumerate(lines, start):
         fields = line.split("\t")
@@ -152,8 +163,8 @@ def jsonl_pairs(
     lines: Iterable[str],
     name: object,
     sides: tuple[str, str],
-    start: int = 1,
-    document_key: str | None = None,
+    start: int,
+    document_key: str | None,
 ) -> Iterator[Pair]:
     """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 

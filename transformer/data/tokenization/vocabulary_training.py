@@ -38,35 +38,28 @@ class VocabularyTooLarge(InputError):
         self.largest = largest
 
 
-class _Lines:
-    """Passes lines to SentencePiece; keeps the iterator's exception, which SentencePiece hides."""
-
-    def __init__(self, texts: Iterable[str], max_sentences: int) -> None:
-        self.texts, self.max_sentences = texts, max_sentences
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            # Only the drawn texts are normalized: a small part of a large corpus.
-            for text in _sample((text for text in self.texts if text), self.max_sentences):
-                if normal := normalize(text):
-                    # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
-                    # own sign for the space.
-                    yield normal.replace("\0", " ").replace(WORD_START, " ")
-        except Exception as error:
-            self.error = error
-
-
 def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
     """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
 
     Raises InputError (with the ``name`` of the text) if there is no text, or the size is too large
     or too small for it.
     """
-    lines, model = _Lines(texts, config.max_sentences), BytesIO()
+    model, failed = BytesIO(), list[Exception]()
+
+    def lines() -> Iterator[str]:
+        try:
+            # Only the drawn texts are normalized: a small part of a large corpus.
+            for text in _sample((text for text in texts if text), config.max_sentences):
+                if normal := normalize(text):
+                    # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
+                    # own sign for the space.
+                    yield normal.replace("\0", " ").replace(WORD_START, " ")
+        except Exception as error:  # SentencePiece hides it
+            failed.append(error)
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=lines(),
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=config.vocab_size,
@@ -82,9 +75,10 @@ def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object
             eos_id=EOS,
         )
     except (RuntimeError, OSError) as error:
-        raise lines.error or _explained(error, config.vocab_size, name) from error
-    if lines.error is not None:
-        raise lines.error
+        failed.append(_explained(error, config.vocab_size, name))
+        raise failed[0] from error
+    if failed:
+        raise failed[0]
     return model.getvalue()
 
 

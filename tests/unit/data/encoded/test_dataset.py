@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.corpora import tokenizer_config, write_corpus
+from tests.helpers.corpora import data_config, tokenizer_config, write_corpus
 from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
@@ -74,7 +74,8 @@ def test_a_batch_has_the_pairs_of_its_key(corpus: EncodedCorpus, tokenizer: Toke
 
 
 def sampled(corpus: EncodedCorpus, tokenizer: Tokenizer, seed: int = 5) -> SamplingDataset:
-    return SamplingDataset(corpus, tokenizer, seed=seed, batch_tokens=128, max_length=30)
+    config = data_config(Path(), seed=seed, batch_tokens=128, max_length=30)
+    return SamplingDataset(corpus, tokenizer, config)
 
 
 def test_a_drawn_batch_depends_on_seed_epoch_and_pair_alone(
@@ -175,7 +176,7 @@ def test_batches_carry_the_links_of_their_pieces(
     """However the words are cut: a linked source piece spells a word that the target one spells."""
     corpus = linked_corpus(pairs, tokenizer, tmp_path / "train")
     made = (
-        SamplingDataset(corpus, tokenizer, seed=5, batch_tokens=999, max_length=99, linked=True)
+        SamplingDataset(corpus, tokenizer, data_config(tmp_path, batch_tokens=999), linked=True)
         if drawn
         else BatchDataset(corpus, np.arange(len(corpus)), tokenizer)
     )

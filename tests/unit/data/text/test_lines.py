@@ -107,7 +107,7 @@ def test_no_more_of_a_long_line_is_held_than_may_be(
         lambda path: Corpus((path, path), "x", "y", max_line=3),
         lambda path: Corpus((path.with_suffix(".tsv"),), "x", "y", max_line=3),
         lambda path: Corpus((path.with_suffix(".jsonl"),), "x", "y", max_line=3),
-        lambda path: Split(Corpus((path,), "x", "y", max_line=3), links=path).word_links(),
+        lambda path: Split(Corpus((path, path), "x", "y", max_line=3), links=path).word_links(),
         lambda path: read_conllu(path, 3),
         lambda path: find_shards([str(path), str(path)], ("x", "y"), 3)[0].pairs(ShardPosition()),
         lambda path: find_shards(str(path.with_suffix(".tsv.gz")), ("x", "y"), 3)[0].pairs(
