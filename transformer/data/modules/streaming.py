@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from transformer.common.errors import InputError
 from transformer.data.batching.batch import Batch, collate
 from transformer.data.config import DataConfig
-from transformer.data.encoded.sampling_dataset import draw, fitting
+from transformer.data.encoded.dataset import draw, fitting
 from transformer.data.modules.translation import DataModule
 from transformer.data.streaming.shards import Shard, ShardPosition, find_shards, shards_fingerprint
 from transformer.data.streaming.streamed_batches import StreamedBatches, StreamedKey

@@ -21,9 +21,8 @@ from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.arrow_writer import count_subwords
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
 from transformer.data.encoded.preprocess import encode_corpus
-from transformer.data.encoded.sampling_dataset import SamplingDataset
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.filters import Filters, log_level

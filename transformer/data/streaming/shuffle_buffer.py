@@ -14,7 +14,7 @@ from jaxtyping import Int
 
 from transformer.data.config import DataConfig
 from transformer.data.encoded.arrow_writer import encoded, joined
-from transformer.data.encoded.sampling_dataset import draw, planned_lengths
+from transformer.data.encoded.dataset import draw, planned_lengths
 from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.text.filters import Filters, Selection, first_occurrences
 from transformer.data.text.parallel import Pair

@@ -16,16 +16,13 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS as BOS
-from transformer.data.tokenization.config import EOS as EOS
-from transformer.data.tokenization.config import PAD as PAD
-from transformer.data.tokenization.config import UNK as UNK
-from transformer.data.tokenization.config import TokenizerConfig as TokenizerConfig
-from transformer.data.tokenization.normalization import normalize as normalize
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary_training import Pairs as Pairs
-from transformer.data.tokenization.vocabulary_training import vocabularies
+from transformer.data.tokenization.vocabulary_training import Pairs, vocabularies
+
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
 
 
 class Tokenizer:

@@ -14,9 +14,8 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch_stream import PlannedBatches
 from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.encoded import arrow_writer, preprocess
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
 from transformer.data.encoded.preprocess import encode_corpus
-from transformer.data.encoded.sampling_dataset import SamplingDataset
 from transformer.data.text.filters import Filters
 from transformer.data.text.parallel import Corpus
 from transformer.data.text.word_alignment import WordLinks, read_links
