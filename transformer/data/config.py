@@ -136,12 +136,12 @@ def _objections(config: DataConfig) -> Iterator[str]:
             f"data.streaming=true reads files, not data.corpus={config.corpus}; set data=files "
             "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
         )
-    if config.streaming and config.alignment is not None:
-        yield "a stream has no word alignment; leave data.alignment out, or data.streaming=false"
-    if config.streaming and (corpora or config.target_tag or (config.documents or 1) > 1):
+    single = not corpora and not config.target_tag and (config.documents or 1) == 1
+    if config.streaming and not (single and config.alignment is None):
         yield (
-            "data.streaming=true reads one corpus of single sentences without tags; set "
-            "data.corpora=null data.documents=null data.target_tag=false, or data.streaming=false"
+            "data.streaming=true reads one corpus of single sentences without tags or links; set "
+            "data.corpora=null data.documents=null data.target_tag=false data.alignment=null, or "
+            "data.streaming=false"
         )
     if not corpora and config.document_key is not None and config.documents is None:
         yield "data.document_key needs data.documents=N"

@@ -139,17 +139,16 @@ class UpdateLoader(Generic[B]):
         other batches the run continues at the same fraction of its epoch.
         """
         self._before = state
-        now = self.state_dict()
         if state["row"] is not None:
             self.row.load_state_dict(state["row"])
-        if self.assignment != RankAssignment(state["ranks"], state["accumulation"]):
+        now, before = self.assignment, RankAssignment(state["ranks"], state["accumulation"])
+        if now != before:
             logger.info(
-                "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
-                "every pair is still used once in an epoch",
-                *(now["ranks"], now["accumulation"]),
-                *(state["ranks"], state["accumulation"]),
+                f"going on with {now.ranks} x {now.accumulation} batches an update (ranks x "
+                f"accumulation), {before.ranks} x {before.accumulation} before; every pair is "
+                "still used once in an epoch"
             )
-        old, new = state["identity"], now["identity"]
+        old, new = state["identity"], self.row.identity()
         changed = [name for name in new if new[name] != old.get(name)]
         if changed:
             logger.warning(

@@ -196,7 +196,7 @@ def test_a_resumed_run_adds_no_tags(tmp_path: Path) -> None:
             {},
             "reads one corpus of single",
         ),
-        ({"streaming": True}, {}, "reads one corpus of single sentences without tags"),
+        ({"streaming": True}, {}, "reads one corpus of single sentences without tags or links"),
         (
             {"corpora": {"big": CorpusConfig(weight=1.0), "small": CorpusConfig()}},
             {},

@@ -73,7 +73,7 @@ def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
     ("changes", "problem"),
     [
         ({"corpus": "pocket"}, "reads files, not data.corpus=pocket"),
-        ({"alignment": "links"}, "a stream has no word alignment"),
+        ({"alignment": "links"}, "single sentences without tags or links"),
         ({"buffer": 0}, "data.buffer=0"),
         ({"validation": None}, "training needs a validation text"),
     ],
