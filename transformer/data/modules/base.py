@@ -125,7 +125,8 @@ class BatchModule(LightningDataModule, ABC):
             self.row,
             assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
-            done=self._updates_done,
+            # Also counts the updates of the runs that it resumes.
+            done=lambda: 0 if self.trainer is None else self.trainer.global_step,
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
         )
@@ -204,7 +205,3 @@ class BatchModule(LightningDataModule, ABC):
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-
-    def _updates_done(self) -> int:
-        """Return the number of updates so far, including those of the runs it resumes."""
-        return 0 if self.trainer is None else self.trainer.global_step

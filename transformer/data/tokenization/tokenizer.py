@@ -11,7 +11,6 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from transformer.common.errors import InputError
@@ -194,8 +193,10 @@ class Tokenizer:
         source, target = self._models
         return {
             "config": asdict(self.config),
-            "source": _to_tensor(source),
-            "target": None if target is None else _to_tensor(target),
+            "source": torch.frombuffer(bytearray(source), dtype=torch.uint8),
+            "target": (
+                None if target is None else torch.frombuffer(bytearray(target), dtype=torch.uint8)
+            ),
             "tags": self.tags.to_state(),
         }
 
@@ -221,10 +222,6 @@ class Tokenizer:
                 f"the model has {source} source and {target} target subwords, and its tokenizer "
                 f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
             )
-
-
-def _to_tensor(model: bytes) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(model, dtype=np.uint8).copy())
 
 
 def _to_bytes(model: Any) -> bytes:

@@ -1,6 +1,7 @@
 """The wiring: caches, splits, and what validation keeps."""
 
 import logging
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -190,21 +191,26 @@ def test_a_given_tokenizer_is_used(folder: Path) -> None:
     assert sum(batch.size for batch in batches(module)) == 2
 
 
+def prepare(folder: Path, name: str) -> None:
+    """Prepare the corpus in a process of its own, which leaves a log and the fingerprint."""
+    logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger().addHandler(logging.FileHandler(folder / f"{name}.log"))
+    module = data_module(folder)
+    module.prepare_data()
+    (folder / f"{name}.txt").write_text(module.tokenizer.fingerprint)
+
+
 def test_processes_share_one_preparation(folder: Path) -> None:
-    code = (
-        "from pathlib import Path; from tests.helpers.corpora import data_module\n"
-        "import logging; logging.basicConfig(level='INFO')\n"
-        f"module = data_module(Path({str(folder)!r})); module.prepare_data()\n"
-        "print(module.tokenizer.fingerprint)"
-    )
-    runs = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
-        for _ in range(2)
-    ]
-    outputs = [run.communicate() for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
-    assert outputs[0][0] == outputs[1][0]
-    assert sum("train: 72 of 72 pairs kept" in errors for _, errors in outputs) == 1
+    start = multiprocessing.get_context("fork").Process
+    runs = [start(target=prepare, args=(folder, name)) for name in "ab"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    assert [run.exitcode for run in runs] == [0, 0]
+    assert (folder / "a.txt").read_text() == (folder / "b.txt").read_text()
+    logs = [(folder / f"{name}.log").read_text() for name in "ab"]
+    assert sum("train: 72 of 72 pairs kept" in log for log in logs) == 1
 
 
 def test_a_killed_writer_leaves_no_whole_file(tmp_path: Path) -> None:
