@@ -102,7 +102,7 @@ class MixedBatches(BatchSequence):
     """
 
     def __init__(
-        self, sequences: Sequence[BatchSequence], weights: Sequence[float], seed: int
+        self, sequences: Sequence[PlannedBatches], weights: Sequence[float], seed: int
     ) -> None:
         """Mix one sequence for each corpus, with weights above 0 of any sum, in a seeded order."""
         self._sequences, self._seed = list(sequences), seed
@@ -122,10 +122,9 @@ class MixedBatches(BatchSequence):
         return max((each.largest() for each in self._sequences), key=lambda found: found[0])
 
     @property
-    def epoch_length(self) -> int | None:
+    def epoch_length(self) -> int:
         """Number of batches of one epoch of all sequences."""
-        lengths = [each.epoch_length for each in self._sequences]
-        return None if None in lengths else sum(length or 0 for length in lengths)
+        return sum(each.epoch_length for each in self._sequences)
 
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""

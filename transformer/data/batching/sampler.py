@@ -64,11 +64,9 @@ class BatchPlan:
             batch_tokens: the budget.
             seed: of the order.
             shuffle: otherwise the order is the same in every epoch.
-            multiple_of: the number of batches is a multiple of this, so that each rank has the
-                same number in one epoch.
+            multiple_of: divides the number of batches, so that each rank has the same number.
 
-        Raises:
-            InputError: no pairs, a pair longer than the budget, or fewer pairs than batches.
+        Raises InputError for no pairs, a pair longer than the budget, or fewer pairs than batches.
         """
         # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)

@@ -159,8 +159,7 @@ class BalancedText:
     """The training text of several corpora, with as many pairs of each as its sampling weight says.
 
     It has as many pairs as all corpora together: a small corpus is read more than once, or part of
-    a large one is skipped. A vocabulary learnt from it does not neglect the small corpora. (The
-    weights in training count batches, of which longer sentences need more.)
+    a large one is skipped. (The weights in training count batches, not pairs.)
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:

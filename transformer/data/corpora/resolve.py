@@ -33,9 +33,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 
     With several corpora, "train" and "validation" join those of all, and each corpus has its own
     ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
-
-    Raises:
-        InputError: a corpus is unknown, or lacks something that the config asks for.
+    Raises InputError if a corpus is unknown, or lacks something that the config asks for.
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:

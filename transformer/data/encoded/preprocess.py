@@ -62,8 +62,7 @@ def encode_corpus(
         texts: whether the raw text is written too.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
 
-    Raises:
-        InputError: text or links cannot be read, the disk is full, or a process was killed.
+    Raises InputError if text or links are unreadable, the disk is full, or a process is killed.
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)

@@ -119,13 +119,10 @@ def find_shards(
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
-    Args:
-        given: a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
-            plain names, or globs of equally many plain files, are source and target.
-        sides: keys of JSONL and Parquet.
-        max_line: bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`.
-
-    Raises InputError if there are none, one is missing, or plain files are not in pairs.
+    ``given`` is a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
+    plain names, or globs of equally many plain files, are source and target. ``sides`` are keys of
+    JSONL and Parquet. Raises InputError if there are none, one is missing, or plain files are not
+    in pairs.
     """
     names = [given] if isinstance(given, str) else list(given or [])
     if not names:

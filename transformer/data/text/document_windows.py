@@ -24,8 +24,8 @@ def begins_window(
         lengths: subwords of each sentence, on every side that counts; None for one that is a window
             by itself, such as the blank line between two documents.
         sentences: maximum number of sentences of a window.
-        subwords: maximum number of subwords of a window on each side, separators included; a
-            single sentence may have more.
+        subwords: maximum number of subwords of a window of several sentences on each side,
+            separators included.
     """
     count, filled = 0, list[int]()
     for sides in lengths:

@@ -96,12 +96,10 @@ class Corpus:
     def count(self, cache: Path) -> int:
         """Return the number of pairs; the cache has those of large files; raises as reading."""
 
-        def counted() -> str:
-            return str(sum(1 for _ in self))
-
         if not any(map(is_large, self.paths)):
-            return int(counted())
-        return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
+            return sum(1 for _ in self)
+        question = f"pairs of {self.fingerprint(cache)}"
+        return int(remembered(cache, question, lambda: str(sum(1 for _ in self))))
 
 
 def file_format(path: str | Path) -> str:

@@ -65,8 +65,7 @@ class Tokenizer:
             content: a fingerprint of the text; None: it is computed.
             name: of the text, for messages.
 
-        Raises:
-            InputError: the text is empty, or the vocabulary is too large or too small for it.
+        Raises InputError if the text is empty, or the vocabulary too large or too small for it.
         """
         return cls(config, *vocabularies(config, pairs, cache, content, name))
 
