@@ -95,7 +95,6 @@ class Corpus:
 
     def count(self, cache: Path) -> int:
         """Return the number of pairs; the cache has those of large files; raises as reading."""
-
         if not any(map(is_large, self.paths)):
             return sum(1 for _ in self)
         question = f"pairs of {self.fingerprint(cache)}"
