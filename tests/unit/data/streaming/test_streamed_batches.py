@@ -52,7 +52,7 @@ def test_a_resumed_stream_is_the_uninterrupted_one(
     module.prepare_data()
     total = 2 * len(epoch_of(module, 0))
     whole = [module._training[module.row[number]] for number in range(total)]
-    for done in (1, 5, total // 2 + 3):
+    for done in (total // 2 + 3,) if workers else (1, 5, total // 2 + 3):
         before = stream(folder, sampling=sampling, workers=workers)
         loader = updates(before, 0)
         stopped = iter(loader)

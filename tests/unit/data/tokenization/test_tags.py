@@ -38,7 +38,7 @@ def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
     assert list(tagged.never_written) == [size + 1, size + 2, size + 3]
 
 
-def test_a_source_begins_with_its_tags_and_a_blank_one_with_none() -> None:
+def test_a_source_begins_with_its_tags_unless_it_is_blank() -> None:
     tokenizer = plain().with_tags(TAGS)
     size = plain().source_vocab_size
     texts = [TaggedText("a b", DE), TaggedText("a b", FR_WEB), TaggedText(" ", DE)]
