@@ -30,8 +30,7 @@ from benchmarks.page import publish
 from benchmarks.records import Records, short
 from benchmarks.trained import Chained, Trained, Training, markdown, train_all
 from transformer.common.errors import InputError
-from transformer.data.corpora.catalog import MULTI30K
-from transformer.data.corpora.download import find
+from transformer.data.corpora.catalog import MULTI30K, find
 from transformer.training.checkpointing.run_directory import is_finished
 
 PAGE = ROOT / "docs" / "results.md"

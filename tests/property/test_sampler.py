@@ -1,21 +1,26 @@
 """Any corpus, any budget: every pair once an epoch, within the budget, and a jump is a walk."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils.data import Dataset
 
 from transformer.common.errors import InputError
-from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
-from transformer.data.batching.keyed_dataset import KeyedDataset
+from transformer.data.batching.batch import PaddedBatch
+from transformer.data.batching.batch_stream import (
+    BatchSequence,
+    MixedBatches,
+    PlannedBatches,
+    RankAssignment,
+)
 from transformer.data.batching.loader import UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
+from transformer.data.batching.sampler import BatchKey, BatchPlan
 
 LONGEST = 24
 
@@ -43,21 +48,11 @@ def test_every_pair_once_an_epoch(plan: BatchPlan, epoch: int) -> None:
     assert {row[number].epoch for number in (epoch * length, (epoch + 1) * length - 1)} == {epoch}
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """Those of the pairs, in place of a batch of them."""
+class Pairs(Dataset[PaddedBatch]):
+    """The numbers of the pairs, in place of their subwords."""
 
-    pairs: list[int]
-    tokens: int = 0
-    positions: int = 0
-
-    def to(self, device: object, **kwargs: Any) -> "Numbers":
-        raise NotImplementedError
-
-
-class Pairs(KeyedDataset[Numbers]):
-    def __getitem__(self, key: BatchKey) -> Numbers:
-        return Numbers(key.pairs.tolist())
+    def __getitem__(self, key: BatchKey) -> PaddedBatch:
+        return PaddedBatch(torch.from_numpy(key.pairs.astype(np.int64))[:, None])
 
 
 @settings(deadline=None, max_examples=50)
@@ -74,7 +69,7 @@ def test_any_number_of_ranks_deals_every_epoch_out_once(
         for update in islice(loader, updates):
             for number, pairs in zip(update.numbers, update.batches, strict=True):
                 assert number not in dealt
-                dealt[number] = pairs.pairs
+                dealt[number] = pairs.source.flatten().tolist()
     of_the_epoch = [dealt[number] for number in range(epoch * length, (epoch + 1) * length)]
     assert sorted(chain(*of_the_epoch)) == list(range(plan.identity()["pairs"]))
 

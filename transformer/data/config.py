@@ -131,10 +131,17 @@ def _objections(config: DataConfig) -> Iterator[str]:
     yield from _bad_names(config, corpora)
     if config.corpora is not None and not corpora:
         yield "data.corpora={} names none; give NAME:{train:…} for each"
-    if config.streaming and (corpora or config.target_tag or (config.documents or 1) > 1):
+    if config.streaming and config.corpus != "files":
         yield (
-            "data.streaming=true reads one corpus of single sentences without tags; set "
-            "data.corpora=null data.documents=null data.target_tag=false, or data.streaming=false"
+            f"data.streaming=true reads files, not data.corpus={config.corpus}; set data=files "
+            "data.train=[SHARDS] data.validation=[SOURCE,TARGET], or data.streaming=false"
+        )
+    single = not corpora and not config.target_tag and (config.documents or 1) == 1
+    if config.streaming and not (single and config.alignment is None):
+        yield (
+            "data.streaming=true reads one corpus of single sentences without tags or links; set "
+            "data.corpora=null data.documents=null data.target_tag=false data.alignment=null, or "
+            "data.streaming=false"
         )
     if not corpora and config.document_key is not None and config.documents is None:
         yield "data.document_key needs data.documents=N"
@@ -161,27 +168,10 @@ def unused_keys(config: DataConfig) -> list[str]:
 
 
 def check_unused_keys(config: DataConfig) -> None:
-    """Refuse to ignore a text that the user names.
-
-    Raises:
-        InputError: this kind of corpus does not read it.
-    """
+    """Raise an InputError if the config names a text that its kind of corpus does not read."""
     if unused := unused_keys(config):
         kind = "folder" if unused == ["root"] else "files"
         raise InputError(
             f"data.{unused[0]} is not read with data.corpus={config.corpus}; set data={kind}, or "
             f"leave data.{unused[0]} out"
-        )
-
-
-def check_not_streaming(data: DataConfig, task: str) -> None:
-    """Refuse a streamed text, which only translation reads.
-
-    Raises:
-        InputError: the text is streamed.
-    """
-    if data.streaming:
-        raise InputError(
-            f"data.streaming=true is for task=translation, not task={task}; set "
-            "data.streaming=false"
         )

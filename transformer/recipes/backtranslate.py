@@ -11,7 +11,7 @@ from typing import Annotated
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import Range, out_of_range
-from transformer.data.text.parallel import is_plain
+from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import only_train
 from transformer.recipes.plan import Plan
 
@@ -31,7 +31,7 @@ class BacktranslateConfig:
 
     def __post_init__(self) -> None:
         raise_objections(out_of_range(self, ""))
-        if not is_plain(self.monolingual):
+        if file_format(self.monolingual) != "plain":
             raise InputError(
                 f"monolingual={self.monolingual} must be plain text, a sentence a line, which may "
                 "be gzipped"

@@ -7,9 +7,8 @@ from typing import Any
 
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
-from transformer.data.corpora.catalog import PUBLISHED
-from transformer.data.corpora.download import find
-from transformer.data.corpora.folder import as_files
+from transformer.data.corpora.catalog import PUBLISHED, find
+from transformer.data.corpora.resolve import as_files
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),

@@ -97,7 +97,7 @@ def build_module(
 
 
 _DECODER_KEYS = ("decoder_layers", "decoder_pattern", "target_token_dropout")
-_TRANSLATION_DATA = ("corpora", "target_tag", "documents")
+_TRANSLATION_DATA = ("corpora", "target_tag", "documents", "streaming")
 
 
 def single_stack_data(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch
 from transformer.data.modules.tagging import TaggingData
 from transformer.data.text.conllu import UPOS
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -53,6 +53,7 @@ class Tagging(Task):
         # Its outputs are tags, which share no embeddings, and no sentences are held out.
         tied = config.model["tie_embeddings"]
         unused: dict[str, Any] = {"model.tie_embeddings": tied if tied != "none" else None}
+        unused["tokenizer.sampling"] = config.tokenizer.sampling
         if tokenizer is None:
             sizes = ("validation_size", "test_size")
             unused |= {f"data.{key}": getattr(config.data, key) for key in sizes}

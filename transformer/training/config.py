@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range, typed, typed_value
-from transformer.data.modules.translation import DataConfig
+from transformer.data.config import DataConfig
 from transformer.data.tokenization.tokenizer import PAD, TokenizerConfig
 from transformer.decoding.search.config import SearchConfig
 from transformer.evaluation.metrics import MetricsConfig

@@ -67,7 +67,8 @@ def test_words_that_training_leaves_out_are_unknown(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("tokenizer.sampling=0.1", "does not go with task=tagging"),
+        ("tokenizer.sampling=0.1", r"does not use tokenizer\.sampling=0\.1; leave that out"),
+        ("data.streaming=true", r"does not use data\.streaming=True"),
         ("model.decoder_layers=1", r"does not use model\.decoder_layers=1; leave that out"),
         (
             "model.target_token_dropout=0.1",

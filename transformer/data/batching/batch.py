@@ -1,4 +1,4 @@
-"""Batches: subword ids padded at the right, and the shift of the target.
+"""Batches of pairs, with the shift of the target, and of tagged sentences; padded at the right.
 
 Does not know text, files or order. Teacher forcing as in Sutskever et al. 2014, section 2.
 """
@@ -17,6 +17,8 @@ from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 Row = Sequence[int] | np.ndarray
 """Subword ids of a sentence, without bos or eos."""
 
+UNTAGGED = -1
+"""In place of a tag where no word begins."""
 
 P = TypeVar("P", bound="PaddedBatch")
 
@@ -37,6 +39,16 @@ class PaddedBatch:
     def source_tokens(self) -> int:
         """Source tokens without padding, EOS included."""
         return int((self.source != PAD).sum())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens without padding, EOS included."""
+        return self.source_tokens
+
+    @property
+    def positions(self) -> int:
+        """Tokens with padding."""
+        return self.source.numel()
 
     def halves(self: P) -> tuple[P, P]:
         """Return the first and the second half of the rows, without needless padding."""
@@ -61,11 +73,7 @@ class PaddedBatch:
 
 @dataclass(frozen=True)
 class Batch(PaddedBatch):
-    """Sentence pairs of one training or validation step.
-
-    Shapes: all int64. ``target_input`` and ``target_output`` are the same subwords, shifted by one
-    position.
-    """
+    """Sentence pairs of one training or validation step; all tensors of subwords are int64."""
 
     target_input: Int[Tensor, "batch target"]
     """BOS and the target subwords: the input of the decoder."""
@@ -106,6 +114,22 @@ class Batch(PaddedBatch):
         )
 
 
+@dataclass(frozen=True)
+class TaggedBatch(PaddedBatch):
+    """Sentences and their tags of one step, all int64."""
+
+    tags: Int[Tensor, "batch source"]
+    """A tag at the first subword of each word, UNTAGGED elsewhere."""
+
+    def text(self) -> tuple[Int[Tensor, "batch source"]]:
+        """Return the subwords, with eos and padding."""
+        return (self.source,)
+
+    def _rows(self, rows: slice) -> "TaggedBatch":
+        length = int((self.source[rows] != PAD).any(0).sum())
+        return TaggedBatch(self.source[rows, :length], self.tags[rows, :length])
+
+
 def collate(
     sources: Sequence[Row],
     targets: Sequence[Row],
@@ -113,8 +137,7 @@ def collate(
 ) -> Batch:
     """Pad pairs of subword ids (without bos or eos), and their links if given, into a Batch.
 
-    Raises:
-        ValueError: the numbers of sources and targets differ, or are zero.
+    Raises ValueError if the numbers of sources and targets differ, or are zero.
     """
     if len(sources) != len(targets) or not sources:
         raise ValueError(f"{len(sources)} sources and {len(targets)} targets do not make a batch")
@@ -129,6 +152,15 @@ def collate(
         for row, linked in zip(alignment, links, strict=True):
             row[: linked.shape[0], : linked.shape[1]] = torch.from_numpy(linked)
     return Batch(source, target_input, target_output, alignment)
+
+
+def collate_tagged(sources: Sequence[Row], tags: Sequence[Row]) -> TaggedBatch:
+    """Pad sentences of subword ids (without eos), and a tag or UNTAGGED for each subword."""
+    source = pad_source(sources)
+    padded = torch.full_like(source, UNTAGGED)
+    for row, labels in zip(padded, tags, strict=True):
+        row[: len(labels)] = torch.as_tensor(labels)
+    return TaggedBatch(source, padded)
 
 
 def pad_source(sources: Sequence[Row]) -> Int[Tensor, "batch source"]:

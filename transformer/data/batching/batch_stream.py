@@ -1,22 +1,66 @@
-"""Endless sequences of batches, of one or several corpora (sampler.py: ``BatchSequence``).
+"""Endless sequences of batches, of one or several corpora, and their assignment to ranks.
 
-Does not know ranks or the pairs.
+Does not know how a dataset makes the batch of a key.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Int
+from torch.utils.data import Dataset
 
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence, EpochBatches
+from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
 
 _BLOCK = 1_000
 
+B = TypeVar("B")
 
-class PlannedBatches:
+
+class BatchSequence(ABC):
+    """All batches of training, numbered from 0, without an end.
+
+    It does not depend on ranks and accumulation, so that a run can be resumed with others.
+    """
+
+    @abstractmethod
+    def __getitem__(self, number: int) -> BatchKey:
+        """Return a batch by number, without making the batches before it."""
+
+    @abstractmethod
+    def largest(self) -> tuple[int, BatchKey]:
+        """Return the number of positions of the largest of the first batches, and that batch.
+
+        Positions are tokens of both sides, padding and eos included.
+        """
+
+    @property
+    @abstractmethod
+    def epoch_length(self) -> int | None:
+        """Number of batches of an epoch; None: unknown."""
+
+    def epochs(self, number: int) -> float:
+        """Return the number of epochs before this batch, such as 3.4."""
+        return number / (self.epoch_length or math.inf)
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """Return values that are equal if and only if the batches are."""
+
+    def state_dict(self, number: int) -> dict[str, Any] | None:
+        """Return the state at a batch; None if none is needed to find it quickly."""
+        return None
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state, which is ignored where none is needed."""
+        del state
+
+
+class PlannedBatches(BatchSequence):
     """The epochs of one plan, one after the other."""
 
     def __init__(self, plan: BatchPlan, corpus: int = 0) -> None:
@@ -44,16 +88,12 @@ class PlannedBatches:
         """Number of batches that make an epoch."""
         return len(self.plan)
 
-    def epochs(self, number: int) -> float:
-        """Return the number of epochs before this batch."""
-        return number / len(self.plan)
-
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""
         return self.plan.identity()
 
 
-class MixedBatches:
+class MixedBatches(BatchSequence):
     """Batches of several sequences in random order, with fixed sampling weights.
 
     Each batch is from one sequence, and each sequence keeps its own epochs: no pair comes twice in
@@ -62,7 +102,7 @@ class MixedBatches:
     """
 
     def __init__(
-        self, sequences: Sequence[BatchSequence], weights: Sequence[float], seed: int
+        self, sequences: Sequence[PlannedBatches], weights: Sequence[float], seed: int
     ) -> None:
         """Mix one sequence for each corpus, with weights above 0 of any sum, in a seeded order."""
         self._sequences, self._seed = list(sequences), seed
@@ -82,14 +122,9 @@ class MixedBatches:
         return max((each.largest() for each in self._sequences), key=lambda found: found[0])
 
     @property
-    def epoch_length(self) -> int | None:
+    def epoch_length(self) -> int:
         """Number of batches of one epoch of all sequences."""
-        lengths = [each.epoch_length for each in self._sequences]
-        return None if None in lengths else sum(length or 0 for length in lengths)
-
-    def epochs(self, number: int) -> float:
-        """Return the number of epochs before this batch."""
-        return number / (self.epoch_length or math.inf)
+        return sum(each.epoch_length for each in self._sequences)
 
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""
@@ -112,3 +147,63 @@ def _apportioned(weights: np.ndarray, total: int) -> Int[np.ndarray, " sequence"
     missing = total - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:missing]] += 1
     return counts
+
+
+class PlannedDataset(Dataset[B], ABC):
+    """Makes the whole batch of a key, and has lengths to plan batches with."""
+
+    @abstractmethod
+    def __getitem__(self, key: BatchKey) -> B: ...
+
+    @abstractmethod
+    def lengths(self) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"]]:
+        """Return the lengths of source and target to plan batches with."""
+
+
+@dataclass(frozen=True)
+class MixedDataset(Dataset[B]):
+    """Several corpora; a key has the number of its corpus."""
+
+    parts: Sequence[PlannedDataset[B]]
+    """In the order of their numbers."""
+
+    def __getitem__(self, key: BatchKey) -> B:
+        return self.parts[key.corpus][key]
+
+
+@dataclass(frozen=True)
+class RankAssignment:
+    """Assignment of consecutive batches to ranks and updates.
+
+    Update u takes the u-th group of ``ranks * accumulation`` batches, counted from the first batch
+    with this assignment, and rank r every ``ranks``-th batch of them. The batches of an update
+    depend on the product only.
+    """
+
+    ranks: int = 1
+    accumulation: int = 1
+    """Micro-batches of a rank."""
+
+    @property
+    def batches(self) -> int:
+        """Batches of an update, over all ranks."""
+        return self.ranks * self.accumulation
+
+
+def next_batch(
+    before: dict[str, Any] | None, done: int, row: BatchSequence, assignment: RankAssignment
+) -> int:
+    """Return the number of the first batch that a run has not used after ``done`` updates.
+
+    The updates include those of the runs it resumes; ``before`` is the state of the loader of the
+    last of these, or None. The batches may be others now (``row``), and so may the assignment.
+    """
+    if before is None:
+        return done * assignment.batches
+    old = RankAssignment(before["ranks"], before["accumulation"])
+    first: int = before["first"] + (done - before["since"]) * old.batches
+    lengths = row.epoch_length, before["epoch_length"]
+    if before["identity"] != row.identity() and lengths[0] and lengths[1]:
+        # The same fraction of the same epoch.
+        first = first * lengths[0] // lengths[1]
+    return first

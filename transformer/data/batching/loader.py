@@ -9,14 +9,14 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Dataset
 
-from transformer.data.batching.keyed_dataset import KeyedDataset
-from transformer.data.batching.rank_assignment import RankAssignment, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchSequence
+from transformer.data.batching.batch import PaddedBatch
+from transformer.data.batching.batch_stream import BatchSequence, RankAssignment, next_batch
+from transformer.data.batching.sampler import BatchKey
 
 logger = logging.getLogger(__name__)
 
@@ -24,34 +24,7 @@ _CHANGED = {"lengths": "the text changed", "shards": "the shards changed"}
 """Messages for keys of the identity that are checksums."""
 
 
-@runtime_checkable
-class Movable(Protocol):
-    """A batch of tensors that counts its tokens."""
-
-    @property
-    def tokens(self) -> int:
-        """Tokens without padding."""
-
-    @property
-    def positions(self) -> int:
-        """Tokens with padding."""
-
-    def to(self, device: torch.device | str, **kwargs: Any) -> Any:
-        """Return the batch on a device."""
-
-
-@runtime_checkable
-class Resumable(Protocol):
-    """A sequence of batches that needs a state to find a batch quickly."""
-
-    def state_dict(self, number: int) -> dict[str, Any]:
-        """Return the state at a batch."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-
-
-B = TypeVar("B", bound=Movable)
+B = TypeVar("B", bound=PaddedBatch)
 
 
 @dataclass(frozen=True)
@@ -77,17 +50,6 @@ class Update(Generic[B]):
         return replace(self, batches=[batch.to(device, **kwargs) for batch in self.batches])
 
 
-class _Keys(Sampler[BatchKey]):
-    """The batches of one rank, without an end."""
-
-    def __init__(self, row: BatchSequence, numbers: range) -> None:
-        self._row, self._numbers = row, numbers
-
-    def __iter__(self) -> Iterator[BatchKey]:
-        for number in count(self._numbers.start, self._numbers.step):
-            yield self._row[number]
-
-
 class UpdateLoader(Generic[B]):
     """An endless iterable of updates, for Lightning.
 
@@ -98,7 +60,7 @@ class UpdateLoader(Generic[B]):
 
     def __init__(
         self,
-        dataset: KeyedDataset[B],
+        dataset: Dataset[B],
         row: BatchSequence,
         *,
         assignment: RankAssignment,
@@ -110,8 +72,8 @@ class UpdateLoader(Generic[B]):
         """Load the batches of a sequence.
 
         Args:
-            dataset: makes the batches.
-            row: keys of the batches.
+            dataset: makes the batches of the keys in ``row``.
+            row: the sequence.
             assignment: of the batches to ranks and updates.
             rank: of this process.
             done: returns the number of updates, including those of the runs that this one resumes.
@@ -133,9 +95,8 @@ class UpdateLoader(Generic[B]):
         numbers = range(self._first + self._rank, 2**63, self.assignment.ranks)
         loader = DataLoader(
             self.dataset,
-            sampler=_Keys(self.row, numbers),
+            sampler=map(self.row.__getitem__, count(numbers.start, numbers.step)),
             batch_size=None,
-            collate_fn=_whole,
             num_workers=self._workers,
             prefetch_factor=4 if self._workers else None,
             pin_memory=self._pin_memory,
@@ -150,10 +111,9 @@ class UpdateLoader(Generic[B]):
             self.close()
 
     def close(self) -> None:
-        """End the worker processes.
+        """End the worker processes, which ignore SIGTERM.
 
-        The garbage collector would end them late or never (an exception may refer to the loader),
-        and they ignore SIGTERM.
+        The garbage collector may keep them: an exception may refer to the loader.
         """
         batches, self._batches = self._batches, None
         if self._workers and batches is not None:
@@ -162,11 +122,9 @@ class UpdateLoader(Generic[B]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the start of this assignment in the sequence; the trainer counts the updates."""
-        row: Any = self.row
-        resumable = isinstance(self.row, Resumable)
         return {
             "identity": self.row.identity(),
-            "row": row.state_dict(self._next(self._done())) if resumable else None,
+            "row": self.row.state_dict(self._next(self._done())),
             "epoch_length": self.row.epoch_length,
             "ranks": self.assignment.ranks,
             "accumulation": self.assignment.accumulation,
@@ -181,17 +139,16 @@ class UpdateLoader(Generic[B]):
         other batches the run continues at the same fraction of its epoch.
         """
         self._before = state
-        now = self.state_dict()
-        if isinstance(self.row, Resumable) and state["row"] is not None:
+        if state["row"] is not None:
             self.row.load_state_dict(state["row"])
-        if self.assignment != RankAssignment(state["ranks"], state["accumulation"]):
+        now, before = self.assignment, RankAssignment(state["ranks"], state["accumulation"])
+        if now != before:
             logger.info(
-                "going on with %d x %d batches an update (ranks x accumulation), %d x %d before; "
-                "every pair is still used once in an epoch",
-                *(now["ranks"], now["accumulation"]),
-                *(state["ranks"], state["accumulation"]),
+                f"going on with {now.ranks} x {now.accumulation} batches an update (ranks x "
+                f"accumulation), {before.ranks} x {before.accumulation} before; every pair is "
+                "still used once in an epoch"
             )
-        old, new = state["identity"], now["identity"]
+        old, new = state["identity"], self.row.identity()
         changed = [name for name in new if new[name] != old.get(name)]
         if changed:
             logger.warning(
@@ -222,12 +179,10 @@ class EpochLoader(Generic[B]):
     other ranks would wait for it.
     """
 
-    def __init__(self, dataset: KeyedDataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
+    def __init__(self, dataset: Dataset[B], keys: list[BatchKey], *, pin_memory: bool) -> None:
         """Load the batches of the keys, in their order."""
         self._keys = keys
-        self._loader = DataLoader(
-            dataset, sampler=keys, batch_size=None, collate_fn=_whole, pin_memory=pin_memory
-        )
+        self._loader = DataLoader(dataset, sampler=keys, batch_size=None, pin_memory=pin_memory)
 
     def __len__(self) -> int:
         return max(1, len(self._keys))
@@ -242,7 +197,3 @@ def _ignore_sigterm(worker: int) -> None:
     Workers end with their loader (`UpdateLoader.close`).
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-
-def _whole(batch: Any) -> Any:
-    return batch

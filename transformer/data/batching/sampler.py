@@ -1,4 +1,4 @@
-"""Token-budget batches in an endless sequence, a pure function of lengths and seed.
+"""Token-budget batches of an epoch, a pure function of lengths and seed.
 
 Knows lengths only, not texts, tensors or ranks (loader.py). Buckets by both lengths, as fairseq and
 Sockeye do.
@@ -7,7 +7,6 @@ Sockeye do.
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
@@ -40,33 +39,6 @@ class EpochBatches:
         return self.pairs[self.bounds[index] : self.bounds[index + 1]]
 
 
-@runtime_checkable
-class BatchSequence(Protocol):
-    """All batches of training, numbered from 0, without an end.
-
-    It does not depend on ranks and accumulation, so that a run can be resumed with others.
-    """
-
-    def __getitem__(self, number: int) -> BatchKey:
-        """Return a batch by number, without making the batches before it."""
-
-    def largest(self) -> tuple[int, BatchKey]:
-        """Return the number of positions of the largest of the first batches, and that batch.
-
-        Positions are tokens of both sides, padding and eos included.
-        """
-
-    @property
-    def epoch_length(self) -> int | None:
-        """Number of batches of an epoch; None: unknown."""
-
-    def epochs(self, number: int) -> float:
-        """Return the number of epochs before this batch, such as 3.4."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return values that are equal if and only if the batches are."""
-
-
 class BatchPlan:
     """Divides a corpus into batches, and shuffles them for an epoch.
 
@@ -92,11 +64,9 @@ class BatchPlan:
             batch_tokens: the budget.
             seed: of the order.
             shuffle: otherwise the order is the same in every epoch.
-            multiple_of: the number of batches is a multiple of this, so that each rank has the
-                same number in one epoch.
+            multiple_of: divides the number of batches, so that each rank has the same number.
 
-        Raises:
-            InputError: no pairs, a pair longer than the budget, or fewer pairs than batches.
+        Raises InputError for no pairs, a pair longer than the budget, or fewer pairs than batches.
         """
         # int32 saves memory: int64 takes 80 MB for ten million pairs.
         self._source = np.asarray(source_lengths, dtype=np.int32) + np.int32(1)

@@ -1,15 +1,20 @@
-"""Published corpora: their files, URLs and checksums (``checksums.txt``).
+"""Published corpora: their URLs and checksums (``checksums.txt``), and how their files are found.
 
-Downloads nothing. Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw and its
-tokenised files are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
+Does not read the text. Multi30k: Elliott et al. 2016, https://aclanthology.org/W16-3210; its raw
+and its tokenised files are two corpora here. Tanaka: the 50,000 pairs of 4 to 16 words of
 https://github.com/odashi/small_parallel_enja, from the Tanaka corpus.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, MissingFile
+from transformer.common.files import written_whole
+from transformer.data.text.lines import file_digest
+
+logger = logging.getLogger(__name__)
 
 
 def _checksums() -> dict[str, str]:
@@ -38,11 +43,7 @@ class PublishedCorpus:
     """For each file that is published in parts: the parts, to be concatenated."""
 
     def file_name(self, language: str, split: str) -> str:
-        """Return the name of one side of one split.
-
-        Raises:
-            InputError: the corpus has no such language.
-        """
+        """Return the name of one side of a split; raises InputError for an unknown language."""
         if language not in self.languages:
             raise InputError(
                 f"{self.name} has no language {language!r}; set data.source and data.target to "
@@ -90,3 +91,68 @@ TANAKA_ENJA = PublishedCorpus(
 
 PUBLISHED = {corpus.name: corpus for corpus in (MULTI30K, MULTI30K_TOK, TANAKA_ENJA)}
 """By the value of ``data.corpus``."""
+
+
+def fetch(corpus: PublishedCorpus, language: str, split: str, cache: Path) -> Path:
+    """Return the path of one side of one split, downloaded if it is not in the folder ``cache``.
+
+    Raises InputError for an unknown language, a failed download, another checksum or a full disk.
+    """
+    name = corpus.file_name(language, split)
+    if name not in corpus.parts:
+        return _fetch(corpus, name, cache)
+    whole = cache / name
+    if not whole.is_file() or file_digest(whole).hex() != corpus.sha256[name]:
+        parts = [_fetch(corpus, part, cache) for part in corpus.parts[name]]
+        try:
+            with written_whole(whole) as unfinished:
+                unfinished.write_bytes(b"".join(part.read_bytes() for part in parts))
+                if (found := file_digest(unfinished).hex()) != corpus.sha256[name]:
+                    raise InputError(
+                        f"{whole}: its parts have another checksum (sha256 {found}); "
+                        "set data.root=FOLDER to a folder with the files, or try again"
+                    )
+        except OSError as error:
+            raise InputError(
+                f"{whole} cannot be written ({error.strerror or error}); set data.cache=FOLDER"
+            ) from error
+    return whole
+
+
+def _fetch(corpus: PublishedCorpus, name: str, cache: Path) -> Path:
+    import pooch
+
+    registry = {name: f"sha256:{corpus.sha256[name]}"}
+    fetcher = pooch.create(path=cache, base_url=corpus.url, registry=registry, retry_if_failed=2)
+    pooch.get_logger().setLevel(logging.WARNING)
+    if not (cache / name).exists():
+        logger.info("fetching %s%s", corpus.url, name)
+    try:
+        return Path(fetcher.fetch(name))
+    except (OSError, ValueError) as error:  # no network, no such file, or another checksum
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"cannot fetch {corpus.url}{name} ({reason}); "
+            "set data.root=FOLDER to a folder with the files, or try again"
+        ) from error
+
+
+def find(corpus: PublishedCorpus, language: str, split: str, root: Path) -> Path:
+    """Return the path of one side of one split in the user's folder, gzipped or not.
+
+    Raises InputError for an unknown language, MissingFile if folder or file is missing.
+    """
+    name = corpus.file_name(language, split)
+    for candidate in (name, f"{name.removesuffix('.gz')}.gz", name.removesuffix(".gz")):
+        if (root / candidate).is_file():
+            return root / candidate
+    parts = corpus.parts.get(name, ())
+    if not root.is_dir():
+        problem = f"is no folder (seen from {Path.cwd()})"
+    elif parts and (root / parts[0]).is_file():
+        problem = f"has {name} only in parts: cat {' '.join(parts)} > {name}"
+    else:
+        problem = f"has no {name}"
+    raise MissingFile(
+        f"{root} {problem}; set data.root to the folder of {', '.join(corpus.file_names)}"
+    )

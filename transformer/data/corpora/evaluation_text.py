@@ -32,11 +32,7 @@ class Texts(NamedTuple):
 
 
 def read_texts(split: AnySplit, cache: Path) -> Texts:
-    """Read a whole split; the folder ``cache`` keeps pairs that are held out of a large file.
-
-    Raises:
-        InputError: the text cannot be read.
-    """
+    """Read a split; the cache has the pairs held out of a large file; raises InputError as it."""
     ranges = {}
     if isinstance(split, JoinedSplit):
         parts = [_pairs(part, cache) for part in split.parts.values()]
@@ -58,8 +54,7 @@ def _pairs(split: Split, cache: Path) -> list[Pair]:
 def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
     """Return the first ``sentences`` pairs of the validation text, in order; None: all.
 
-    Raises:
-        InputError: There is none, the number is below 1, or as `find_splits`.
+    Raises InputError as `find_splits`, or if there is no pair or the number is below 1.
     """
     if sentences is not None and sentences < 1:
         raise InputError(f"sentences={sentences} must be at least 1, or null")
@@ -72,11 +67,7 @@ def validation_pairs(config: DataConfig, sentences: int | None) -> list[Pair]:
 
 @contextmanager
 def named_by_run() -> Iterator[None]:
-    """Add to a MissingFile that the config of the run names the file, not the command.
-
-    Raises:
-        MissingFile: There is one.
-    """
+    """Add to a MissingFile that the config of the run names the file, not the command."""
     try:
         yield
     except MissingFile as error:

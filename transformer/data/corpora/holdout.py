@@ -26,18 +26,11 @@ _VERSION = 1
 
 
 def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, Split]:
-    """Return "train" without the held-out pairs, and the held-out splits.
+    """Return "train" without the held-out pairs, and the held-out splits of these sizes.
 
     Of pairs that are equal, perhaps with the sides swapped, the first is held out and none is used
-    for training.
-
-    Args:
-        train: the whole text.
-        sizes: of the held-out splits.
-        cache: remembers which pairs of a large text are held out.
-
-    Raises:
-        InputError: there are too few different pairs, or the text cannot be read.
+    for training. The cache remembers which pairs of a large text are held out. Raises InputError
+    if there are too few different pairs, or the text cannot be read.
     """
     corpus, links = train.corpus, train.links
     equal = _remembered(corpus, sum(sizes.values()), cache)
@@ -58,19 +51,17 @@ def hold_out(train: Split, sizes: Mapping[str, int], cache: Path) -> dict[str, S
 
 def log_held_out(name: str, left: int, splits: Mapping[str, object]) -> None:
     """Log how many pairs of the training split ``name`` are held out; ``left`` are not."""
-    held, keys = len(_lines(splits[name])), list[str]()
-    for split in ("validation", "test"):
-        if size := len(_lines(splits.get(name.replace("train", split, 1)))):
-            keys.append(f"data.{split}_size={size}")
-    if held:
+    keys = []
+    for kind in ("validation", "test"):
+        split = splits.get(name.replace("train", kind, 1))
+        if isinstance(split, Split) and split.lines:
+            keys.append(f"data.{kind}_size={len(split.lines)}")
+    train = splits[name]
+    if isinstance(train, Split) and (held := len(train.lines)):
         logger.log(
             logging.WARNING if held > left else logging.INFO,
             f"{name}: {held:,} of {held + left:,} pairs are held out ({', '.join(keys)})",
         )
-
-
-def _lines(split: object) -> frozenset[int]:
-    return split.lines if isinstance(split, Split) else frozenset()
 
 
 def _remembered(corpus: Corpus, wanted: int, cache: Path) -> list[list[int]]:

@@ -54,11 +54,6 @@ class JoinedSplit:
                 yield WordLinks(frozenset(), frozenset())
             yield from part.word_links()
 
-    def fingerprint(self, cache: Path | None = None) -> str:
-        """Return a hash of all that decides what the split yields, except links and tags."""
-        parts = " ".join(part.fingerprint(cache) for part in self.parts.values())
-        return hashlib.sha256(parts.encode()).hexdigest()
-
     @property
     def links(self) -> Path | None:
         """The links of the first corpus, if all corpora have links."""
@@ -83,12 +78,7 @@ def mixed_splits(
 ) -> dict[str, AnySplit]:
     """Return the splits of several corpora as `find_splits` does.
 
-    Args:
-        config: names the corpora.
-        find_corpus_splits: finds the splits of a config of one corpus.
-
-    Raises:
-        InputError: as ``find_corpus_splits``; the message begins with the name of the corpus.
+    Errors are those of ``find_corpus_splits``, and begin with the name of the corpus.
     """
     found: dict[str, dict[str, Split]] = {}
     corpora = config.corpora or {}
@@ -151,12 +141,8 @@ def config_tags(config: DataConfig) -> Tags:
 def sampling_weights(config: DataConfig, sizes: Sequence[int]) -> dict[str, float]:
     """Return the sampling weight of each corpus; their sum is 1.
 
-    Args:
-        config: names the corpora.
-        sizes: of the corpora, in their order, in any unit.
-
-    Raises:
-        InputError: all are empty, and have no weight.
+    ``sizes`` of the corpora, in their order, may have any unit. Raises InputError if all are
+    empty and have no weight.
     """
     corpora, root = config.corpora or {}, 1 / (config.temperature or 1)
     masses = {
@@ -173,8 +159,7 @@ class BalancedText:
     """The training text of several corpora, with as many pairs of each as its sampling weight says.
 
     It has as many pairs as all corpora together: a small corpus is read more than once, or part of
-    a large one is skipped. A vocabulary learnt from it does not neglect the small corpora. (The
-    weights in training count batches, of which longer sentences need more.)
+    a large one is skipped. (The weights in training count batches, not pairs.)
     """
 
     def __init__(self, config: DataConfig, parts: Mapping[str, Split]) -> None:

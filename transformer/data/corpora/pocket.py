@@ -33,11 +33,7 @@ def pocket_text(language: str) -> dict[str, Path]:
 
 
 def pocket_splits(source: str, target: str) -> dict[str, Split]:
-    """Return its splits with their word links.
-
-    Raises:
-        InputError: the languages are not English and German.
-    """
+    """Return its splits with their word links; raises InputError for other languages."""
     if {source, target} != set(LANGUAGES):
         raise InputError(
             "the pocket corpus is English and German; set data.source=en data.target=de, "
@@ -54,11 +50,7 @@ def pocket_splits(source: str, target: str) -> dict[str, Split]:
 
 
 def read_pocket_tags(path: Path, max_line: int | None = None) -> Iterator[TaggedSentence]:
-    """Yield the words and tags of a text that `pocket_text` names.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Yield the words and tags of a text of `pocket_text`; raises InputError as `read_lines`."""
     tags = read_lines(path.parent / "tags" / path.name, max_line)
     for text, line in zip(read_lines(path, max_line), tags, strict=True):
         words = _WRITTEN_TOGETHER.sub(" ", text).split()

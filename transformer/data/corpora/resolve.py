@@ -6,20 +6,26 @@ Finds the text of each split; does not read it before it is iterated over.
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformer.common.cache import locked
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, MissingFile
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig, check_unused_keys
-from transformer.data.corpora.catalog import PUBLISHED
-from transformer.data.corpora.download import fetch, find
-from transformer.data.corpora.folder import as_files
+from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
 from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
-from transformer.data.text.parallel import Corpus, rereadable
+from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
+
+FOLDER_NAMES = {
+    "train": ("train",),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test",),
+}
+"""Stems of the files of each split; the language follows, and optionally ``.gz``."""
 
 
 def find_splits(config: DataConfig) -> dict[str, AnySplit]:
@@ -27,9 +33,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 
     With several corpora, "train" and "validation" join those of all, and each corpus has its own
     ("train_NAME", "validation_NAME", "test_NAME"). Downloads a corpus that is not in the cache.
-
-    Raises:
-        InputError: a corpus is unknown, or lacks something that the config asks for.
+    Raises InputError if a corpus is unknown, or lacks something that the config asks for.
     """
     splits: dict[str, AnySplit] = {}
     if config.corpora is None:
@@ -47,9 +51,7 @@ def find_splits(config: DataConfig) -> dict[str, AnySplit]:
 def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     """Return the splits of a single corpus as `find_splits` does; it may lack a validation text.
 
-    Raises:
-        InputError: the corpus is unknown, lacks something that the config asks for, or does not
-            read a text that the config names.
+    Raises InputError as `find_splits`, or if the corpus does not read a text that is named.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
         "pocket": lambda config: pocket_splits(config.source, config.target),
@@ -86,7 +88,7 @@ def _published(config: DataConfig) -> dict[str, Split]:
                 *(config.source, config.target),
                 max_line=config.max_line,
             ),
-            links=_links_of_training(config) if split == "train" else None,
+            links=_links_of_training(config, split),
         )
         for split in published.splits
     }
@@ -107,8 +109,10 @@ def _files(config: DataConfig) -> dict[str, Split]:
             corpus = Corpus.of(
                 *(paths, config.source, config.target, config.document_key, config.max_line)
             )
-            links = _links_of_training(config) if name == "train" else None
-            splits[name] = Split(rereadable(corpus), links=links)
+            for path in corpus.paths:
+                if path.exists() and not path.is_file() and not path.is_dir():
+                    raise InputError(f"{path}: a pipe cannot be read twice; give a file")
+            splits[name] = Split(corpus, links=_links_of_training(config, name))
     sizes = {"validation": config.validation_size, "test": config.test_size}
     missing = {name: size for name, size in sizes.items() if name not in splits and size > 0}
     if config.streaming or not missing:
@@ -121,5 +125,42 @@ def _files(config: DataConfig) -> dict[str, Split]:
     return splits | hold_out(splits["train"], missing, given_path(config.cache))
 
 
-def _links_of_training(config: DataConfig) -> Path | None:
-    return None if config.alignment is None else given_path(config.alignment)
+def as_files(config: DataConfig) -> DataConfig:
+    """Return a config of ``data.corpus=folder`` as one of ``files``, with the paths found.
+
+    Raises MissingFile without a folder, InputError if a text is missing in one language or twice
+    there, or if the config names files too.
+    """
+    check_unused_keys(config)
+    if config.root is None:
+        raise InputError("data=folder needs a folder; set data.root=FOLDER")
+    root = given_path(config.root)
+    if not root.is_dir():
+        raise MissingFile(f"data.root={config.root} is no folder (seen from {Path.cwd()})")
+    files: dict[str, Any] = {}
+    for split, names in FOLDER_NAMES.items():
+        sides = {code: _find(root, names, code) for code in (config.source, config.target)}
+        found = tuple(path for path in sides.values() if path is not None)
+        if len(found) == 1 or (split == "train" and not found):
+            missing = [code for code, path in sides.items() if path is None]
+            raise InputError(
+                f"{root} has no {split}.{f' and no {split}.'.join(missing)} (or .gz)"
+                f"{f', only {Path(found[0]).name}' if found else ''}; add it, or set data.source "
+                "and data.target to the languages that the file names end in"
+            )
+        files[split] = found or None
+    return replace(config, corpus="files", root=None, **files)
+
+
+def _find(root: Path, names: tuple[str, ...], code: str) -> str | None:
+    candidates = [root / f"{name}.{code}{suffix}" for name in names for suffix in ("", ".gz")]
+    found = [str(path) for path in candidates if path.is_file()]
+    if len(found) > 1:
+        raise InputError(f"{' and '.join(found)} are the same split; remove one")
+    return found[0] if found else None
+
+
+def _links_of_training(config: DataConfig, split: str) -> Path | None:
+    if split != "train" or config.alignment is None:
+        return None
+    return given_path(config.alignment)

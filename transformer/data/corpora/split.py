@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from transformer.common.errors import InputError
-from transformer.data.text.parallel import Corpus, Pair, read_lines
+from transformer.data.text.lines import file_digest
+from transformer.data.text.parallel import Corpus, Pair
 from transformer.data.text.word_alignment import WordLinks, read_links
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, TaggedText
 
@@ -50,19 +51,12 @@ class Split:
         return self.corpus.count(cache) - len(self.lines) if self.inverted else len(self.lines)
 
     def word_links(self) -> Iterator[WordLinks]:
-        """Yield the links of each pair, in the order of the pairs.
-
-        Raises:
-            InputError: they are unknown, cannot be read, or do not fit the text.
-        """
+        """Yield the links of each pair; raises InputError if unknown, or as `read_links`."""
         return self._chosen(read_links(self._known_links(), self.corpus, self.corpus.max_line))
 
     def links_fingerprint(self) -> str:
-        """Return a hash of the lines of links; raises InputError as `word_links`."""
-        digest = hashlib.sha256()
-        for line in read_lines(self._known_links(), self.corpus.max_line):
-            digest.update(f"{line}\n".encode())
-        return digest.hexdigest()
+        """Return a hash of the file of links; raises InputError if it cannot be read."""
+        return file_digest(self._known_links()).hex()
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the split yields, except links and tags.

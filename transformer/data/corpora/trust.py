@@ -17,12 +17,7 @@ _READ = ("root", "train", "validation", "test", "alignment", "cache")
 
 
 def paths_outside(data: Mapping[str, Any], prefix: str = "data") -> Iterator[tuple[str, str]]:
-    """Yield (dotted key, path) for each URL and each path outside of the working folder.
-
-    Args:
-        data: The group ``data`` of a run's config.
-        prefix: Its dotted name.
-    """
+    """Yield (dotted key, path) for each URL and each path outside of the working folder."""
     for key in _READ:
         value = data.get(key)
         for path in value if isinstance(value, list | tuple) else [value]:
@@ -40,14 +35,8 @@ def require_trust(
 ) -> None:
     """Refuse to read files outside of the working folder that an untrusted checkpoint names.
 
-    Args:
-        data: The group ``data`` of its config.
-        trusted: Whether the command says ``trust=true``.
-        whose: The checkpoint, for the message.
-        given: Dotted keys that the command sets itself.
-
-    Raises:
-        InputError: The config names such a file.
+    ``data`` is the group of the config of the checkpoint ``whose``; ``given`` are dotted keys that
+    the command sets itself. Raises InputError if the config names such a file.
     """
     outside = [(key, path) for key, path in paths_outside(data) if key not in (given or {})]
     if outside and not trusted and os.environ.get(TRUST) != "true":

@@ -1,6 +1,7 @@
 """Encodes a block of a corpus and writes it to an Arrow file, a shard of `EncodedCorpus`.
 
-Knows texts, ids and links; does not know corpora, processes or batches. The format is that of https://arrow.apache.org/docs/format/Columnar.html.
+Knows texts, ids and links; does not know corpora, processes or batches. The format is described at
+https://arrow.apache.org/docs/format/Columnar.html.
 """
 
 import json
@@ -21,7 +22,7 @@ from transformer.data.text.parallel import Pair
 from transformer.data.text.word_alignment import WordLinks
 from transformer.data.tokenization.tokenizer import Tokenizer
 
-# Pairs encoded at once, and a record batch of the file: some 10 MB of memory.
+# Pairs encoded at once: some 10 MB of memory.
 _CHUNK = 16_384
 
 _COUNTS = b"counts"
@@ -58,39 +59,27 @@ class ShardWriter:
         return self.folder / f"{number:05d}.arrow"
 
     def write(self, block: Block) -> None:
-        """Encode a block and write the kept pairs; the same block gives the same bytes.
-
-        Raises:
-            NoSpaceLeft: the disk is full.
-        """
+        """Encode a block and write the kept pairs, always as the same bytes; raises NoSpaceLeft."""
         selection = Selection(self.filters, block.first)
-        tables = [
-            self._table(block, start, selection)
-            for start in range(0, max(len(block.pairs), 1), _CHUNK)
-        ]
-        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
-        schema = tables[0].schema.with_metadata({_COUNTS: counts})
-        with (
-            written_whole(self.path(block.number)) as part,
-            pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_file(sink, schema) as writer,
-        ):
-            for table in tables:
-                writer.write_batch(table)
-
-    def _table(self, block: Block, start: int, selection: Selection) -> pa.RecordBatch:
-        pairs = block.pairs[start : start + _CHUNK]
-        kept = list(encoded(pairs, self.tokenizer, selection))
+        kept = list(encoded(block.pairs, self.tokenizer, selection))
         columns: dict[str, Any] = {
             "source": _lists([source for _, source, _ in kept]),
             "target": _lists([target for *_, target in kept]),
         }
         if self.texts:
             for side, name in enumerate(("source_text", "target_text")):
-                columns[name] = pa.array([pairs[index][side] for index, *_ in kept], pa.string())
+                texts = [block.pairs[index][side] for index, *_ in kept]
+                columns[name] = pa.array(texts, pa.string())
         if block.links is not None:
-            columns["links"] = _lists([_flat(block.links[start + index]) for index, *_ in kept])
-        return pa.RecordBatch.from_pydict(columns)
+            columns["links"] = _lists([_flat(block.links[index]) for index, *_ in kept])
+        counts = json.dumps({"read": selection.read, "dropped": selection.dropped})
+        table = pa.RecordBatch.from_pydict(columns, metadata={_COUNTS: counts})
+        with (
+            written_whole(self.path(block.number)) as part,
+            pa.OSFile(str(part), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as writer,
+        ):
+            writer.write_batch(table)
 
 
 def encoded(

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from transformer.common.errors import InputError
-from transformer.common.files import NoSpaceLeft, written_whole
+from transformer.common.files import NoSpaceLeft
 from transformer.common.processes import end_with_parent
 from transformer.data.encoded.arrow_writer import Block, ShardWriter, count_subwords
 from transformer.data.text.filters import Filters, first_occurrences
@@ -62,8 +62,7 @@ def encode_corpus(
         texts: whether the raw text is written too.
         workers: processes that encode; None: as many as cores, 0 (or up to two shards): this one.
 
-    Raises:
-        InputError: text or links cannot be read, the disk is full, or a process was killed.
+    Raises InputError if text or links are unreadable, the disk is full, or a process is killed.
     """
     parts = folder.with_name(f"{folder.name}.parts")
     parts.mkdir(parents=True, exist_ok=True)
@@ -71,10 +70,10 @@ def encode_corpus(
         left.unlink()
     writer = ShardWriter(parts, tokenizer, filters, texts)
     with _explained(split, parts):
-        first = _first_occurrences(parts / "first.npy", pairs, filters)
+        deduplicate = filters is not None and filters.deduplicate
+        first = first_occurrences(pairs()) if deduplicate else None
         missing = _missing(split, writer, _blocks(pairs, links, first))
         _write(missing, writer, _cores() if workers is None else workers)
-    (parts / "first.npy").unlink(missing_ok=True)
     read, dropped = count_subwords(sorted(parts.glob("*.arrow")))
     os.replace(parts, folder)
     every = f"{split}: {read:,} pairs, every line kept"
@@ -98,19 +97,6 @@ def _explained(split: str, parts: Path) -> Iterator[None]:
     except InputError:  # the text will change
         shutil.rmtree(parts)
         raise
-
-
-def _first_occurrences(
-    path: Path, pairs: Pairs, filters: Filters | None
-) -> Bool[np.ndarray, " pair"] | None:
-    """Mark the first of equal pairs of the whole corpus; a file keeps the result."""
-    if filters is None or not filters.deduplicate:
-        return None
-    if not path.exists():
-        with written_whole(path) as part, part.open("wb") as file:
-            np.save(file, first_occurrences(pairs()))
-    first: np.ndarray = np.load(path)
-    return first
 
 
 def _blocks(

@@ -5,19 +5,28 @@ Does not know the contents of the datasets (translation.py, tagging.py).
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from pytorch_lightning import LightningDataModule
 
-from transformer.data.batching.batch_stream import MixedBatches, PlannedBatches
-from transformer.data.batching.keyed_dataset import KeyedDataset, PlannedDataset
-from transformer.data.batching.loader import EpochLoader, Resumable, UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment, next_batch
-from transformer.data.batching.sampler import BatchKey, BatchPlan, BatchSequence
+from transformer.common.errors import InputError
+from transformer.common.files import given_path
+from transformer.data.batching.batch_stream import (
+    BatchSequence,
+    MixedBatches,
+    MixedDataset,
+    PlannedBatches,
+    PlannedDataset,
+    RankAssignment,
+    next_batch,
+)
+from transformer.data.batching.loader import EpochLoader, UpdateLoader
+from transformer.data.batching.sampler import BatchKey, BatchPlan
 from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import sampling_weights
-from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +38,31 @@ class BatchModule(LightningDataModule, ABC):
         accumulation: Micro-batches of an update on one rank; the trainer sets it.
     """
 
-    def __init__(self, data: DataConfig) -> None:
-        """Store the config; nothing is read yet."""
+    def __init__(
+        self,
+        data: DataConfig,
+        tokenizer: TokenizerConfig,
+        *,
+        initial_tokenizer: Tokenizer | None = None,
+        links: bool = False,
+        positions: int | None = None,
+    ) -> None:
+        """Store the config; nothing is read yet.
+
+        Args:
+            data: the corpus and its batches.
+            tokenizer: how to learn the vocabulary.
+            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
+                gives its sampling strength then.
+            links: add the word alignment of the corpus to training batches of pairs.
+            positions: of the model, for one sentence and its bos or eos; None: unlimited.
+        """
         super().__init__()
         self._data = data
+        self._tokenizer_config = tokenizer
+        self._initial_tokenizer = initial_tokenizer
+        self._links, self._positions = links, positions
+        self._cache = given_path(data.cache)
         self.accumulation = 1
         self._loader: UpdateLoader[Any] | None = None
         self._before: dict[str, Any] | None = None
@@ -42,11 +72,7 @@ class BatchModule(LightningDataModule, ABC):
     @property
     @abstractmethod
     def tokenizer(self) -> Tokenizer:
-        """Splits the text into subwords.
-
-        Raises:
-            InputError: it must be learnt, and the text cannot be read or is unsuitable.
-        """
+        """Given, or learnt; raises InputError if the text is unreadable or unsuitable."""
 
     @property
     @abstractmethod
@@ -55,7 +81,8 @@ class BatchModule(LightningDataModule, ABC):
 
     @property
     @abstractmethod
-    def _training(self) -> KeyedDataset[Any]: ...
+    def _training(self) -> Any:
+        """Dataset of training: a `PlannedDataset` or a `MixedDataset`, unless `row` is another."""
 
     @property
     @abstractmethod
@@ -65,16 +92,16 @@ class BatchModule(LightningDataModule, ABC):
     def row(self) -> BatchSequence:
         """All batches of training, without an end.
 
-        Raises:
-            InputError: no pair is left to train on, or one is longer than the budget.
+        Raises InputError if no pair is left to train on, or one is longer than the budget.
         """
         data, training = self._data, self._training
-        assert isinstance(training, PlannedDataset)
+        mixed = isinstance(training, MixedDataset)
+        parts: Sequence[PlannedDataset[Any]] = training.parts if mixed else [training]
         sequences = [
             PlannedBatches(
                 BatchPlan(*part.lengths(), batch_tokens=data.batch_tokens, seed=data.seed), index
             )
-            for index, part in enumerate(training.parts)
+            for index, part in enumerate(parts)
         ]
         if data.corpora is None:
             return sequences[0]
@@ -98,7 +125,8 @@ class BatchModule(LightningDataModule, ABC):
             self.row,
             assignment=RankAssignment(ranks, self.accumulation),
             rank=rank,
-            done=self._updates_done,
+            # Also counts the updates of the runs that it resumes.
+            done=lambda: 0 if self.trainer is None else self.trainer.global_step,
             workers=self._data.workers,
             pin_memory=self._on_gpu(),
         )
@@ -109,11 +137,10 @@ class BatchModule(LightningDataModule, ABC):
     def resume_from(self, state: dict[str, Any] | None) -> None:
         """Let the next loader continue after the batches of an earlier run.
 
-        Args:
-            state: of its loader; None: it had the same ranks and accumulation.
+        ``state`` is that of its loader; None: it had the same ranks and accumulation.
         """
         self._before = state
-        if state is not None and state["row"] is not None and isinstance(self.row, Resumable):
+        if state is not None and state["row"] is not None:
             self.row.load_state_dict(state["row"])
 
     def epochs(self, done: int) -> float | None:
@@ -156,6 +183,21 @@ class BatchModule(LightningDataModule, ABC):
         """End the worker processes; Lightning calls this when a run fails or is stopped."""
         self.teardown("fit")
 
+    def _check_positions(self, lengths: Iterable[int], where: Callable[[int], str]) -> None:
+        """Check that the sentences of a text fit the positions of the model.
+
+        A bos or eos takes a position beside the ``lengths``; ``where`` returns the file and line of
+        a sentence, given its index.
+        """
+        needed, positions = [length + 1 for length in lengths], self._positions
+        for index, length in enumerate(needed):
+            if positions is not None and length > positions:
+                raise InputError(
+                    f"{where(index)}: a sentence of {length} tokens does not fit "
+                    f"model.max_length={positions} with model.positions=learned; shorten it, or "
+                    f"set model.max_length={max(needed)}"
+                )
+
     def _rank(self) -> tuple[int, int]:
         """Return the rank of this process, and the number of ranks."""
         trainer = self.trainer
@@ -163,7 +205,3 @@ class BatchModule(LightningDataModule, ABC):
 
     def _on_gpu(self) -> bool:
         return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
-
-    def _updates_done(self) -> int:
-        """Return the number of updates so far, including those of the runs it resumes."""
-        return 0 if self.trainer is None else self.trainer.global_step

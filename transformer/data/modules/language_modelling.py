@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from transformer.data.config import DataConfig, check_not_streaming
+from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import Split, find_splits
-from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.translation import DataModule
-from transformer.data.text.parallel import Pair, is_plain
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.text.parallel import Pair, file_format
 
 
 @dataclass(frozen=True)
@@ -29,39 +27,12 @@ class TargetSplit(Split):
 class MonolingualData(DataModule):
     """Batches of the target side of a corpus; ``data.source`` only helps to find it."""
 
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        positions: int | None = None,
-    ) -> None:
-        """Store the config; nothing is read yet.
-
-        Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
-            initial_tokenizer: of a checkpoint, used instead of learning one.
-            positions: of the model, for a sentence and its bos; None: unlimited.
-
-        Raises:
-            InputError: the text is streamed.
-        """
-        check_not_streaming(data, "language_modelling")
-        super().__init__(data, tokenizer, initial_tokenizer=initial_tokenizer)
-        self._positions = positions
-
     def prepare_data(self) -> None:
-        """Prepare as `DataModule` does, and check that evaluation texts fit the model.
-
-        Raises:
-            InputError: text cannot be read, or is unsuitable for vocabulary or model.
-        """
+        """Prepare as `DataModule` does, and check that evaluation texts fit the model."""
         super().prepare_data()
         for name in () if self._positions is None else self.splits:
             lengths = map(len, self.tokenizer.encode_target(self.texts(name).references))
-            check_training_lengths(lengths, self._positions, partial(_line, self._part(name)))
+            self._check_positions(lengths, partial(_line, self._part(name)))
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
@@ -107,5 +78,5 @@ def _two_sided(data: DataConfig) -> DataConfig:
 
 def _target_twice(given: str | Sequence[str] | None) -> str | Sequence[str] | None:
     if isinstance(given, str):
-        return (given, given) if is_plain(given) else given
+        return (given, given) if file_format(given) == "plain" else given
     return given if given is None or len(given) != 2 else (given[1], given[1])

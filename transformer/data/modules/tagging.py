@@ -18,18 +18,17 @@ from jaxtyping import Int
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.data.batching.keyed_dataset import PlannedDataset
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
+from transformer.data.batching.batch_stream import PlannedDataset
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
-from transformer.data.config import DataConfig, check_not_streaming, check_unused_keys
+from transformer.data.config import check_unused_keys
 from transformer.data.corpora.pocket import LANGUAGES, pocket_text, read_pocket_tags
-from transformer.data.encoded.length_check import check_training_lengths
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.conllu import UPOS, TaggedSentence, read_conllu
 from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
 from transformer.data.text.parallel import read_lines
-from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -63,36 +62,6 @@ class TaggedDataset(PlannedDataset[TaggedBatch]):
 class TaggingData(BatchModule):
     """The tagged text of ``data.source``: pocket's, or the user's CoNLL-U files."""
 
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        positions: int | None = None,
-    ) -> None:
-        """Store the config; nothing is read yet.
-
-        Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
-            initial_tokenizer: of a checkpoint, used instead of learning one.
-            positions: of the model, for a sentence and its eos; None: unlimited.
-
-        Raises:
-            InputError: subword sampling or streaming is on.
-        """
-        check_not_streaming(data, "tagging")
-        super().__init__(data)
-        if tokenizer.sampling:
-            raise InputError(
-                f"tokenizer.sampling={tokenizer.sampling} does not go with task=tagging; set "
-                "tokenizer.sampling=0"
-            )
-        self._tokenizer_config = replace(tokenizer, joint=True)
-        self._initial_tokenizer = initial_tokenizer
-        self._positions = positions
-
     @cached_property
     def _files(self) -> dict[str, Path]:
         data = self._data
@@ -117,11 +86,7 @@ class TaggingData(BatchModule):
         return {key: given_path(path) for key, path in files.items()}
 
     def sentences(self, split: str) -> list[TaggedSentence]:
-        """Return all sentences of a split.
-
-        Raises:
-            InputError: the file cannot be read, a line is malformed, or there is no sentence.
-        """
+        """Return all sentences of a split; raises as `read_conllu`, or if there is none."""
         path = self._files[split]
         read = read_pocket_tags if self._data.corpus == "pocket" else read_conllu
         if sentences := list(read(path, self._data.max_line)):
@@ -143,18 +108,14 @@ class TaggingData(BatchModule):
         if self._initial_tokenizer is not None:
             return self._initial_tokenizer
         texts = [(" ".join(words), "") for words, _ in self.sentences("train")]
-        cache = given_path(self._data.cache)
-        with locked(cache):
-            return Tokenizer.train(
-                self._tokenizer_config, lambda: texts, cache, name=self._files["train"]
-            )
+        config, name = replace(self._tokenizer_config, joint=True), self._files["train"]
+        with locked(self._cache):
+            return Tokenizer.train(config, lambda: texts, self._cache, name=name)
 
     def prepare_data(self) -> None:
         """Learn the vocabulary, and check that evaluation texts fit the model.
 
-        Raises:
-            InputError: text cannot be read, is unsuitable for vocabulary or model, or too much of
-                the training text is left out.
+        Raises InputError if text is unreadable or unsuitable, or too much of it is left out.
         """
         data = self._data
         check_files_exist(self._files.values())
@@ -168,7 +129,7 @@ class TaggingData(BatchModule):
         for split, sentences in evaluated.items() if self._positions is not None else ():
             lengths = TaggedDataset(sentences, tokenizer).lengths()[0].tolist()
             line = partial(_line, self._files[split], data.max_line)
-            check_training_lengths(lengths, self._positions, line)
+            self._check_positions(lengths, line)
 
     @cached_property
     def _training(self) -> TaggedDataset:
@@ -179,11 +140,7 @@ class TaggingData(BatchModule):
         return self._dataset("validation")
 
     def _dataset(self, split: str) -> TaggedDataset:
-        """Return a split without too long sentences, in training also without repeated ones.
-
-        Raises:
-            InputError: the text cannot be read, or no sentence is left.
-        """
+        """Return a split without too long sentences, in training also without repeated ones."""
         data, sentences = self._data, self.sentences(split)
         read = len(sentences)
         if split == "train" and data.deduplicate:

@@ -9,29 +9,25 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+from torch.utils.data import Dataset
 
 from transformer.common.cache import locked
 from transformer.common.errors import InputError
-from transformer.common.files import given_path
 from transformer.data.batching.batch import Batch
-from transformer.data.batching.keyed_dataset import KeyedDataset, MixedDataset
-from transformer.data.config import DataConfig
+from transformer.data.batching.batch_stream import MixedDataset
 from transformer.data.corpora.evaluation_text import Texts, read_texts
 from transformer.data.corpora.holdout import log_held_out
 from transformer.data.corpora.mixture import AnySplit, BalancedText, config_tags
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.corpora.split import Split
 from transformer.data.encoded.arrow_writer import count_subwords
-from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus
+from transformer.data.encoded.dataset import BatchDataset, EncodedCorpus, SamplingDataset
 from transformer.data.encoded.preprocess import encode_corpus
-from transformer.data.encoded.sampling_dataset import SamplingDataset
 from transformer.data.modules.base import BatchModule
 from transformer.data.text.document_windows import joined_pairs
 from transformer.data.text.filters import Filters, log_level
 from transformer.data.text.lines import check_files_exist
-from transformer.data.tokenization.tokenizer import Pairs, Tokenizer, TokenizerConfig
-
-__all__ = ["DataConfig", "DataModule", "TokenizerConfig"]
+from transformer.data.tokenization.tokenizer import Pairs, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -42,54 +38,23 @@ _LAYOUT = 2
 class DataModule(BatchModule):
     """Batches for training and validation, and the raw text of every evaluation split."""
 
-    def __init__(
-        self,
-        data: DataConfig,
-        tokenizer: TokenizerConfig,
-        *,
-        initial_tokenizer: Tokenizer | None = None,
-        links: bool = False,
-    ) -> None:
-        """Store the config; nothing is read yet.
-
-        Args:
-            data: the corpus and its batches.
-            tokenizer: how to learn the vocabulary.
-            initial_tokenizer: of a checkpoint, used instead of learning one; ``tokenizer`` only
-                gives its sampling strength then.
-            links: add the word alignment of the corpus to training batches.
-        """
-        super().__init__(data)
-        self._tokenizer_config = tokenizer
-        self._initial_tokenizer = initial_tokenizer
-        self._links = links
-        self._cache = given_path(data.cache)
-        self._filters = Filters(data.max_length, data.max_ratio, data.deduplicate)
-
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer: given, from the cache, or learnt from the training text.
-
-        Raises:
-            InputError: the text cannot be read, or is unsuitable for the vocabulary size.
-        """
+        """The tokenizer: given, from the cache, or learnt from the training text."""
         tags = config_tags(self._data)
         if self._initial_tokenizer is not None:
             tags.check_same_tags(self._initial_tokenizer.tags)
             return self._initial_tokenizer.with_sampling(self._tokenizer_config.sampling)
-        split = self._split("train")
         with locked(self._cache):
-            text: Split | BalancedText = (
-                split if isinstance(split, Split) else BalancedText(self._data, split.parts)
-            )
-            learnt = Tokenizer.train(
-                self._tokenizer_config,
-                text.__iter__,
-                self._cache,
-                text.fingerprint(self._cache),
-                split.location,
-            )
-        return learnt.with_tags(tags)
+            return self._learnt_tokenizer().with_tags(tags)
+
+    def _learnt_tokenizer(self) -> Tokenizer:
+        split, config, cache = self._split("train"), self._tokenizer_config, self._cache
+        text: Split | BalancedText = (
+            split if isinstance(split, Split) else BalancedText(self._data, split.parts)
+        )
+        fingerprint = text.fingerprint(cache)
+        return Tokenizer.train(config, text.__iter__, cache, fingerprint, split.location)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -103,8 +68,7 @@ class DataModule(BatchModule):
     def texts(self, split: str) -> Texts:
         """Return all sources and all references of an evaluation split, line for line.
 
-        Raises:
-            InputError: there is no such split, or its text cannot be read or has no line.
+        Raises InputError if there is no such split, or its text has no line or cannot be read.
         """
         corpus = self._split(split)
         texts = read_texts(corpus, self._cache)
@@ -116,11 +80,7 @@ class DataModule(BatchModule):
         return texts
 
     def training_targets(self, limit: int) -> list[list[int]]:
-        """Return the target subwords of the first ``limit`` training pairs of the first corpus.
-
-        Raises:
-            InputError: the text cannot be read.
-        """
+        """Return the target subwords of the first ``limit`` training pairs of the first corpus."""
         corpus = EncodedCorpus(self._encoded_path(self._parts("train")[0]))
         rows = corpus.ids("target", np.arange(min(limit, len(corpus))))
         return [row.tolist() for row in rows]
@@ -128,8 +88,7 @@ class DataModule(BatchModule):
     def prepare_data(self) -> None:
         """Learn the vocabulary and encode training and validation text, unless in the cache.
 
-        Raises:
-            InputError: texts or links are unreadable or unsuitable, or too many pairs are left out.
+        Raises InputError if texts or links are unreadable or unsuitable, or too much is left out.
         """
         # Missing and malformed files are found before the long work.
         training = self._parts("train")
@@ -147,6 +106,11 @@ class DataModule(BatchModule):
         self._reported = True
         for name in self._parts("validation"):
             self._encoded_path(name)
+
+    @property
+    def _filters(self) -> Filters:
+        data = self._data
+        return Filters(data.max_length, data.max_ratio, data.deduplicate)
 
     @cached_property
     def _splits(self) -> dict[str, AnySplit]:
@@ -202,33 +166,22 @@ class DataModule(BatchModule):
         return folder
 
     @cached_property
-    def _training(self) -> KeyedDataset[Batch]:
+    def _training(self) -> Dataset[Batch]:
         if self._data.corpora is None:
             return self._training_part("train")
         return MixedDataset([self._training_part(name) for name in self._parts("train")])
 
     def _training_part(self, name: str) -> BatchDataset:
-        data = self._data
         corpus = EncodedCorpus(self._encoded_path(name))
         if self.tokenizer.config.sampling > 0:
-            return SamplingDataset(
-                corpus,
-                self.tokenizer.tagged(self._part(name).tags),
-                seed=data.seed,
-                batch_tokens=data.batch_tokens,
-                max_length=data.max_length,
-                linked=self._links,
-            )
+            tokenizer = self.tokenizer.tagged(self._part(name).tags)
+            return SamplingDataset(corpus, tokenizer, self._data, linked=self._links)
         linked_by = self.tokenizer if self._links else None
         return BatchDataset(corpus, np.arange(len(corpus), dtype=np.int32), linked_by)
 
     @cached_property
     def _validation(self) -> BatchDataset:
-        """Return the validation pairs for the loss, without empty and too long ones.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Return the validation pairs for the loss, without empty and too long ones."""
         corpus = EncodedCorpus(*map(self._encoded_path, self._parts("validation")))
         source, target = corpus.lengths("source"), corpus.lengths("target")
         limit = min(self._data.max_length, self._data.batch_tokens - 1)

@@ -21,14 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from transformer.common.errors import InputError
 from transformer.data.text.lines import decoded_lines, raw_lines, unpacked_lines
-from transformer.data.text.parallel import (
-    Pair,
-    file_format,
-    jsonl_pairs,
-    plain_pairs,
-    record_pair,
-    tsv_pairs,
-)
+from transformer.data.text.parallel import Pair, file_format, parsed_pairs, record_pair
 
 _READ_AHEAD = 1 << 20
 _ROWS = 8_192
@@ -60,8 +53,7 @@ class Shard:
     def pairs(self, start: ShardPosition) -> Iterator[tuple[Pair, ShardPosition]]:
         """Yield the pairs from a position on, each with the position after it.
 
-        Raises:
-            InputError: a file is missing, cannot be read, is damaged or malformed.
+        Raises InputError if a file is missing, unreadable, damaged or malformed.
         """
         with ExitStack() as stack:
             files = [stack.enter_context(_opened(url)) for url in self.urls]
@@ -103,12 +95,7 @@ class Shard:
             yield pair, ShardPosition(row)
 
     def _parsed(self, lines: Sequence[Iterator[str]], start: int) -> Iterator[Pair]:
-        if len(lines) == 2:
-            return plain_pairs(lines[0], lines[1], self.urls, start)
-        (url,) = self.urls
-        if _kind(url) == "tsv":
-            return tsv_pairs(lines[0], url, start)
-        return jsonl_pairs(lines[0], url, self.sides, start)
+        return parsed_pairs(lines, _kind(self.urls[0]), self.urls, self.sides, start)
 
     def _rows(self, file: io.BufferedReader, before: int) -> Iterator[tuple[Pair, ShardPosition]]:
         table, (url,) = pq.ParquetFile(file), self.urls
@@ -132,14 +119,10 @@ def find_shards(
 ) -> list[Shard]:
     """Return the shards that ``data.train`` names, in the order of their names.
 
-    Args:
-        given: a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
-            plain names, or globs of equally many plain files, are source and target.
-        sides: of JSONL and Parquet.
-        max_line: bytes of the longest line (``data.max_line``); None: `lines.MAX_LINE`.
-
-    Raises:
-        InputError: there are none, one is missing, or the plain files are not in pairs.
+    ``given`` is a file, a glob such as ``s3://bucket/train-*.jsonl.gz``, or a list of these; two
+    plain names, or globs of equally many plain files, are source and target. ``sides`` are keys of
+    JSONL and Parquet. Raises InputError if there are none, one is missing, or plain files are not
+    in pairs.
     """
     names = [given] if isinstance(given, str) else list(given or [])
     if not names:
@@ -161,10 +144,7 @@ def shards_fingerprint(shards: Iterable[Shard]) -> str:
     """Return a hash of the names of the files and their states in the file system.
 
     The state of a local file is its size and modification time; files of a web server are assumed
-    not to change.
-
-    Raises:
-        InputError: a file is missing.
+    not to change. Raises InputError if a file is missing.
     """
     digest = hashlib.sha256()
     for shard in shards:

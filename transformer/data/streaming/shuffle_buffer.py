@@ -12,8 +12,9 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Int
 
+from transformer.data.config import DataConfig
 from transformer.data.encoded.arrow_writer import encoded, joined
-from transformer.data.encoded.sampling_dataset import draw, planned_lengths
+from transformer.data.encoded.dataset import draw, planned_lengths
 from transformer.data.streaming.shards import Shard, ShardPosition
 from transformer.data.text.filters import Filters, Selection, first_occurrences
 from transformer.data.text.parallel import Pair
@@ -63,38 +64,24 @@ class Buffer:
         return [values[bounds[pair] : bounds[pair + 1]] for pair in pairs.tolist()]
 
 
-@dataclass(frozen=True)
-class StreamConfig:
-    """Settings that decide the pairs and their order."""
-
-    shards: Sequence[Shard]
-    filters: Filters
-    """Duplicates are left out within a buffer."""
-    size: int
-    """Pairs to read for a buffer."""
-    seed: int
-    batch_tokens: int
-
-
 class BufferReader:
     """Fills buffers; continues reading if a buffer follows the last one."""
 
-    def __init__(self, config: StreamConfig, tokenizer: Tokenizer) -> None:
+    def __init__(self, shards: Sequence[Shard], data: DataConfig, tokenizer: Tokenizer) -> None:
         """Prepare to read; no shard is opened yet."""
-        self._config, self._tokenizer = config, tokenizer
+        self._shards, self._data, self._tokenizer = shards, data, tokenizer
+        longest = min(data.max_length, data.batch_tokens - 1)
+        self.filters = Filters(longest, data.max_ratio, data.deduplicate)
+        """Duplicates are left out within a buffer."""
         self._at: Position | None = None
         self._pairs: Iterator[tuple[int, Pair, Position]] = iter(())
 
     def fill(self, position: Position) -> Buffer:
-        """Return the buffer that begins at a position.
-
-        Raises:
-            InputError: a shard is missing, damaged or malformed.
-        """
+        """Return the buffer that begins at a position; raises InputError as `Shard.pairs`."""
         if position != self._at:
             self._pairs = self._epoch(position)
-        read = list(islice(self._pairs, self._config.size))
-        after = read[-1][2] if len(read) == self._config.size else None
+        read = list(islice(self._pairs, self._data.buffer))
+        after = read[-1][2] if len(read) == self._data.buffer else None
         if after is None:
             self._at = Position(position.epoch + 1)
             self._pairs = self._epoch(self._at)
@@ -104,9 +91,9 @@ class BufferReader:
 
     def _epoch(self, position: Position) -> Iterator[tuple[int, Pair, Position]]:
         """Yield the pairs of an epoch from a position on: number, texts, the position after it."""
-        shards = self._config.shards
+        shards = self._shards
         # The third number makes it differ from the random orders of batches.
-        random = np.random.default_rng([self._config.seed, position.epoch, 3])
+        random = np.random.default_rng([self._data.seed, position.epoch, 3])
         order = random.permutation(len(shards)).tolist()
         start = position.place
         for turn in range(position.shard, len(order)):
@@ -117,8 +104,8 @@ class BufferReader:
 
     def _encoded(self, numbered: list[tuple[int, Pair]], after: Position) -> Buffer:
         pairs = [pair for _, pair in numbered]
-        first = first_occurrences(pairs) if self._config.filters.deduplicate else None
-        selection = Selection(self._config.filters, first)
+        first = first_occurrences(pairs) if self.filters.deduplicate else None
+        selection = Selection(self.filters, first)
         kept = list(encoded(pairs, self._tokenizer, selection))
         indices, *sides = zip(*kept, strict=True) if kept else ((), (), ())
         subwords = dict(zip(("source", "target"), map(joined, sides), strict=True))
@@ -134,7 +121,6 @@ class BufferReader:
     def _planned(
         self, side: str, best: np.ndarray, texts: list[str], numbers: np.ndarray
     ) -> Int[np.ndarray, " pair"]:
-        config = self._config
-        probe = (config.seed, 0, numbers[:_PROBE])
+        probe = (self._data.seed, 0, numbers[:_PROBE])
         drawn = draw(self._tokenizer, side, texts[:_PROBE], probe)
-        return planned_lengths(best, drawn, config.batch_tokens)
+        return planned_lengths(best, drawn, self._data.batch_tokens)

@@ -8,6 +8,7 @@ import logging
 import signal
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -17,12 +18,16 @@ import numpy as np
 
 from transformer.common.errors import InputError
 from transformer.common.processes import end_with_parent
-from transformer.data.batching.sampler import BatchKey, BatchPlan
-from transformer.data.streaming.shards import ShardPosition
-from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position, StreamConfig
+from transformer.data.batching.batch_stream import BatchSequence
+from transformer.data.batching.sampler import BatchKey, BatchPlan, EpochBatches
+from transformer.data.config import DataConfig
+from transformer.data.streaming.shards import Shard, ShardPosition
+from transformer.data.streaming.shuffle_buffer import Buffer, BufferReader, Position
 from transformer.data.tokenization.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
+
+_NONE = EpochBatches(np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -35,23 +40,18 @@ class StreamedKey(BatchKey):
     """Texts of both sides, for subword sampling."""
 
 
-class StreamedBatches:
+class StreamedBatches(BatchSequence):
     """Batches by number, which is fast in ascending order."""
 
     def __init__(
-        self, config: StreamConfig, tokenizer: Tokenizer, *, identity: str, ahead: bool
+        self, shards: Sequence[Shard], identity: str, data: DataConfig, tokenizer: Tokenizer
     ) -> None:
-        """Start at the beginning of a stream.
-
-        Args:
-            config: of the stream.
-            tokenizer: encodes both sides.
-            identity: a hash of the shards.
-            ahead: let another process fill the next buffer.
-        """
-        self._config, self._tokenizer = config, tokenizer
-        self._shards, self._ahead = identity, ahead
-        self._reader = BufferReader(config, tokenizer)
+        """Start at the beginning of a stream; ``identity`` is a hash of its shards."""
+        self._shards, self._identity = shards, identity
+        self._data, self._tokenizer = data, tokenizer
+        # Another process fills the next buffer.
+        self._ahead = data.workers > 0
+        self._reader = BufferReader(shards, data, tokenizer)
         self._pool: ProcessPoolExecutor | None = None
         self._coming: tuple[Position, Future[Buffer]] | None = None
         # Number of the first batch, and position, of each known buffer.
@@ -59,30 +59,29 @@ class StreamedBatches:
         self._index = -1
         self._buffer: Buffer | None = None
         self._read, self._dropped, self._warned = 0, Counter[str](), False
-        self._plan: list[np.ndarray] = []
+        self._plan: BatchPlan | None = None
+        self._batches = _NONE
 
     def __getitem__(self, number: int) -> BatchKey:
         """Return a batch; all buffers up to it are read.
 
-        Raises:
-            InputError: a shard is missing, damaged or malformed, or no pair of an epoch is kept.
+        Raises InputError as `Shard.pairs`, or if no pair of an epoch is kept.
         """
         buffer = self._containing(number)
         first, position = self._starts[self._index]
-        return self._key(buffer, position, self._plan[number - first])
+        return self._key(buffer, position, self._batches[number - first])
 
     def largest(self) -> tuple[int, BatchKey]:
         """Return the number of positions of the largest batch of a buffer, and that batch.
 
         It is the last buffer filled, or the first of the stream.
         """
-        buffer = self._buffer if self._plan and self._buffer else self._containing(0)
-        sides = buffer.lengths["source"], buffer.lengths["target"]
-        sizes = [
-            len(pairs) * sum(int(side[pairs].max()) + 1 for side in sides) for pairs in self._plan
-        ]
-        index = int(np.argmax(sizes))
-        return sizes[index], self._key(buffer, self._starts[self._index][1], self._plan[index])
+        buffer = self._buffer if len(self._batches) and self._buffer else self._containing(0)
+        assert self._plan is not None
+        sizes = self._plan.positions(self._batches)
+        index = int(sizes.argmax())
+        key = self._key(buffer, self._starts[self._index][1], self._batches[index])
+        return int(sizes[index]), key
 
     @property
     def epoch_length(self) -> None:
@@ -92,17 +91,16 @@ class StreamedBatches:
     def epochs(self, number: int) -> float:
         """Return the number of epochs, in whole shards, before the buffer of a batch."""
         _, position = self._starts[self._known(number)]
-        return position.epoch + position.shard / len(self._config.shards)
+        return position.epoch + position.shard / len(self._shards)
 
     def identity(self) -> dict[str, Any]:
         """Return values that are equal if and only if the batches are."""
-        config = self._config
         return {
-            "shards": self._shards,
-            "filters": str(config.filters),
-            "buffer": config.size,
-            "batch_tokens": config.batch_tokens,
-            "seed": config.seed,
+            "shards": self._identity,
+            "filters": str(self._reader.filters),
+            "buffer": self._data.buffer,
+            "batch_tokens": self._data.batch_tokens,
+            "seed": self._data.seed,
             "tokenizer": self._tokenizer.fingerprint,
             "sampling": self._tokenizer.config.sampling,
         }
@@ -113,8 +111,8 @@ class StreamedBatches:
         return {
             "first": first,
             "position": asdict(position),
-            "shards": self._shards,
-            "seed": self._config.seed,
+            "shards": self._identity,
+            "seed": self._data.seed,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -123,7 +121,7 @@ class StreamedBatches:
         With other shards or another seed, continue from the start of the same epoch.
         """
         position = Position(state["position"]["epoch"])
-        if (state["shards"], state.get("seed")) == (self._shards, self._config.seed):
+        if (state["shards"], state.get("seed")) == (self._identity, self._data.seed):
             place = state["position"]["place"]
             place = ShardPosition(place["row"], tuple(place["offsets"]))
             position = Position(**(state["position"] | {"place": place}))
@@ -150,7 +148,7 @@ class StreamedBatches:
                 self._open(index)
             assert self._buffer is not None
             first, position = self._starts[index]
-            end = first + len(self._plan)
+            end = first + len(self._batches)
             if number < end:
                 return self._buffer
             self._check_epoch_not_empty(position, end)
@@ -160,20 +158,19 @@ class StreamedBatches:
         """Get a buffer, and plan its batches."""
         _, position = self._starts[index]
         self._buffer = buffer = self._filled(position)
-        self._index, self._plan = index, []
+        self._index, self._batches = index, _NONE
         self._read, self._dropped = self._read + buffer.read, self._dropped + buffer.dropped
-        self._warned = self._warned or self._config.filters.report(
+        self._warned = self._warned or self._reader.filters.report(
             "train, so far", self._dropped, self._read
         )
         if self._ahead:
             self._coming = buffer.next, self._submitted(buffer.next)
         if not len(buffer.numbers):
             return
-        config = self._config
+        data = self._data
         sides = buffer.lengths["source"], buffer.lengths["target"]
-        plan = BatchPlan(*sides, batch_tokens=config.batch_tokens, seed=config.seed)
-        batches = plan.epoch(position.epoch << 32 | position.buffer)
-        self._plan = [batches[index] for index in range(len(batches))]
+        self._plan = BatchPlan(*sides, batch_tokens=data.batch_tokens, seed=data.seed)
+        self._batches = self._plan.epoch(position.epoch << 32 | position.buffer)
 
     def _filled(self, position: Position) -> Buffer:
         if not self._ahead:
@@ -200,7 +197,7 @@ class StreamedBatches:
             and (end, Position(position.epoch)) in self._starts
         ):
             raise InputError(
-                f"no pair of the {len(self._config.shards)} shards is kept "
+                f"no pair of the {len(self._shards)} shards is kept "
                 f"({dict(self._buffer.dropped)}); give other text, or raise data.max_length"
             )
 

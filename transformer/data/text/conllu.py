@@ -34,10 +34,7 @@ def read_conllu(path: Path, max_line: int | None = None) -> Iterator[TaggedSente
     """Yield the sentences of a file, which may be gzipped; see `read_lines` for ``max_line``.
 
     Skips comments, ranges of words written as one (``1-2``) and words that are not written
-    (``1.1``).
-
-    Raises:
-        InputError: the file cannot be read, or a line is malformed.
+    (``1.1``). Raises InputError if the file cannot be read, or a line is malformed.
     """
     words: list[tuple[str, str]] = []
     for number, line in enumerate(read_lines(path, max_line), start=1):

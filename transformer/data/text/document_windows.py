@@ -24,8 +24,8 @@ def begins_window(
         lengths: subwords of each sentence, on every side that counts; None for one that is a window
             by itself, such as the blank line between two documents.
         sentences: maximum number of sentences of a window.
-        subwords: maximum number of subwords of a window on each side, separators included; a
-            single sentence may have more.
+        subwords: maximum number of subwords of a window of several sentences on each side,
+            separators included.
     """
     count, filled = 0, list[int]()
     for sides in lengths:
@@ -43,12 +43,8 @@ def joined_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, sentences: int) ->
     """Yield a pair of texts for each window of a corpus, the sentences separated by SENTENCE_END.
 
     A pair that is blank on both sides separates two documents, and is left out; a pair that is
-    blank on one side is a window by itself.
-
-    Args:
-        pairs: of one corpus, all with the same tags.
-        tokenizer: of the run; its ``tags.subwords`` limits a window.
-        sentences: maximum number of sentences of a window.
+    blank on one side is a window by itself. The ``tags.subwords`` of the tokenizer limit a window;
+    all pairs have the same tags.
     """
     measured, again = tee(_measured(pairs, tokenizer))
     room = tokenizer.tags.subwords - len(tokenizer.tags.indices(tokenizer.source_tags))

@@ -7,7 +7,7 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool
@@ -61,15 +61,7 @@ class Filters:
     ) -> bool:
         """Warn if more than a tenth of a training text is left out; return whether it is.
 
-        Args:
-            split: its name in the log.
-            dropped: numbers of pairs that are left out, by reason.
-            read: number of all pairs.
-            limit: fraction that may be left out; repeated pairs do not count.
-            unit: name of the counted things.
-
-        Raises:
-            InputError: more are left out.
+        Raises InputError if more than a fraction ``limit`` is, without repeated pairs.
         """
         left, duplicates = sum(dropped.values()), dropped["duplicate"]
         refused = left - duplicates > limit * (read - duplicates)
@@ -96,30 +88,25 @@ def log_level(left: int, read: int) -> int:
     return logging.WARNING if left > _FEW * read else logging.INFO
 
 
+@dataclass
 class Selection:
     """Applies filters to pairs in their order, and counts what they leave out."""
 
-    def __init__(
-        self, filters: Filters | None, first: Bool[np.ndarray, " pair"] | None = None
-    ) -> None:
-        """Prepare to select.
-
-        Args:
-            filters: what to leave out; None: nothing.
-            first: whether each pair is the first of equal ones; None: duplicates are kept.
-        """
-        self._filters = filters
-        self._first = first
-        self.dropped: Counter[str] = Counter()
-        self.read = 0
+    filters: Filters | None
+    """None keeps all."""
+    first: Bool[np.ndarray, " pair"] | None = None
+    """Whether each pair is the first of equal ones; None keeps duplicates."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Numbers of pairs left out, by reason."""
+    read: int = 0
 
     def keeps(self, source_length: int, target_length: int) -> bool:
         """Whether the next pair, of these lengths, is kept."""
         index, self.read = self.read, self.read + 1
-        if self._filters is None:
+        if self.filters is None:
             return True
-        reason = self._filters.reason(source_length, target_length)
-        if reason is None and self._first is not None and not self._first[index]:
+        reason = self.filters.reason(source_length, target_length)
+        if reason is None and self.first is not None and not self.first[index]:
             reason = "duplicate"
         if reason is not None:
             self.dropped[reason] += 1

@@ -32,13 +32,8 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 def read_lines(path: Path, max_line: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, with or without byte order mark, also gzipped.
 
-    Args:
-        path: of the file.
-        max_line: bytes of the longest line (``data.max_line``); None: MAX_LINE.
-
-    Raises:
-        InputError: the file is missing, a folder, unreadable, not UTF-8, or a damaged gzip file, or
-            a line is too long.
+    ``max_line`` is the limit in bytes (``data.max_line``); None: MAX_LINE. Raises InputError if the
+    file is missing, a folder, unreadable, damaged or not UTF-8, or a line is too long.
     """
     with _opened(path) as raw:
         if path.suffix == ".gz":
@@ -50,11 +45,7 @@ def read_lines(path: Path, max_line: int | None = None) -> Iterator[str]:
 def unpacked_lines(
     packed: BufferedReader, name: object, max_line: int | None = None
 ) -> Iterator[str]:
-    """Yield the lines of an open gzip file.
-
-    Raises:
-        InputError: it is damaged or not UTF-8, or as `raw_lines`; the message begins with ``name``.
-    """
+    """Yield the lines of an open gzip file; raises InputError if damaged, or as `raw_lines`."""
     number = 0
     try:
         lines = raw_lines(gzip.GzipFile(fileobj=packed), name, max_line)
@@ -72,11 +63,8 @@ def raw_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of an open file with their ends; ``start`` is the number of the first.
 
-    Never holds more than ``max_line`` bytes.
-
-    Raises:
-        InputError: the file cannot be read, or a line is too long; the message begins with
-            ``name``.
+    Never holds more than ``max_line`` bytes. Raises InputError, which begins with ``name``, if the
+    file cannot be read, or a line is too long.
     """
     limit = MAX_LINE if max_line is None else max_line
     for number in count(start):
@@ -110,8 +98,7 @@ def too_long(where: str, max_line: int | None) -> InputError:
 def decoded_lines(file: Iterable[bytes], name: object, start: int = 1) -> Iterator[str]:
     """Yield lines of bytes as text, without their ends; ``start`` is the number of the first.
 
-    Raises:
-        InputError: a line is not UTF-8; the message begins with ``name`` and its number.
+    Raises InputError, which begins with ``name`` and the line, if one is not UTF-8.
     """
     for number, line in enumerate(file, start):
         if number == 1:
@@ -138,10 +125,7 @@ def file_digest(path: Path, cache: Path | None = None) -> bytes:
 
     The cache keeps the digest of a large file while its path, size, inode and both times (of
     modification and of change: every write moves the second) are the same. A file changed within
-    the last seconds is always hashed.
-
-    Raises:
-        InputError: the file is missing or cannot be read, or the answer in the cache is damaged.
+    the last seconds is always hashed. Raises InputError if file or cache cannot be read.
     """
     with _opened(path) as file:
 
@@ -172,11 +156,7 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def check_files_exist(paths: Iterable[Path]) -> None:
-    """Name all missing files at once.
-
-    Raises:
-        MissingFile: there is one.
-    """
+    """Raise a MissingFile that names all missing files at once."""
     if missing := dict.fromkeys(path for path in paths if not path.exists()):
         raise MissingFile("; ".join(map(_missing, missing)))
 

@@ -51,9 +51,8 @@ class Corpus:
     ) -> "Corpus":
         """Make a corpus of the paths that a user names; relative ones start at the working folder.
 
-        Raises:
-            InputError: the paths are not two plain files or one TSV or JSONL file, or there is a
-                document key for other files than JSONL.
+        Raises InputError if they are not two plain files or one TSV or JSONL file, or if there is a
+        document key for other files than JSONL.
         """
         names = (paths,) if isinstance(paths, str | Path) else tuple(paths)
         found = tuple(given_path(name) for name in names)
@@ -76,27 +75,16 @@ class Corpus:
     def __iter__(self) -> Iterator[Pair]:
         """Yield (source, target) line by line.
 
-        Raises:
-            InputError: a file is missing, damaged, not UTF-8, malformed, or longer than the other,
-                or has too long a line.
+        Raises InputError as `read_lines`, or if a line is malformed, or one file is longer.
         """
         lines = [read_lines(path, self.max_line) for path in self.paths]
-        if len(self.paths) == 2:
-            return plain_pairs(lines[0], lines[1], self.paths)
-        (path,) = self.paths
-        if file_format(path) == "tsv":
-            return tsv_pairs(lines[0], path)
-        sides = (self.source, self.target)
-        return jsonl_pairs(lines[0], path, sides, document_key=self.document_key)
+        kind, sides = file_format(self.paths[0]), (self.source, self.target)
+        return parsed_pairs(lines, kind, self.paths, sides, document_key=self.document_key)
 
     def fingerprint(self, cache: Path | None = None) -> str:
         """Return a hash of all that decides what the corpus yields: content, format, keys.
 
-        Args:
-            cache: remembers the digests of large files (`file_digest`).
-
-        Raises:
-            InputError: a file is missing or cannot be read.
+        The cache remembers the digests of large files; raises InputError as `file_digest`.
         """
         keys = (self.source, self.target, *filter(None, [self.document_key]))
         digest = hashlib.sha256(repr(keys).encode())
@@ -106,35 +94,11 @@ class Corpus:
         return digest.hexdigest()
 
     def count(self, cache: Path) -> int:
-        """Return the number of pairs, which ``cache`` remembers if a file is large.
-
-        Raises:
-            InputError: as reading the corpus does.
-        """
-
-        def counted() -> str:
-            return str(sum(1 for _ in self))
-
+        """Return the number of pairs; the cache has those of large files; raises as reading."""
         if not any(map(is_large, self.paths)):
-            return int(counted())
-        return int(remembered(cache, f"pairs of {self.fingerprint(cache)}", counted))
-
-
-def rereadable(corpus: Corpus) -> Corpus:
-    """Return a corpus that can be read more than once.
-
-    Raises:
-        InputError: one of its files is a pipe or a device.
-    """
-    for path in corpus.paths:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InputError(f"{path}: a pipe cannot be read twice; give a file")
-    return corpus
-
-
-def is_plain(path: str | Path) -> bool:
-    """Whether a file, by its name, holds plain text: one side only."""
-    return file_format(path) == "plain"
+            return sum(1 for _ in self)
+        question = f"pairs of {self.fingerprint(cache)}"
+        return int(remembered(cache, question, lambda: str(sum(1 for _ in self))))
 
 
 def file_format(path: str | Path) -> str:
@@ -145,13 +109,28 @@ def file_format(path: str | Path) -> str:
     return "jsonl" if suffix in _JSON_SUFFIXES else "plain"
 
 
+def parsed_pairs(
+    lines: Sequence[Iterator[str]],
+    kind: str,
+    names: Sequence[object],
+    sides: tuple[str, str],
+    start: int = 1,
+    document_key: str | None = None,
+) -> Iterator[Pair]:
+    """Read the lines of two plain files, or of one TSV or JSONL file (``kind``)."""
+    if kind == "plain":
+        return plain_pairs(lines[0], lines[1], names, start)
+    if kind == "tsv":
+        return tsv_pairs(lines[0], names[0], start)
+    return jsonl_pairs(lines[0], names[0], sides, start, document_key)
+
+
 def plain_pairs(
     sources: Iterator[str], targets: Iterator[str], names: Sequence[object], start: int = 1
 ) -> Iterator[Pair]:
     """Join the lines of two aligned files; ``start`` is the number of the first line.
 
-    Raises:
-        InputError: one of the files has more lines than the other.
+    Raises InputError if one of the files has more lines than the other.
     """
     source, target = names
     for number, (first, second) in enumerate(zip_longest(sources, targets), start):
@@ -165,12 +144,8 @@ def plain_pairs(
         yield first, second
 
 
-def tsv_pairs(lines: Iterable[str], name: object, start: int = 1) -> Iterator[Pair]:
-    """Split the lines of a TSV file; ``start`` is the number of the first line.
-
-    Raises:
-        InputError: a line does not have exactly one tab.
-    """
+def tsv_pairs(lines: Iterable[str], name: object, start: int) -> Iterator[Pair]:
+    """Split the lines of a TSV file from number ``start``; raises InputError without one tab."""
     for number, line in enumerate(lines, start):
         fields = line.split("\t")
         if len(fields) != 2:
@@ -185,20 +160,13 @@ def jsonl_pairs(
     lines: Iterable[str],
     name: object,
     sides: tuple[str, str],
-    start: int = 1,
-    document_key: str | None = None,
+    start: int,
+    document_key: str | None,
 ) -> Iterator[Pair]:
-    """Read the lines of a JSONL file.
+    """Read the lines of a JSONL file, an object each; ``start`` is the number of the first.
 
-    Args:
-        lines: an object each.
-        name: of the file, for messages.
-        sides: the keys of source and target.
-        start: the number of the first line.
-        document_key: SEPARATOR comes where its value changes.
-
-    Raises:
-        InputError: a line is not an object, or lacks one of the texts or the key.
+    A SEPARATOR comes where the value of ``document_key`` changes. Raises InputError if a line is
+    not an object, or lacks one of the texts or the key.
     """
     document: object = None
     for number, line in enumerate(lines, start):
@@ -223,8 +191,7 @@ def jsonl_pairs(
 def record_pair(row: dict[str, object], sides: tuple[str, str], where: str) -> Pair:
     """Return the texts of a record (of JSONL or Parquet) under the keys of source and target.
 
-    Raises:
-        InputError: a text is missing, or cannot be one line of UTF-8.
+    Raises InputError if a text is missing, or cannot be one line of UTF-8.
     """
     texts: list[str] = []
     for key, side in zip(sides, ("source", "target"), strict=True):

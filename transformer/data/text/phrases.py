@@ -60,10 +60,7 @@ def _joined(text: str, index: int) -> bool:
 def read_phrases(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the phrases of each line: separated by tabs, or a JSON list of strings.
 
-    A blank line has no phrase.
-
-    Raises:
-        InputError: A line is a broken list, or the file cannot be read.
+    A blank line has no phrase. Raises InputError as `read_lines`, or if a list is broken.
     """
     for number, line in enumerate(read_lines(path), start=1):
         phrases: object = line.split("\t")

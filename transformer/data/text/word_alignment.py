@@ -41,11 +41,7 @@ class WordLinks(NamedTuple):
 
 
 def parse_links(line: str, where: str) -> WordLinks:
-    """Read one line of links, such as ``0-0 1-2 2p2``; a blank line has none.
-
-    Raises:
-        InputError: a word is not a link; the message begins with ``where``.
-    """
+    """Read a line of links, such as ``0-0 1-2 2p2``; raises InputError if a word is no link."""
     sure, possible = set[Link](), set[Link]()
     for text in line.split():
         match = _LINK.fullmatch(text)
@@ -70,9 +66,8 @@ def read_links(
 ) -> Iterator[WordLinks]:
     """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
 
-    Raises:
-        InputError: the file cannot be read, a link is malformed or leads out of its sentence, or
-            the numbers of lines and pairs differ.
+    Raises InputError if the file cannot be read, a link is malformed or leads out of its sentence,
+    or the numbers of lines and pairs differ.
     """
     lines, texts = read_lines(path, max_line), iter(pairs)
     for number, (line, pair) in enumerate(zip_longest(lines, texts), start=1):
@@ -96,12 +91,10 @@ def word_count(text: str) -> int:
 
 
 def subword_words(subwords: Sequence[str]) -> list[int]:
-    """Return the number of the word, from 0, of each subword of a text.
+    """Return the number of the word, from 0, of each subword, as spelt in the vocabulary.
 
-    Args:
-        subwords: as spelt in the vocabulary. A search may output sequences that no segmentation
-            has; a subword without letters then belongs to a neighbour. A tag has NO_WORD, and ends
-            a word.
+    A search may output sequences that no segmentation has; a subword without letters then belongs
+    to a neighbour. A tag has NO_WORD, and ends a word.
     """
     words: list[int] = []
     word, inside = -1, False
@@ -122,10 +115,8 @@ def linked_subwords(
 ) -> Bool[np.ndarray, "target source"]:
     """Link every subword of a source word to every subword of a target word linked to it.
 
-    Args:
-        links: (source word, target word), each of a word that has subwords.
-        source_words: the word of each source subword (`subword_words`).
-        target_words: the word of each target subword.
+    ``links`` join words that have subwords; the others are the words of the subwords of both sides
+    (`subword_words`).
     """
     # The last row and column are NO_WORD: nothing is linked to it.
     table = np.zeros((max(target_words, default=-1) + 2, max(source_words, default=-1) + 2), bool)

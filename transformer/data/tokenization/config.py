@@ -6,6 +6,9 @@ from typing import Annotated, Literal
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
 
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+"""Ids of the control symbols."""
+
 
 @dataclass(frozen=True)
 class TokenizerConfig:
@@ -13,7 +16,7 @@ class TokenizerConfig:
 
     algorithm: Literal["unigram", "bpe"]
     """"unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, Range(1)]
+    vocab_size: Annotated[int, Range(5)]
     """Size of each vocabulary: four control symbols, 256 bytes, the alphabet, then subwords."""
     joint: bool
     """One vocabulary for both languages; otherwise one for each, of ``vocab_size`` each."""

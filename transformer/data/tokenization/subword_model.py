@@ -22,10 +22,9 @@ class Subwords:
     SENTENCE_END between them: each is split by itself, with the separator between them.
     """
 
-    def __init__(
-        self, model: bytes, config: TokenizerConfig, tags: Tags, *, threads: int = -1
-    ) -> None:
+    def __init__(self, model: bytes, config: TokenizerConfig, tags: Tags, threads: int) -> None:
         """Wrap a trained SentencePiece model; see `Tokenizer` for ``threads``."""
+        self._arguments = (model, config, tags, threads)
         self.processor = sentencepiece.SentencePieceProcessor(
             model_proto=model, num_threads=threads
         )
@@ -38,6 +37,10 @@ class Subwords:
             subword for subword in range(self.first_tag) if is_control(subword)
         )
         self._stand_in, self._word_start = map(self._bytes, (STAND_IN, WORD_START))
+
+    def __reduce__(self) -> tuple[type["Subwords"], tuple[Any, ...]]:
+        """Pickle the model, not the processor."""
+        return type(self), self._arguments
 
     def __len__(self) -> int:
         return self.first_tag + len(self._tags.spelt)
@@ -118,9 +121,7 @@ class Subwords:
         return SegmentationSampler(self.processor, config.algorithm, config.sampling)
 
     def _by_sentence(
-        self,
-        texts: Sequence[str],
-        cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]],
+        self, texts: Sequence[str], cut: Callable[[Sequence[str], Sequence[int]], list[list[int]]]
     ) -> list[list[int]]:
         """Split the sentences, given with the indices of their texts, and join those of a text."""
         if self.separator is None:

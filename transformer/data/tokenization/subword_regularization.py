@@ -38,12 +38,9 @@ class SegmentationSampler:
     """Samples segmentations with the subwords and scores of a SentencePiece model."""
 
     def __init__(self, model: Any, algorithm: str, strength: float) -> None:
-        """Prepare to sample.
+        """Prepare to sample from a SentencePieceProcessor with byte fallback.
 
-        Args:
-            model: a SentencePieceProcessor with byte fallback.
-            algorithm: of the model, "unigram" or "bpe".
-            strength: the smoothing alpha (unigram), or the dropout probability (BPE).
+        ``strength`` is the smoothing alpha ("unigram"), or the dropout probability ("bpe").
         """
         self._subwords = {
             model.id_to_piece(index): (index, model.get_score(index))

@@ -99,11 +99,7 @@ class Tags:
         return values | {key: list(values[key]) for key in ("targets", "corpora")}
 
     def indices(self, tags: SourceTags) -> list[int]:
-        """Return the indices, in `spelt`, of the tags before a source.
-
-        Raises:
-            InputError: a tag is unknown, or a required one is missing.
-        """
+        """Return the indices in `spelt` of a source's tags; raises InputError if one is missing."""
         self.check_known(tags)
         required = bool(self.targets), bool(self.corpora) and not self.optional
         for (key, value, names), needed in zip(self._choices(tags), required, strict=True):
@@ -116,11 +112,7 @@ class Tags:
         return [self.spelt.index(tag) for tag in found]
 
     def check_known(self, tags: SourceTags) -> None:
-        """Refuse tags that the vocabulary does not have.
-
-        Raises:
-            InputError: there is one.
-        """
+        """Raise an InputError for tags that the vocabulary does not have."""
         for key, value, names in self._choices(tags):
             if value is not None and value not in names:
                 known = f"set {key}= to {' or '.join(names)}" if names else f"leave {key}= out"
@@ -130,11 +122,9 @@ class Tags:
         return [("to", tags.target, self.targets), ("tag", tags.tag, self.corpora)]
 
     def check_same_tags(self, known: "Tags") -> None:
-        """Refuse to resume or fine-tune with other tags than the vocabulary has.
+        """Raise an InputError if a resumed or fine-tuned run has other tags than the vocabulary.
 
-        Raises:
-            InputError: a tag is not known, target languages are missing, or documents are joined
-                in another way.
+        It may not add tags, leave out target languages or join documents in another way.
         """
         if new := [name for name in self.spelt if name not in known.spelt]:
             raise InputError(

@@ -1,6 +1,6 @@
 """Text to subwords and back: SentencePiece unigram (Kudo 2018) and BPE (Sennrich 2016).
 
-Defines the control symbols. Does not know files, batches or models.
+Does not know files, batches or models.
 """
 
 import hashlib
@@ -11,21 +11,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import TokenizerConfig as TokenizerConfig
-from transformer.data.tokenization.normalization import normalize as normalize
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary_training import EmptyText, vocabularies
-from transformer.data.tokenization.vocabulary_training import Pairs as Pairs
+from transformer.data.tokenization.vocabulary_training import Pairs, vocabularies
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
-
-SYMBOLS = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS}
+__all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
 
 
 class Tokenizer:
@@ -47,9 +43,9 @@ class Tokenizer:
         self.tags = tags or Tags()
         self.source_tags = UNTAGGED
         self._models = (source, target)
-        self._source = self._target = Subwords(source, config, self.tags, threads=threads)
+        self._source = self._target = Subwords(source, config, self.tags, threads)
         if target is not None:
-            self._target = Subwords(target, config, self.tags, threads=threads)
+            self._target = Subwords(target, config, self.tags, threads)
 
     @classmethod
     def train(
@@ -69,13 +65,9 @@ class Tokenizer:
             content: a fingerprint of the text; None: it is computed.
             name: of the text, for messages.
 
-        Raises:
-            InputError: the text is empty, or the vocabulary is too large or too small for it.
+        Raises InputError if the text is empty, or the vocabulary too large or too small for it.
         """
-        try:
-            return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
-        except EmptyText as error:
-            raise InputError(f"{name}: {error}") from error
+        return cls(config, *vocabularies(config, pairs, cache, content, name))
 
     @property
     def joint(self) -> bool:
@@ -117,11 +109,7 @@ class Tokenizer:
         return hashlib.sha256(f"{subwords} {before} {separator}".encode()).hexdigest()
 
     def tagged(self, tags: SourceTags) -> "Tokenizer":
-        """Return the same tokenizer with default tags, for sources that have none of their own.
-
-        Raises:
-            InputError: there is no such tag.
-        """
+        """Return it with default tags for sources without; raises InputError for an unknown tag."""
         self.tags.check_known(tags)
         tagged = copy(self)
         tagged.source_tags = tags
@@ -131,9 +119,7 @@ class Tokenizer:
         """Return the subword ids of source texts, without bos or eos; a blank text has none.
 
         A text begins with its own tags (`TaggedText`), or with those of the tokenizer (`tagged`).
-
-        Raises:
-            InputError: a tag is unknown, or a required one is missing.
+        Raises InputError if a tag is unknown, or a required one is missing.
         """
         return self._prefixed(texts, self._source.encode(texts))
 
@@ -206,18 +192,16 @@ class Tokenizer:
         source, target = self._models
         return {
             "config": asdict(self.config),
-            "source": _to_tensor(source),
-            "target": None if target is None else _to_tensor(target),
+            "source": torch.frombuffer(bytearray(source), dtype=torch.uint8),
+            "target": (
+                None if target is None else torch.frombuffer(bytearray(target), dtype=torch.uint8)
+            ),
             "tags": self.tags.to_state(),
         }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> "Tokenizer":
-        """Rebuild a tokenizer from `to_state`.
-
-        Raises:
-            InputError: the state is damaged.
-        """
+        """Rebuild a tokenizer from `to_state`; raises InputError if the state is damaged."""
         try:
             return cls(
                 typed(TokenizerConfig, state["config"], "tokenizer"),
@@ -237,10 +221,6 @@ class Tokenizer:
                 f"the model has {source} source and {target} target subwords, and its tokenizer "
                 f"{self.source_vocab_size} and {self.target_vocab_size}; use another checkpoint"
             )
-
-
-def _to_tensor(model: bytes) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(model, dtype=np.uint8).copy())
 
 
 def _to_bytes(model: Any) -> bytes:

@@ -6,7 +6,7 @@ Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +16,7 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_regularization import WORD_START
 
@@ -25,10 +25,6 @@ _MAX_LINE_BYTES = 16_384
 
 Pairs = Callable[[], Iterable[tuple[str, str]]]
 """Called for each pass over aligned (source, target) text."""
-
-
-class EmptyText(InputError):
-    """There is nothing to learn a vocabulary from."""
 
 
 class VocabularyTooLarge(InputError):
@@ -42,42 +38,28 @@ class VocabularyTooLarge(InputError):
         self.largest = largest
 
 
-class _Lines:
-    """Passes lines to SentencePiece; keeps the iterator's exception, which SentencePiece hides."""
+def learn_vocabulary(texts: Iterable[str], config: TokenizerConfig, name: object) -> bytes:
+    """Return a SentencePiece model of exactly ``vocab_size`` subwords; blank texts are skipped.
 
-    def __init__(self, texts: Iterable[str], max_sentences: int) -> None:
-        self.texts, self.max_sentences = texts, max_sentences
-        self.error: Exception | None = None
+    Raises InputError (with the ``name`` of the text) if there is no text, or the size is too large
+    or too small for it.
+    """
+    model, failed = BytesIO(), list[Exception]()
 
-    def __iter__(self) -> Iterator[str]:
+    def lines() -> Iterator[str]:
         try:
             # Only the drawn texts are normalized: a small part of a large corpus.
-            for text in _sample((text for text in self.texts if text), self.max_sentences):
+            for text in _sample((text for text in texts if text), config.max_sentences):
                 if normal := normalize(text):
                     # Spelt in bytes: NUL, a line of which teaches SentencePiece nothing, and its
                     # own sign for the space.
                     yield normal.replace("\0", " ").replace(WORD_START, " ")
-        except Exception as error:
-            self.error = error
+        except Exception as error:  # SentencePiece hides it
+            failed.append(error)
 
-
-def learn_vocabulary(
-    texts: Iterable[str], config: TokenizerConfig, symbols: Mapping[str, int]
-) -> bytes:
-    """Return a SentencePiece model learnt from texts.
-
-    Args:
-        texts: the training text, read once; blank texts are skipped.
-        config: its ``vocab_size`` is met exactly.
-        symbols: ids of the control symbols pad, unk, bos, eos.
-
-    Raises:
-        InputError: no text, or a vocabulary too large or too small for the text.
-    """
-    lines, model = _Lines(texts, config.max_sentences), BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=lines(),
             model_writer=model,
             model_type=config.algorithm,
             vocab_size=config.vocab_size,
@@ -87,15 +69,16 @@ def learn_vocabulary(
             max_sentence_length=_MAX_LINE_BYTES,
             num_threads=1,  # sums of floats in another order would give another vocabulary
             minloglevel=2,
-            pad_id=symbols["pad"],
-            unk_id=symbols["unk"],
-            bos_id=symbols["bos"],
-            eos_id=symbols["eos"],
+            pad_id=PAD,
+            unk_id=UNK,
+            bos_id=BOS,
+            eos_id=EOS,
         )
     except (RuntimeError, OSError) as error:
-        raise lines.error or _explained(error, config.vocab_size) from error
-    if lines.error is not None:
-        raise lines.error
+        failed.append(_explained(error, config.vocab_size, name))
+        raise failed[0] from error
+    if failed:
+        raise failed[0]
     return model.getvalue()
 
 
@@ -110,10 +93,12 @@ def _sample(texts: Iterable[str], size: int) -> list[str]:
     return kept
 
 
-def _explained(error: Exception, vocab_size: int) -> Exception:
+def _explained(error: Exception, vocab_size: int, name: object) -> Exception:
     message = str(error)
     if "sentences_.empty" in message:
-        return EmptyText("no line has text to learn a vocabulary from; give another training text")
+        return InputError(
+            f"{name}: no line has text to learn a vocabulary from; give another training text"
+        )
     if found := re.search(r"size too high \(\d+\).*<= (\d+)", message):
         return VocabularyTooLarge(vocab_size, int(found[1]))
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
@@ -122,54 +107,35 @@ def _explained(error: Exception, vocab_size: int) -> Exception:
             f"bytes: at least {found[1]}; set tokenizer.vocab_size={found[1]} or larger, or "
             "lower tokenizer.character_coverage"
         )
-    if "insert_id" in message:
-        return InputError(
-            f"vocabulary size {vocab_size} does not hold the control symbols; set "
-            "tokenizer.vocab_size=8000, or what your text needs"
-        )
     return error
 
 
 def vocabularies(
-    config: TokenizerConfig,
-    pairs: Pairs,
-    cache: Path | None,
-    content: str | None,
-    symbols: Mapping[str, int],
+    config: TokenizerConfig, pairs: Pairs, cache: Path | None, content: str | None, name: object
 ) -> tuple[bytes, bytes | None]:
     """Return the SentencePiece models of source and target; the second is None when joint.
 
-    Args:
-        config: what to learn.
-        pairs: the training text.
-        cache: folder that keeps them, by the content of text and config; None keeps nothing.
-        content: a fingerprint of the text; None: it is computed.
-        symbols: ids of the control symbols pad, unk, bos, eos.
-
-    Raises:
-        InputError: the text is empty, or the vocabulary is too large or too small for it.
+    Arguments and errors are those of `Tokenizer.train`.
     """
     if cache is None:
-        return _learn(config, pairs, symbols)
+        return _learn(config, pairs, name)
     key = _cache_key(config, pairs, content)
     sides = ("source",) if config.joint else ("source", "target")
     paths = [cache / f"tokenizer-{key}.{side}.model" for side in sides]
     if not all(path.exists() for path in paths):
         cache.mkdir(parents=True, exist_ok=True)
-        for path, model in zip(paths, _learn(config, pairs, symbols), strict=False):
+        for path, model in zip(paths, _learn(config, pairs, name), strict=False):
             with written_whole(path) as part:
                 part.write_bytes(model or b"")
     models = [path.read_bytes() for path in paths]
     return models[0], None if config.joint else models[1]
 
 
-def _learn(
-    config: TokenizerConfig, pairs: Pairs, symbols: Mapping[str, int]
-) -> tuple[bytes, bytes | None]:
+def _learn(config: TokenizerConfig, pairs: Pairs, name: object) -> tuple[bytes, bytes | None]:
     if config.joint:
-        return learn_vocabulary((t for pair in pairs() for t in pair), config, symbols), None
+        return learn_vocabulary((t for pair in pairs() for t in pair), config, name), None
     sources, targets = (s for s, _ in pairs()), (t for _, t in pairs())
-    return learn_vocabulary(sources, config, symbols), learn_vocabulary(targets, config, symbols)
+    return learn_vocabulary(sources, config, name), learn_vocabulary(targets, config, name)
 
 
 def _cache_key(config: TokenizerConfig, pairs: Pairs, content: str | None) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from transformer.data.batching.batch import UNTAGGED
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.batching.tagged_batch import UNTAGGED
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer

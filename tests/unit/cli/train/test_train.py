@@ -99,7 +99,7 @@ def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str])
         (["model.dropout=2", "model.num_heads=0"], ["model.num_heads=0 must", "model.dropout=2"]),
         (
             ["data.streaming=true", "data.target_tag=true", "data.documents=3"],
-            ["data.streaming=true reads one corpus"],
+            ["data.streaming=true reads files", "data.streaming=true reads one corpus"],
         ),
         (
             ["decoding.temperature=0.7", "decoding.groups=2"],

@@ -10,20 +10,15 @@ from transformer.data.batching.batch import collate, pad_source
 BATCH = collate([[5, 6], [7]], [[8], [9, 10, 11]])
 
 
-def test_rows_are_padded_at_the_right_and_the_target_is_shifted() -> None:
+def test_rows_are_padded_and_the_target_is_shifted() -> None:
     assert BATCH.source.tolist() == [[5, 6, 3], [7, 3, 0]]
     assert BATCH.target_input.tolist() == [[2, 8, 0, 0], [2, 9, 10, 11]]
     assert BATCH.target_output.tolist() == [[8, 3, 0, 0], [9, 10, 11, 3]]
-
-
-def test_tokens_are_counted_without_padding() -> None:
     assert (BATCH.size, BATCH.source_tokens, BATCH.target_tokens) == (2, 5, 6)
-
-
-def test_arrays_are_taken_as_lists_are() -> None:
-    batch = collate([np.array([5, 6], dtype=np.int32), [7]], [[8], np.array([9, 10, 11])])
-    assert torch.equal(batch.source, BATCH.source)
-    assert torch.equal(batch.target_output, BATCH.target_output)
+    assert (BATCH.tokens, BATCH.positions) == (11, 14)
+    arrays = collate([np.array([5, 6], dtype=np.int32), [7]], [[8], np.array([9, 10, 11])])
+    assert torch.equal(arrays.source, BATCH.source)
+    assert torch.equal(arrays.target_output, BATCH.target_output)
 
 
 def test_an_empty_sentence_is_its_end() -> None:

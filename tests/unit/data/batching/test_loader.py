@@ -19,8 +19,8 @@ from torch import nn
 from tests.helpers.corpora import data_module, write_corpus
 from tests.helpers.runs import PROJECT
 from transformer.data.batching.batch import Batch
+from transformer.data.batching.batch_stream import RankAssignment
 from transformer.data.batching.loader import Update, UpdateLoader
-from transformer.data.batching.rank_assignment import RankAssignment
 from transformer.data.modules.translation import DataModule
 
 
@@ -176,17 +176,6 @@ def test_interrupted_in_a_step_repeats_that_step_only(folder: Path) -> None:
     assert interrupted.seen + after == whole
 
 
-def test_resuming_with_another_budget_warns(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    modules = [sampling_module(folder), sampling_module(folder, batch_tokens=64)]
-    for module in modules:
-        module.setup("fit")
-    first, second = (module.train_dataloader() for module in modules)
-    first.load_state_dict(first.state_dict())
-    assert not caplog.records
-    second.load_state_dict(first.state_dict())
-    assert "batch_tokens 96 -> 64" in caplog.text
-
-
 def test_another_accumulation_goes_on_in_the_same_row(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,14 +225,19 @@ def test_other_ranks_go_on_in_the_same_row(folder: Path) -> None:
     assert len(set(together[:epoch])) == epoch
 
 
-def test_another_budget_goes_on_at_the_same_part_of_the_epoch(folder: Path) -> None:
+def test_another_budget_resumes_at_the_same_part_of_the_epoch(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     modules = [sampling_module(folder), sampling_module(folder, batch_tokens=48)]
     for module in modules:
         module.setup("fit")
     old, new = (module.row.epoch_length for module in modules)
     assert new > 1.5 * old
     first, second = (module.train_dataloader() for module in modules)
+    first.load_state_dict(first.state_dict())
+    assert not caplog.records
     second.load_state_dict(first.state_dict())
+    assert "batch_tokens 96 -> 48" in caplog.text
     second._done = lambda: old + old // 2
     (update,) = islice(second, 1)
     assert update.numbers[0] // new == 1

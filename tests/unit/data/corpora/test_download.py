@@ -20,8 +20,9 @@ from transformer.data.corpora.catalog import (
     PUBLISHED,
     TANAKA_ENJA,
     PublishedCorpus,
+    fetch,
+    find,
 )
-from transformer.data.corpora.download import fetch, find
 
 requested: list[str] = []
 
@@ -62,12 +63,17 @@ def corpus(served: tuple[Path, str]) -> PublishedCorpus:
     return published(served, MULTI30K, train__en__gz=gzip.compress(b"A man sleeps.\n"))
 
 
-def test_a_file_is_fetched_once(corpus: PublishedCorpus, tmp_path: Path) -> None:
+def test_a_file_is_fetched_once_or_again_if_damaged(
+    corpus: PublishedCorpus, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     path = fetch(corpus, "en", "train", cache)
     assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
     assert fetch(corpus, "en", "train", cache) == path
     assert requested == ["/train.en.gz"]
+    path.write_bytes(b"damaged")
+    fetch(corpus, "en", "train", cache)
+    assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
 
 
 def test_other_content_is_refused(corpus: PublishedCorpus, tmp_path: Path) -> None:
@@ -77,18 +83,7 @@ def test_other_content_is_refused(corpus: PublishedCorpus, tmp_path: Path) -> No
     assert not (tmp_path / "cache" / "train.en.gz").exists()
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(
-    corpus: PublishedCorpus, tmp_path: Path
-) -> None:
-    path = fetch(corpus, "en", "train", tmp_path)
-    path.write_bytes(b"damaged")
-    fetch(corpus, "en", "train", tmp_path)
-    assert gzip.decompress(path.read_bytes()) == b"A man sleeps.\n"
-
-
-def test_parts_become_one_file_once_and_again_where_it_is_damaged(
-    served: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_parts_become_one_file_once(served: tuple[Path, str], tmp_path: Path) -> None:
     parts = {f"train__ja__00{number}": f"文 {number} 。\n".encode() for number in range(5)}
     text = b"".join(parts.values())
     tanaka = published(served, TANAKA_ENJA, **parts)

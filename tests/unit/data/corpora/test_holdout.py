@@ -24,7 +24,7 @@ def test_held_out_pairs_leave_the_training_text_in_order(folder: Path) -> None:
         assert pairs == [pair for pair in whole if pair in pairs]
 
 
-def test_neither_seed_nor_direction_nor_order_decides_what_is_held_out(folder: Path) -> None:
+def test_held_out_pairs_depend_on_no_seed_direction_or_order(folder: Path) -> None:
     names = ("validation", "test")
     held = pairs_of(folder, test_size=5)
     assert pairs_of(folder, test_size=5, seed=99) == held
@@ -39,7 +39,7 @@ def test_neither_seed_nor_direction_nor_order_decides_what_is_held_out(folder: P
         assert [(y, x) for x, y in reversed(held[name])] == swapped[name]
 
 
-def test_what_was_trained_on_is_never_held_out_of_a_text_that_grew(folder: Path) -> None:
+def test_a_trained_pair_of_a_growing_text_is_never_held_out(folder: Path) -> None:
     before = pairs_of(folder, validation_size=9, test_size=5)
     more = "".join(f"x{number}\ty{number}\n" for number in range(200))
     with (folder / "text.tsv").open("a") as file:

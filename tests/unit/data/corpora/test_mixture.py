@@ -65,25 +65,28 @@ def test_each_source_has_the_tags_of_its_corpus(tmp_path: Path) -> None:
     assert tags == [SourceTags("y")] * 3 + [SourceTags("z", "web")] * 3
     known = config_tags(config)
     assert (known.targets, known.corpora, known.optional) == (("y", "z"), ("web",), True)
+    # Without tags, a target is any key of JSONL.
+    spaced = corpora(tmp_path, big={"target": "German text"})
+    assert corpus_configs(spaced)["big"].target == "German text"
+    assert config_tags(spaced).targets == ()
     every = {name: replace(one, tag="web") for name, one in (config.corpora or {}).items()}
     assert not config_tags(replace(config, corpora=every)).optional
 
 
 @pytest.mark.parametrize(
-    ("temperature", "share"),
-    [(None, 0.9), (1.0, 0.9), (2.0, 0.75), (1e9, 0.5)],
+    ("temperature", "weights", "share"),
+    [
+        *[(None, {}, 0.9), (1.0, {}, 0.9), (2.0, {}, 0.75), (1e9, {}, 0.5)],
+        (2.0, {"big": {"weight": 1.0}, "small": {"weight": 3.0}}, 0.25),
+    ],
 )
 def test_a_temperature_favours_the_small(
-    tmp_path: Path, temperature: float | None, share: float
+    tmp_path: Path, temperature: float | None, weights: dict[str, Any], share: float
 ) -> None:
     """The share is as the size to the power of 1/T: 90 to 10 becomes 3 to 1 at T = 2."""
-    config = replace(corpora(tmp_path), temperature=temperature)
-    assert sampling_weights(config, [90, 10])["big"] == pytest.approx(share)
-
-
-def test_weights_set_the_shares_whatever_the_sizes(tmp_path: Path) -> None:
-    config = corpora(tmp_path, big={"weight": 1.0}, small={"weight": 3.0})
-    assert sampling_weights(config, [90, 10]) == {"big": 0.25, "small": 0.75}
+    config = replace(corpora(tmp_path, **weights), temperature=temperature)
+    found = sampling_weights(config, [90, 10])
+    assert found == pytest.approx({"big": share, "small": 1 - share})
 
 
 def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ def test_the_vocabulary_is_learnt_from_the_shares(tmp_path: Path) -> None:
     assert read(equal, all_of_it=False) == {"big": 36, "small": 36}
 
 
-def test_large_corpora_are_counted_once_and_their_held_out_pairs_read_once(
+def test_large_corpora_are_counted_and_read_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "_LARGE", 8)
@@ -143,7 +146,7 @@ def module(config: DataConfig, **changes: Any) -> DataModule:
     return DataModule(config, tokenizer_config(), **changes)
 
 
-def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_path: Path) -> None:
+def test_a_later_corpus_leaves_the_others_encoded(tmp_path: Path) -> None:
     config = corpora(tmp_path, big={"tag": "a"})
     one = module(config)
     one.prepare_data()
@@ -157,12 +160,6 @@ def test_a_corpus_that_comes_later_leaves_the_others_as_they_are_encoded(tmp_pat
     assert len(after) == 4 and before.items() <= after.items()
 
 
-def test_a_key_of_jsonl_with_a_space_is_no_tag_where_none_is_wanted(tmp_path: Path) -> None:
-    config = corpora(tmp_path, big={"target": "German text"})
-    assert corpus_configs(config)["big"].target == "German text"
-    assert config_tags(config).targets == ()
-
-
 def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> None:
     entries = {
         "books": CorpusConfig(train="b.jsonl", documents=3),
@@ -174,7 +171,7 @@ def test_a_key_of_documents_is_for_the_corpora_that_have_it(tmp_path: Path) -> N
     assert keys == {"books": "id", "web": None, "plain": None}
 
 
-def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path) -> None:
+def test_a_resumed_run_adds_no_tags(tmp_path: Path) -> None:
     known = module(corpora(tmp_path, big={"tag": "a"})).tokenizer
     more = corpora(tmp_path, big={"tag": "a"}, small={"tag": "b"})
     with pytest.raises(InputError, match="has the tags <tag a>, and not <tag b>"):
@@ -199,7 +196,12 @@ def test_a_run_does_not_go_on_with_tags_that_its_vocabulary_lacks(tmp_path: Path
             {},
             "reads one corpus of single",
         ),
-        ({"streaming": True}, {}, "reads one corpus of single sentences without tags"),
+        ({"streaming": True}, {}, "reads one corpus of single sentences without tags or links"),
+        (
+            {"corpora": {"big": CorpusConfig(weight=1.0), "small": CorpusConfig()}},
+            {},
+            "data.corpora.small.weight is missing",
+        ),
     ],
 )
 def test_what_contradicts_itself_or_does_nothing_is_refused(
@@ -211,15 +213,22 @@ def test_what_contradicts_itself_or_does_nothing_is_refused(
         replace(config, **fields)
 
 
-def test_a_weight_is_given_to_each_or_to_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data.corpora.small.weight is missing"):
-        corpora(tmp_path, big={"weight": 1.0}, small={})
-
-
-def test_an_error_names_the_corpus(tmp_path: Path) -> None:
-    config = corpora(tmp_path, big={}, small={"train": str(tmp_path / "smal.tsv")})
-    with pytest.raises(InputError, match=r"^data.corpora.small: .*smal.tsv: no such file \(did"):
-        find_splits(config)
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"train": "smal.tsv"}, r"small: .*smal\.tsv: no such file \(did"),
+        (
+            {"corpus": "pocket", "source": "en", "target": "de", "train": "a.tsv"},
+            r"small: data\.train is not read with data",
+        ),
+    ],
+)
+def test_an_error_names_the_corpus(
+    tmp_path: Path, entry: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=rf"^data\.corpora\.{says}"):
+        find_splits(corpora(tmp_path, big={}, small=entry))
 
 
 def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
@@ -230,13 +239,6 @@ def test_corpora_that_are_all_empty_are_named(tmp_path: Path) -> None:
     config = replace(corpora(tmp_path, **entries), validation=validation)
     with pytest.raises(InputError, match="none of none, nothing has a training pair"):
         _ = module(config).tokenizer
-
-
-def test_a_text_that_no_corpus_reads_is_refused(tmp_path: Path) -> None:
-    config = corpora(tmp_path, big={}, small={})
-    entry = CorpusConfig(corpus="pocket", source="en", target="de", train="a.tsv")
-    with pytest.raises(InputError, match=r"^data\.corpora\.own: data\.train is not read with data"):
-        find_splits(replace(config, corpora={"own": entry}))
 
 
 def test_what_is_said_for_all_is_for_those_who_read_it(tmp_path: Path) -> None:

@@ -15,20 +15,23 @@ def folder(tmp_path: Path) -> Path:
     return write_corpus(tmp_path).parent
 
 
-def test_given_files_are_used_whole(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "sizes"),
+    [
+        ({"validation": "text.tsv", "test": "test.tsv"}, {"validation": 81, "test": 1}),
+        ({"test": "test.tsv", "validation_size": 4, "test_size": 50}, {"validation": 4, "test": 1}),
+        ({"test_size": 0}, {"validation": 9}),
+    ],
+)
+def test_only_a_missing_split_is_held_out(
+    folder: Path, changes: dict[str, Any], sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
     (folder / "test.tsv").write_text("a\tb\n")
-    found = pairs_of(folder, validation=str(folder / "text.tsv"), test=str(folder / "test.tsv"))
-    assert (len(found["train"]), len(found["validation"]), found["test"]) == (81, 81, [("a", "b")])
-
-
-def test_only_the_missing_split_is_held_out(folder: Path) -> None:
-    (folder / "test.tsv").write_text("a\tb\n")
-    found = pairs_of(folder, test=str(folder / "test.tsv"), validation_size=4, test_size=50)
-    assert [len(found[name]) for name in ("train", "validation", "test")] == [77, 4, 1]
-
-
-def test_a_size_of_zero_goes_without_a_test_split(folder: Path) -> None:
-    assert set(pairs_of(folder, test_size=0)) == {"train", "validation"}
+    found = pairs_of(folder, **changes)
+    left = 81 if "validation" in changes else 81 - sizes["validation"]
+    assert {name: len(pairs) for name, pairs in found.items()} == {"train": left, **sizes}
+    assert found.get("test", [("a", "b")]) == [("a", "b")]
 
 
 @pytest.mark.parametrize(

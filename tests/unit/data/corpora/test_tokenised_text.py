@@ -33,14 +33,7 @@ def test_every_line_comes_back(algorithm: str) -> None:
             assert tokenizer.decode_target(drawn) == lines
     (spaced,) = tokenizer.decode_target(tokenizer.encode_target(["  a  woman  &apos;s hat  "]))
     assert spaced == "a woman &apos;s hat"
-
-
-@pytest.mark.parametrize("algorithm", ["unigram", "bpe"])
-def test_no_piece_reaches_over_a_space(algorithm: str) -> None:
-    """Each word between spaces begins a piece, so that no translation can run two together."""
-    tokenizer = Tokenizer.train(tokenizer_config(algorithm=algorithm, vocab_size=335), pairs)
+    # Each word between spaces begins a subword, so that no translation can run two together.
     for ids, line in zip(tokenizer.encode_target(LINES), LINES, strict=True):
-        assert [subword.count("▁") for subword in tokenizer.subwords(ids)].count(1) == len(
-            line.split()
-        )
-        assert all(subword.rfind("▁") <= 0 for subword in tokenizer.subwords(ids))
+        starts = [subword.rfind("▁") for subword in tokenizer.subwords(ids)]
+        assert max(starts) == 0 and starts.count(0) == len(line.split())

@@ -3,25 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.helpers.corpora import data_config, tokenizer_config
+from tests.helpers.corpora import tokenizer_config
 from tests.helpers.streams import PAIRS, epoch_of, stream, texts, write, write_shards
 from transformer.common.errors import InputError
 from transformer.data.modules.streaming import StreamData
 from transformer.data.streaming.shards import Shard
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import PAD
-
-
-def test_a_vocabulary_with_tags_is_refused(tmp_path: Path) -> None:
-    folder = write_shards(tmp_path)
-    plain = stream(folder)
-    known = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
-    config = data_config(folder, train=plain._data.train, streaming=True, validation="v.tsv")
-    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
-        _ = StreamData(config, tokenizer_config(), initial_tokenizer=known).tokenizer
 
 
 @pytest.fixture
@@ -83,7 +73,7 @@ def test_duplicates_are_left_out_within_a_buffer(folder: Path) -> None:
     ("changes", "problem"),
     [
         ({"corpus": "pocket"}, "reads files, not data.corpus=pocket"),
-        ({"alignment": "links"}, "a stream has no word alignment"),
+        ({"alignment": "links"}, "single sentences without tags or links"),
         ({"buffer": 0}, "data.buffer=0"),
         ({"validation": None}, "training needs a validation text"),
     ],
@@ -95,16 +85,14 @@ def test_what_a_stream_cannot_do_is_refused(
         stream(folder, **changes).prepare_data()
 
 
-def test_links_and_other_tasks_are_refused(folder: Path) -> None:
-    from transformer.data.modules.language_modelling import MonolingualData
-    from transformer.data.modules.tagging import TaggingData
-
-    config = stream(folder)._data
+def test_a_stream_has_no_links_and_no_tags(folder: Path) -> None:
+    plain = stream(folder)
+    linked = StreamData(plain._data, tokenizer_config(), links=True)
     with pytest.raises(InputError, match=r"loss\.alignment_weight=0"):
-        StreamData(config, tokenizer_config(), links=True)
-    for kind in (MonolingualData, TaggingData):
-        with pytest.raises(InputError, match=r"streaming=true is for task=translation"):
-            kind(config, tokenizer_config())
+        linked.prepare_data()
+    tagged = plain.tokenizer.with_tags(Tags(sentences=3, subwords=40))
+    with pytest.raises(InputError, match=r"the run has data\.documents=3 .* cannot change"):
+        _ = StreamData(plain._data, tokenizer_config(), initial_tokenizer=tagged).tokenizer
 
 
 def test_the_vocabulary_is_learnt_from_the_first_pairs(
@@ -123,11 +111,3 @@ def test_the_vocabulary_is_learnt_from_the_first_pairs(
     object.__setattr__(again._tokenizer_config, "max_sentences", 30)
     assert again.tokenizer.fingerprint == first
     assert len(read) == 1  # the second from the cache
-
-
-def test_training_targets_are_the_first_of_the_stream(folder: Path) -> None:
-    module = stream(folder)
-    rows = module.training_targets(5)
-    kept = module.tokenizer.decode_target(rows)
-    assert len(kept) == 5 and set(kept) <= {target for _, target in PAIRS}
-    assert np.asarray(rows[0]).ndim == 1

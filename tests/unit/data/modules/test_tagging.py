@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
 
 from tests.helpers.conllu import format_conllu
 from tests.helpers.corpora import data_config, first_epoch, tokenizer_config
 from tests.helpers.translators import tiny_tokenizer
 from transformer.common.errors import InputError
+from transformer.data.batching.batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.batching.sampler import BatchKey
-from transformer.data.batching.tagged_batch import UNTAGGED, TaggedBatch, collate_tagged
 from transformer.data.modules.tagging import TaggedDataset, TaggingData
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import EOS, PAD
@@ -76,14 +75,6 @@ def test_a_batch_counts_pieces_and_positions() -> None:
     assert batch.to("meta").tags.is_meta
 
 
-def test_workers_make_the_same_batches() -> None:
-    dataset = TaggedDataset(SENTENCES, tiny_tokenizer())
-    keys = [BatchKey(0, torch.tensor([row]).numpy()) for row in range(3)]
-    loader = DataLoader(dataset, sampler=keys, batch_size=None, num_workers=1)  # type: ignore[arg-type]
-    for key, batch in zip(keys, loader, strict=True):
-        assert torch.equal(batch.tags, dataset[key].tags)
-
-
 def test_training_leaves_out_what_is_repeated_or_too_long(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +101,7 @@ def test_sentences_left_out_are_judged(tmp_path: Path, caplog: pytest.LogCapture
 
 
 @pytest.mark.parametrize(("stage", "split"), [("fit", "train"), ("validate", "validation")])
-def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, split: str) -> None:
+def test_a_text_without_a_usable_sentence_is_named(tmp_path: Path, stage: str, split: str) -> None:
     with pytest.raises(InputError, match=rf"{split}: every .* than 1 tokens; .*data\.max_length"):
         files(tmp_path, max_length=1).setup(stage)
 
@@ -127,6 +118,7 @@ def test_a_text_of_which_nothing_is_left_is_named(tmp_path: Path, stage: str, sp
         ({"train": "a", "validation": "b", "test": "gone"}, "gone: no such"),
         ({"corpus": "pocket", "source": "de", "train": "a"}, r"data\.train is not read with data"),
         ({"corpus": "pocket", "source": "fr"}, r"data\.source=fr has no tags"),
+        ({"train": "none", "validation": "b"}, "none holds no tagged sentence"),
     ],
 )
 def test_text_that_cannot_be_read_is_an_input_error(
@@ -135,6 +127,7 @@ def test_text_that_cannot_be_read_is_an_input_error(
     monkeypatch.chdir(tmp_path)
     for name in "ab":
         write(tmp_path / name, SENTENCES)
+    (tmp_path / "none").touch()
     config = replace(data_config(tmp_path, train=None), **changes)
     with pytest.raises(InputError, match=message):
         TaggingData(config, tokenizer_config()).prepare_data()
@@ -144,16 +137,6 @@ def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
     write(tmp_path / "test", SENTENCES)
     assert files(tmp_path, test="~/test").sentences("test") == SENTENCES
-
-
-def test_sampled_subwords_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"sampling=0\.1 does not go with task=tagging"):
-        TaggingData(data_config(tmp_path), tokenizer_config(sampling=0.1))
-
-
-def test_a_file_without_a_sentence_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="train holds no tagged sentence"):
-        files(tmp_path, []).setup("fit")
 
 
 def test_a_sentence_without_positions_is_named_by_its_line(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """The wiring: caches, splits, and what validation keeps."""
 
 import logging
+import multiprocessing
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_a_second_run_reads_only_the_cache(
     assert [b.source.tolist() for b in first] == [b.source.tolist() for b in second]
 
 
-def test_text_left_out_is_judged_also_where_it_is_in_the_cache(
+def test_left_out_text_is_judged_also_from_the_cache(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     data_module(folder, max_length=6, max_left_out=0.9).prepare_data()
@@ -105,7 +106,7 @@ def test_other_text_or_filters_are_encoded_anew(folder: Path) -> None:
     assert len(files()) == 3
 
 
-def test_links_are_encoded_beside_and_only_where_they_are_wanted(folder: Path) -> None:
+def test_links_are_encoded_only_where_they_are_wanted(folder: Path) -> None:
     (folder / "links").write_text("0-0\n" * 81)
     plain = batches(data_module(folder, alignment=str(folder / "links")))
     assert all(batch.alignment is None for batch in plain)
@@ -118,28 +119,24 @@ def test_links_are_encoded_beside_and_only_where_they_are_wanted(folder: Path) -
     assert len(list((folder / "cache").glob("train-*"))) == 3
 
 
-def test_links_that_are_not_there_are_missed_before_the_work(folder: Path) -> None:
-    module = DataModule(data_config(folder), tokenizer_config(), links=True)
-    with pytest.raises(
-        InputError, match=r"not known; set data\.alignment=FILE .*alignment_weight=0"
-    ):
-        module.prepare_data()
-    assert not (folder / "cache").exists()
-
-
-def test_a_test_that_is_not_there_is_missed_before_the_work(folder: Path) -> None:
-    config = replace(data_config(folder), test=["gone.en", "gone.de"])
-    with pytest.raises(InputError, match=r"gone\.en: no such file.*; gone\.de: no such file"):
-        DataModule(config, tokenizer_config()).prepare_data()
-    assert not (folder / "cache").exists()
-
-
-@pytest.mark.parametrize("split", ["validation", "test"])
-def test_an_empty_split_is_named_before_the_work(folder: Path, split: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, r"not known; set data\.alignment=FILE .*alignment_weight=0"),
+        ({"test": ["x.en", "x.de"]}, r"x\.en: no such file.*; x\.de: no such file"),
+        ({"validation": "none.tsv"}, r"none\.tsv: the validation text has no line; .*validation$"),
+        ({"test": "none.tsv"}, r"none\.tsv: the test text has no line; .*test$"),
+    ],
+    ids=["links", "no test", "empty validation", "empty test"],
+)
+def test_missing_text_is_named_before_the_work(
+    folder: Path, changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
     (folder / "none.tsv").touch()
-    module = data_module(folder, **{split: str(folder / "none.tsv")})
-    with pytest.raises(InputError, match=rf"none\.tsv: the {split} text has no line; .*{split}$"):
-        module.prepare_data()
+    config = data_config(folder, **changes)
+    with pytest.raises(InputError, match=says):
+        DataModule(config, tokenizer_config(), links=not changes).prepare_data()
     assert not (folder / "cache").exists()
 
 
@@ -164,7 +161,7 @@ def test_validation_text_keeps_what_the_loss_leaves_out(
     assert module.texts("validation")[0] == ["a b", "", "a", "a " * 60, "a b"]
 
 
-def test_validation_is_the_same_in_every_epoch_and_is_not_sampled(folder: Path) -> None:
+def test_validation_is_the_same_each_epoch_and_not_sampled(folder: Path) -> None:
     module = data_module(folder, sampling=0.3)
     module.setup("validate")
     loader = module.val_dataloader()
@@ -194,24 +191,29 @@ def test_a_given_tokenizer_is_used(folder: Path) -> None:
     assert sum(batch.size for batch in batches(module)) == 2
 
 
+def prepare(folder: Path, name: str) -> None:
+    """Prepare the corpus in a process of its own, which leaves a log and the fingerprint."""
+    logging.getLogger().setLevel(logging.INFO)
+    logging.getLogger().addHandler(logging.FileHandler(folder / f"{name}.log"))
+    module = data_module(folder)
+    module.prepare_data()
+    (folder / f"{name}.txt").write_text(module.tokenizer.fingerprint)
+
+
 def test_processes_share_one_preparation(folder: Path) -> None:
-    code = (
-        "from pathlib import Path; from tests.helpers.corpora import data_module\n"
-        "import logging; logging.basicConfig(level='INFO')\n"
-        f"module = data_module(Path({str(folder)!r})); module.prepare_data()\n"
-        "print(module.tokenizer.fingerprint)"
-    )
-    runs = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True)
-        for _ in range(2)
-    ]
-    outputs = [run.communicate() for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
-    assert outputs[0][0] == outputs[1][0]
-    assert sum("train: 72 of 72 pairs kept" in errors for _, errors in outputs) == 1
+    start = multiprocessing.get_context("fork").Process
+    runs = [start(target=prepare, args=(folder, name)) for name in "ab"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join(60)
+    assert [run.exitcode for run in runs] == [0, 0]
+    assert (folder / "a.txt").read_text() == (folder / "b.txt").read_text()
+    logs = [(folder / f"{name}.log").read_text() for name in "ab"]
+    assert sum("train: 72 of 72 pairs kept" in log for log in logs) == 1
 
 
-def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_whole_file(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; from transformer.common.cache import locked\n"
         "from transformer.common.files import written_whole\n"

@@ -44,6 +44,7 @@ def test_words_and_tags_of_a_treebank(tmp_path: Path, name: str, line_end: str) 
     content = TREEBANK.replace("\n", line_end).encode()
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
     assert list(read_conllu(tmp_path / name)) == SENTENCES
+    assert len(set(UPOS)) == 17
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -86,7 +87,3 @@ def test_a_malformed_line_is_named(tmp_path: Path, lines: str, message: str) -> 
         list(read_conllu(path))
     assert str(caught.value).startswith(f"{path}{message}")
     assert "\n" not in str(caught.value)
-
-
-def test_the_universal_tags_are_seventeen() -> None:
-    assert len(set(UPOS)) == 17

@@ -23,7 +23,7 @@ LENGTHS = st.lists(st.none() | st.integers(1, 12).map(lambda length: (length, le
 
 
 @given(LENGTHS, st.integers(1, 5), st.integers(1, 30))
-def test_a_window_keeps_to_its_bounds_and_is_as_long_as_may_be(
+def test_a_window_is_as_long_as_its_bounds_allow(
     lengths: list[tuple[int, int] | None], sentences: int, subwords: int
 ) -> None:
     begins = list(begins_window(lengths, sentences, subwords))
@@ -131,13 +131,10 @@ def test_a_key_of_jsonl_parts_documents(tmp_path: Path) -> None:
         Corpus.of(str(tmp_path / "a.tsv"), "x", "y", "id")
 
 
-def test_links_are_of_single_sentences(tmp_path: Path) -> None:
+def test_documents_have_no_links_and_no_held_out_pairs(tmp_path: Path) -> None:
     module = documents_module(tmp_path)
     linked = DataModule(module._data, tokenizer_config(vocab_size=267), links=True)
     with pytest.raises(InputError, match="guided alignment needs single sentences"):
         linked._encoded_path("train")
-
-
-def test_pairs_held_out_would_tear_documents_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="pairs cannot be held out of documents"):
         documents_module(tmp_path, validation=None, validation_size=2).prepare_data()

@@ -38,7 +38,7 @@ def test_tags_come_after_the_subwords_on_both_sides(joint: bool) -> None:
     assert list(tagged.never_written) == [size + 1, size + 2, size + 3]
 
 
-def test_a_source_begins_with_its_tags_and_a_blank_one_with_none() -> None:
+def test_a_source_begins_with_its_tags_unless_it_is_blank() -> None:
     tokenizer = plain().with_tags(TAGS)
     size = plain().source_vocab_size
     texts = [TaggedText("a b", DE), TaggedText("a b", FR_WEB), TaggedText(" ", DE)]
@@ -89,13 +89,7 @@ def test_drawn_segmentations_have_the_same_tags() -> None:
     assert tokenizer.decode_target(drawn) == ["d e a b c a b"] * 20
 
 
-def test_tags_are_kept_in_the_state() -> None:
-    state = plain().with_tags(TAGS).to_state()
-    assert Tokenizer.from_state(state).tags == TAGS
-    assert plain().with_tags(TAGS).fingerprint != plain().fingerprint
-
-
-def test_a_tag_that_a_text_does_not_have_leaves_its_ids_as_they_are() -> None:
+def test_a_tag_without_use_in_a_text_leaves_its_ids() -> None:
     """What is encoded is used again when a run adds a corpus with a tag."""
     one, two = Tags(targets=("de",)), Tags(targets=("de", "fr"))
     fingerprints = {plain().with_tags(tags).tagged(DE).cut_fingerprint for tags in (one, two)}
