@@ -10,8 +10,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from transformer.data.quality.checks.one_side.characters import normalize_blanks, remove_invisible
-from transformer.data.quality.checks.one_side.encoding_damage import undo_wrong_encoding
+from transformer.data.quality.checks.one_side.characters import (
+    normalize_blanks,
+    remove_invisible,
+    undo_wrong_encoding,
+)
 from transformer.data.quality.checks.one_side.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.pair import NumberedPair
 

@@ -4,39 +4,31 @@ With a tokenizer: those without a subword. Without one: those of validation and 
 training text lacks.
 """
 
-from dataclasses import dataclass, field
-
-from transformer.data.quality.base import SideCheck
 from transformer.data.quality.pair import SIDES, Side, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, normalize
 
 _BYTE = "<0x"
 
 
-@dataclass
-class UnknownCharacters(SideCheck):
-    """Texts with an unknown character; without a tokenizer, "train" defines what is known."""
+class Alphabet:
+    """The known characters of each side, for the checks of all splits."""
 
-    name = "unknown_characters"
-    tokenizer: Tokenizer | None
-    known: dict[Side, set[str]]
-    """Known characters of each side, which the checks of all splits share and extend."""
-    _unknown: dict[Side, set[str]] = field(init=False)
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[Side, set[str]] = {side: {" "} for side in SIDES}
+        self._unknown: dict[Side, set[str]] = {side: set() for side in SIDES}
 
-    def __post_init__(self) -> None:
-        self._unknown = {side: set() for side in SIDES}
-
-    def describe(self, side: Side, text: str) -> str | None:
-        """Name the first such characters."""
-        known = self.known[side]
+    def describe(self, is_training: bool, side: Side, text: str) -> str | None:
+        """Name the first unknown characters; training text has none without a tokenizer."""
+        known = self._known[side]
         if known.issuperset(text):
             return None
         characters = dict.fromkeys(normalize(text))
-        if self.tokenizer is not None:
+        if self._tokenizer is not None:
             new = characters.keys() - known - self._unknown[side]
             known |= {character for character in new if self._has_subword(side, character)}
             self._unknown[side] |= new - known
-        elif self.split == "train":
+        elif is_training:
             known.update(text, characters)
         unknown = [character for character in characters if character not in known]
         if not unknown:
@@ -45,7 +37,7 @@ class UnknownCharacters(SideCheck):
         return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"
 
     def _has_subword(self, side: Side, character: str) -> bool:
-        tokenizer = self.tokenizer
+        tokenizer = self._tokenizer
         assert tokenizer is not None
         if side == "source":
             subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])

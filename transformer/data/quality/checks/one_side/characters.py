@@ -1,9 +1,13 @@
-"""Characters that do not belong in text: control and replacement characters, decomposed forms."""
+"""Characters that do not belong in text: control and replacement characters, wrong encodings.
+
+Wrong encodings (``schÃ¶n`` for ``schön``) need ftfy (the extra ``doctor``). Only what ftfy can undo
+counts: guillemets after an umlaut only look like damage.
+"""
 
 import re
 import unicodedata
 
-from transformer.data.quality.base import Fault, PairCheck, SideCheck
+from transformer.data.quality.base import Fault, either_side
 from transformer.data.quality.pair import SIDES, NumberedPair, Side, first_difference, quoted
 
 # The last two code points of each plane are no characters.
@@ -33,6 +37,8 @@ _WITHOUT_SPACES = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff\ua9e0-\ua9ff\uaa60-\uaa7f]"
 )
 _REPLACEMENT = "\ufffd"
+# In a wrong encoding, a character becomes several that are not ASCII: only such text is decoded.
+_SEVERAL = re.compile(r"[^\x00-\x7f][^\x00-\x7f]|Ã |[\x80-\x9f]")
 
 
 def remove_invisible(text: str) -> str:
@@ -48,48 +54,49 @@ def normalize_blanks(text: str) -> str:
     return _ODD_BLANKS.sub(" ", text).strip(" ")
 
 
+def undo_wrong_encoding(text: str) -> str:
+    """Return the text in its right encoding; raises ImportError without ftfy."""
+    from ftfy import fix_encoding
+
+    return fix_encoding(text) if _SEVERAL.search(text) else text
+
+
 def _invisible_in(text: str) -> re.Pattern[str]:
     return _INVISIBLE if _JOINED.search(text) else _INVISIBLE_OR_JOINER
 
 
-class ControlCharacters(SideCheck):
-    """Control, private and line-separating characters, invisible ones, soft hyphens, tabs."""
-
-    name = "control"
-
-    def describe(self, side: Side, text: str) -> str | None:
-        """Name the first such character."""
-        if text.isascii() and text.isprintable():
-            return None
-        kept = _WORD_SEPARATOR if _WITHOUT_SPACES.search(text) else ""
-        for found in (*_invisible_in(text).finditer(text), *_OTHER.finditer(text)):
-            if found[0] != kept:
-                return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+@either_side
+def find_control(side: Side, text: str) -> str | None:
+    """Name the first control, private, line-separating or invisible character, or tab."""
+    if text.isascii() and text.isprintable():
         return None
+    kept = _WORD_SEPARATOR if _WITHOUT_SPACES.search(text) else ""
+    for found in (*_invisible_in(text).finditer(text), *_OTHER.finditer(text)):
+        if found[0] != kept:
+            return f"U+{ord(found[0]):04X} in {quoted(text, found.start())}"
+    return None
 
 
-class ReplacementCharacters(PairCheck):
-    """U+FFFD on one side: a character was lost. On both sides it is meant."""
+def find_replacement(pair: NumberedPair) -> Fault | None:
+    """Show the first U+FFFD of one side: a character was lost. On both sides it is meant."""
+    indices = [text.find(_REPLACEMENT) for text in pair.texts]
+    for side, text, index, other in zip(SIDES, pair.texts, indices, indices[::-1], strict=True):
+        if index >= 0 > other:
+            return Fault(side, f"U+FFFD in {quoted(text, index)}")
+    return None
 
-    name = "replacement"
 
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Show the first one."""
-        indices = [text.find(_REPLACEMENT) for text in pair.texts]
-        for side, text, index, other in zip(SIDES, pair.texts, indices, indices[::-1], strict=True):
-            if index >= 0 > other:
-                return Fault(side, f"U+FFFD in {quoted(text, index)}")
+@either_side
+def find_not_nfc(side: Side, text: str) -> str | None:
+    """Show the first character that the normal form NFC spells otherwise."""
+    if text.isascii() or unicodedata.is_normalized("NFC", text):
         return None
+    index = first_difference(text, unicodedata.normalize("NFC", text))
+    return f"not NFC: {quoted(text, index)}"
 
 
-class DecomposedCharacters(SideCheck):
-    """Text that is not in the normal form NFC, in which every translation is written."""
-
-    name = "not_nfc"
-
-    def describe(self, side: Side, text: str) -> str | None:
-        """Show the first character that NFC spells otherwise."""
-        if text.isascii() or unicodedata.is_normalized("NFC", text):
-            return None
-        index = first_difference(text, unicodedata.normalize("NFC", text))
-        return f"not NFC: {quoted(text, index)}"
+@either_side
+def find_mojibake(side: Side, text: str) -> str | None:
+    """Show the first character of text that makes sense in another encoding."""
+    decoded = undo_wrong_encoding(text)
+    return None if decoded == text else quoted(text, first_difference(text, decoded))

@@ -2,11 +2,9 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cache
 
-from transformer.data.quality.base import SideCheck
 from transformer.data.quality.pair import Side, quoted
 
 # Fewer letters are a name, a unit or a formula.
@@ -43,25 +41,25 @@ def frequent_scripts(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(script for script, count in counts.items() if count >= min_count)
 
 
-@dataclass
-class ForeignScript(SideCheck):
-    """Texts mostly in a script that their side does not use."""
+def describe_foreign_script(
+    own: Mapping[Side, frozenset[str]], side: Side, text: str
+) -> str | None:
+    """Name the script of most letters if the side does not use it.
 
-    name = "script"
-    own: tuple[frozenset[str], frozenset[str]]
-    """Scripts of the source side and of the target side."""
-
-    def describe(self, side: Side, text: str) -> str | None:
-        """Name the script of most letters."""
-        own = self.own[side == "target"]
-        if not own or (text.isascii() and "LATIN" in own):
-            return None
-        if {char_script(character) for character in set(text)} - {None} <= own:
-            return None
-        counts = _count_scripts([text])
-        if counts.total() < _MIN_LETTERS:
-            return None
-        if sum(counts[script] for script in own) >= _OWN_FRACTION * counts.total():
-            return None
-        (script, _), *_ = counts.most_common(1)
-        return f"{script.capitalize()} script: {quoted(text)}"
+    Args:
+        own: scripts of each side.
+        side: of the text.
+        text: to examine.
+    """
+    scripts = own[side]
+    if not scripts or (text.isascii() and "LATIN" in scripts):
+        return None
+    if {char_script(character) for character in set(text)} - {None} <= scripts:
+        return None
+    counts = _count_scripts([text])
+    if counts.total() < _MIN_LETTERS:
+        return None
+    if sum(counts[script] for script in scripts) >= _OWN_FRACTION * counts.total():
+        return None
+    (script, _), *_ = counts.most_common(1)
+    return f"{script.capitalize()} script: {quoted(text)}"

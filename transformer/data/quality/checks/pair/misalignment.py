@@ -15,13 +15,13 @@ from transformer.data.quality.base import Check, Example, Finding
 from transformer.data.quality.checks.pair.shift_model import Stretch, find_stretches
 from transformer.data.quality.pair import NumberedPair
 
+_NAME = "misaligned"
 _LONGEST = 65_535
 
 
 class Misalignment(Check):
     """Collects lengths, then finds stretches that are shifted or do not correlate."""
 
-    names = ("misaligned",)
     needs_all_pairs = True
 
     def __init__(self, split: str, max_examples: int) -> None:
@@ -42,14 +42,14 @@ class Misalignment(Check):
             Example(self._lines[stretch.start], None, self._describe(stretch))
             for stretch in self._stretches[: self.max_examples]
         )
-        yield Finding("misaligned", self.split, count, len(self._lines), examples)
+        yield Finding(_NAME, self.split, count, len(self._lines), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "misaligned" for the pairs in a stretch."""
         ends = self._last_lines
         index = bisect_left(ends, pair.line)
         inside = index < len(ends) and pair.line >= self._lines[self._stretches[index].start]
-        return self.names if inside else ()
+        return (_NAME,) if inside else ()
 
     @cached_property
     def _stretches(self) -> list[Stretch]:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.base import Fault
 from transformer.data.quality.pair import NumberedPair, quoted
 
 # Readings: blanks separate numbers; or group digits, as in 1 000; or all marks are part of one.
@@ -35,31 +35,26 @@ _SPELT_OUT = "012"
 _CONTEXT = 40
 
 
-class Numbers(PairCheck):
-    """Pairs in which each side has one number that the other lacks, in the same context."""
-
-    name = "numbers"
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Name both numbers."""
-        texts = [_normalized(text) for text in pair.texts]
-        if not all(texts) or texts[0] == texts[1]:
-            return None
-        hours = any(map(_HOURS.search, texts))
-        sources, targets = ([_numbers(reading, text) for reading in _READINGS] for text in texts)
-        unmatched = [
-            (_missing(source, target, hours), _missing(target, source, hours))
-            for source in sources
-            for target in targets
-        ]
-        # One combination of readings without a difference is enough.
-        if [*map(len, unmatched[0])] != [1, 1] or not all(map(all, unmatched)):
-            return None
-        (source,), (target,) = unmatched[0]
-        if not _correspond(source, target, sources[0][source], targets[0][target]):
-            return None
-        texts_shown = f"{quoted(pair.source)} and {quoted(pair.target)}"
-        return Fault(None, f"{source} against {target}: {texts_shown}")
+def find_different_numbers(pair: NumberedPair) -> Fault | None:
+    """Name one number of each side that the other side lacks, in the same context."""
+    texts = [_normalized(text) for text in pair.texts]
+    if not all(texts) or texts[0] == texts[1]:
+        return None
+    hours = any(map(_HOURS.search, texts))
+    sources, targets = ([_numbers(reading, text) for reading in _READINGS] for text in texts)
+    unmatched = [
+        (_missing(source, target, hours), _missing(target, source, hours))
+        for source in sources
+        for target in targets
+    ]
+    # One combination of readings without a difference is enough.
+    if [*map(len, unmatched[0])] != [1, 1] or not all(map(all, unmatched)):
+        return None
+    (source,), (target,) = unmatched[0]
+    if not _correspond(source, target, sources[0][source], targets[0][target]):
+        return None
+    texts_shown = f"{quoted(pair.source)} and {quoted(pair.target)}"
+    return Fault(None, f"{source} against {target}: {texts_shown}")
 
 
 def _normalized(text: str) -> str:

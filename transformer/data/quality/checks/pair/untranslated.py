@@ -4,9 +4,8 @@ Names, terms, titles and code, which good translations keep, are no evidence.
 """
 
 import re
-from dataclasses import dataclass
 
-from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.base import Fault
 from transformer.data.quality.checks.lexicon import Lexicon
 from transformer.data.quality.pair import SIDES, NumberedPair, quoted
 
@@ -19,25 +18,19 @@ _MIN_CODE_SIGNS = 2
 _CITED = re.compile(r"\b[A-Z]\.\s?[A-Z]\w+, (?:[A-Z]\.\s?)+[A-Z]\w+")
 
 
-@dataclass
-class Copies(PairCheck):
-    """Pairs whose sides are equal, except for case, punctuation and one word in ten."""
-
-    name = "copy"
-    lexicon: Lexicon
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Show the text."""
-        if pair.source != pair.target and not _same(pair.source, pair.target):
-            return None
-        if len(_CODE.findall(pair.target)) >= _MIN_CODE_SIGNS or _CITED.search(pair.target):
-            return None
-        if any(self.lexicon.is_in(language, pair.target) for language in SIDES):
-            return Fault(None, f"untranslated: {quoted(pair.target)}")
+def find_copy(lexicon: Lexicon, pair: NumberedPair) -> Fault | None:
+    """Show the text if both sides are equal, but for case, punctuation and one word in ten."""
+    source, target = pair.texts
+    if source != target and not _is_same(source, target):
         return None
+    if len(_CODE.findall(target)) >= _MIN_CODE_SIGNS or _CITED.search(target):
+        return None
+    if any(lexicon.is_in(language, target) for language in SIDES):
+        return Fault(None, f"untranslated: {quoted(target)}")
+    return None
 
 
-def _same(source: str, target: str) -> bool:
+def _is_same(source: str, target: str) -> bool:
     rough = set(source.lower().split()), set(target.lower().split())
     # Most pairs differ so much that the exact comparison can be skipped.
     if 2 * len(rough[0] & rough[1]) < _SAME * max(map(len, rough)):

@@ -6,7 +6,7 @@ An address on one side alone is no fault, nor is a localised one: /en/ against /
 
 import re
 
-from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.base import Fault
 from transformer.data.quality.pair import NumberedPair, quoted
 
 _ADDRESS = re.compile(
@@ -26,23 +26,16 @@ _MAX_ADDRESSES = 50
 _END = ".,;:!?)]}»("
 
 
-class Addresses(PairCheck):
-    """Pairs in which each side has an address that the other lacks."""
-
-    name = "urls"
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Name the first such addresses."""
-        source = _addresses(pair.source)
-        if not source:
-            return None
-        target = _addresses(pair.target)
-        for parts, address in source.items():
-            for target_parts, target_address in target.items():
-                unmatched = parts not in target and target_parts not in source
-                if unmatched and _differ(parts, target_parts):
-                    return Fault(None, f"{quoted(address)} against {quoted(target_address)}")
-        return None
+def find_different_urls(pair: NumberedPair) -> Fault | None:
+    """Name the first two addresses that the other side lacks."""
+    source = _addresses(pair.source)
+    target = _addresses(pair.target) if source else {}
+    for parts, address in source.items():
+        for target_parts, target_address in target.items():
+            unmatched = parts not in target and target_parts not in source
+            if unmatched and _differ(parts, target_parts):
+                return Fault(None, f"{quoted(address)} against {quoted(target_address)}")
+    return None
 
 
 def _addresses(text: str) -> dict[tuple[str, ...], str]:
