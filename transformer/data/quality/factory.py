@@ -11,22 +11,19 @@ from itertools import islice
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.resolve import Split
 from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
-from transformer.data.quality.checks.corpus.duplicates import Repeats
-from transformer.data.quality.checks.corpus.test_leakage import Leaks
-from transformer.data.quality.checks.lexicon import Lexicon
-from transformer.data.quality.checks.one_side import characters
-from transformer.data.quality.checks.one_side.alphabet import Alphabet
-from transformer.data.quality.checks.one_side.markup import find_markup_fault
-from transformer.data.quality.checks.one_side.scripts import (
+from transformer.data.quality.checks import characters, lengths
+from transformer.data.quality.checks.alphabet import (
+    Alphabet,
     describe_foreign_script,
     frequent_scripts,
 )
-from transformer.data.quality.checks.pair import lengths
-from transformer.data.quality.checks.pair.languages import Language, find_wrong_language
-from transformer.data.quality.checks.pair.misalignment import Misalignment
-from transformer.data.quality.checks.pair.numbers import find_different_numbers
-from transformer.data.quality.checks.pair.untranslated import find_copy
-from transformer.data.quality.checks.pair.urls import find_different_urls
+from transformer.data.quality.checks.languages import Language, find_wrong_language
+from transformer.data.quality.checks.markup import find_markup_fault
+from transformer.data.quality.checks.misalignment import Misalignment
+from transformer.data.quality.checks.numbers import find_different_numbers
+from transformer.data.quality.checks.repeated_text import Leaks, Repeats
+from transformer.data.quality.checks.untranslated import Lexicon, find_copy
+from transformer.data.quality.checks.urls import find_different_urls
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.pair import SIDES, NumberedPair, Side
 from transformer.data.quality.texts import numbered

@@ -7,24 +7,23 @@ import numpy as np
 import pytest
 
 from transformer.data.quality.base import FindFault, either_side
-from transformer.data.quality.checks.lexicon import Lexicon
-from transformer.data.quality.checks.one_side.alphabet import Alphabet
-from transformer.data.quality.checks.one_side.characters import (
+from transformer.data.quality.checks.alphabet import (
+    Alphabet,
+    char_script,
+    describe_foreign_script,
+    frequent_scripts,
+)
+from transformer.data.quality.checks.characters import (
     find_control,
     find_mojibake,
     find_not_nfc,
     find_replacement,
 )
-from transformer.data.quality.checks.one_side.markup import find_markup_fault
-from transformer.data.quality.checks.one_side.scripts import (
-    char_script,
-    describe_foreign_script,
-    frequent_scripts,
-)
-from transformer.data.quality.checks.pair.lengths import UsualLengths, find_disproportion
-from transformer.data.quality.checks.pair.numbers import find_different_numbers
-from transformer.data.quality.checks.pair.untranslated import find_copy
-from transformer.data.quality.checks.pair.urls import find_different_urls
+from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
+from transformer.data.quality.checks.markup import find_markup_fault
+from transformer.data.quality.checks.numbers import find_different_numbers
+from transformer.data.quality.checks.untranslated import Lexicon, find_copy
+from transformer.data.quality.checks.urls import find_different_urls
 from transformer.data.quality.factory import count_tokens
 from transformer.data.quality.pair import NumberedPair, Side, bare, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig

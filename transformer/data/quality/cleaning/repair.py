@@ -10,12 +10,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from transformer.data.quality.checks.one_side.characters import (
-    normalize_blanks,
-    remove_invisible,
-    undo_wrong_encoding,
-)
-from transformer.data.quality.checks.one_side.markup import ENTITY, find_markup, is_entity
+from transformer.data.quality.checks import characters
+from transformer.data.quality.checks.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.pair import NumberedPair
 
 
@@ -31,10 +27,10 @@ def make_repair() -> Callable[[NumberedPair], Repaired]:
     """Return a function that repairs pairs; without ftfy, it leaves encodings as they are."""
     # In this order: a decoded entity may be invisible or a tab.
     steps: dict[str, Callable[[list[str]], list[str]]] = {
-        "encoding": _each_side(undo_wrong_encoding),
+        "encoding": _each_side(characters.undo_wrong_encoding),
         "entities": _decode_entities,
-        "invisible": _each_side(remove_invisible),
-        "blanks": _each_side(normalize_blanks),
+        "invisible": _each_side(characters.remove_invisible),
+        "blanks": _each_side(characters.normalize_blanks),
     }
     if find_spec("ftfy") is None:
         del steps["encoding"]

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from transformer.data.quality.base import Fault
-from transformer.data.quality.checks.lexicon import Lexicon
+from transformer.data.quality.checks.untranslated import Lexicon
 from transformer.data.quality.pair import SIDES, NumberedPair, bare, quoted
 
 # Shorter texts are not judged; fewer words are a name.

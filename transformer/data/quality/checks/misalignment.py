@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from transformer.data.quality.base import Check, Example, Finding
-from transformer.data.quality.checks.pair.shift_model import Stretch, find_stretches
+from transformer.data.quality.checks.shift_model import Stretch, find_stretches
 from transformer.data.quality.pair import NumberedPair
 
 _NAME = "misaligned"
@@ -38,17 +38,16 @@ class Misalignment(Check):
     def findings(self) -> Iterable[Finding]:
         """Return the number of pairs in all stretches, and an example for each stretch."""
         count = sum(stretch.stop - stretch.start for stretch in self._stretches)
-        examples = tuple(
-            Example(self._lines[stretch.start], None, self._describe(stretch))
-            for stretch in self._stretches[: self.max_examples]
-        )
+        shown = self._stretches[: self.max_examples]
+        examples = tuple(Example(self._lines[s.start], None, self._describe(s)) for s in shown)
         yield Finding(_NAME, self.split, count, len(self._lines), examples)
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return "misaligned" for the pairs in a stretch."""
-        ends = self._last_lines
-        index = bisect_left(ends, pair.line)
-        inside = index < len(ends) and pair.line >= self._lines[self._stretches[index].start]
+        index = bisect_left(self._stretches, pair.line, key=self._last_line)
+        inside = index < len(self._stretches) and (
+            pair.line >= self._lines[self._stretches[index].start]
+        )
         return (_NAME,) if inside else ()
 
     @cached_property
@@ -57,12 +56,11 @@ class Misalignment(Check):
         source, target = (np.array(lengths, dtype=np.int64) for lengths in self._lengths)
         return find_stretches(source, target)
 
-    @cached_property
-    def _last_lines(self) -> list[int]:
-        return [self._lines[stretch.stop - 1] for stretch in self._stretches]
+    def _last_line(self, stretch: Stretch) -> int:
+        return self._lines[stretch.stop - 1]
 
     def _describe(self, stretch: Stretch) -> str:
-        to_line = f"to line {self._lines[stretch.stop - 1]}: "
+        to_line = f"to line {self._last_line(stretch)}: "
         aligned = f"{stretch.aligned:.2f}"
         if stretch.shift is None:
             return f"{to_line}the lengths correlate under no shift (correlation {aligned})"
