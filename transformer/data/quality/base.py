@@ -13,10 +13,9 @@ from transformer.data.quality.pair import SIDES, NumberedPair, Side
 
 
 class Fault(NamedTuple):
-    """What is wrong with one pair."""
+    """What is wrong with one pair; no side means both."""
 
     side: Side | None
-    """None: both sides."""
     message: str
 
 
@@ -106,11 +105,7 @@ class PairCheck(Check):
 
 
 def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
-    """Return a function that looks at the source, or else at the target.
-
-    Args:
-        describe: returns what is wrong with one side, or None.
-    """
+    """Apply a function that describes the fault of one side to the source, then to the target."""
 
     def find(pair: NumberedPair) -> Fault | None:
         for side, text in zip(SIDES, pair.texts, strict=True):

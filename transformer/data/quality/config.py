@@ -1,4 +1,4 @@
-"""Which faults are looked for, and how many are allowed; the defaults are in conf/doctor.yaml."""
+"""The faults to look for, and how many are allowed; the defaults are in conf/doctor.yaml."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated

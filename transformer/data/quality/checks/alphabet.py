@@ -51,13 +51,7 @@ def frequent_scripts(texts: Iterable[str]) -> frozenset[str]:
 def describe_foreign_script(
     own: Mapping[Side, frozenset[str]], side: Side, text: str
 ) -> str | None:
-    """Name the script of most letters if the side does not use it.
-
-    Args:
-        own: scripts of each side.
-        side: of the text.
-        text: to examine.
-    """
+    """Name the script of most letters if it is not an own script of the side."""
     scripts = own[side]
     if not scripts or (text.isascii() and "LATIN" in scripts):
         return None
@@ -73,7 +67,7 @@ def describe_foreign_script(
 
 
 class Alphabet:
-    """The known characters of each side, for the checks of all splits."""
+    """Characters known on each side, in all splits."""
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer

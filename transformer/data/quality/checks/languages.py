@@ -44,12 +44,7 @@ class Language:
     """The language of a side, and its common words."""
 
     def __init__(self, name: str, texts: Sequence[str]) -> None:
-        """Detect the language and count words.
-
-        Args:
-            name: of the side in the config: its language if py3langid knows the code (ISO 639-1).
-            texts: a sample of the side.
-        """
+        """Detect the language of some texts, unless the name of their side is its code."""
         texts = texts[:_SAMPLE]
         detected = [_identifier().classify(text)[0] for text in texts]
         code = re.split(r"[-_]", name.lower())[0]
@@ -57,9 +52,8 @@ class Language:
             code = str(Counter(detected).most_common(1)[0][0])
         self.code = code
         """ISO 639-1."""
-        counts: Counter[str] = Counter()
-        for text, language in zip(texts, detected, strict=True):
-            counts.update(_words(text) if language == code else ())
+        own = (text for text, language in zip(texts, detected, strict=True) if language == code)
+        counts = Counter(word for text in own for word in _words(text))
         self._common = frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
 
     def detect_foreign(self, text: str) -> str | None:
@@ -78,10 +72,7 @@ def find_wrong_language(
 ) -> Fault | None:
     """Name the language that a side is in, and the one that it should be in.
 
-    Args:
-        languages: of the source side and of the target side.
-        lexicon: recognises swapped sides, also of a few words.
-        pair: to examine.
+    The lexicon recognises swapped sides, also of a few words.
     """
     texts = pair.texts
     found = [own.detect_foreign(text) for own, text in zip(languages, texts, strict=True)]

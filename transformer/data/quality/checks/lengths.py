@@ -107,10 +107,7 @@ def find_overlong(max_length: int, pair: NumberedPair) -> Fault | None:
 def find_disproportion(usual: UsualLengths, factor: float, pair: NumberedPair) -> Fault | None:
     """Return both lengths if one side says much more than the other, or everything twice.
 
-    Args:
-        usual: the lengths in this text.
-        factor: of the usual ratio that is too much for any pair.
-        pair: to examine.
+    A ratio that differs from the usual one by the factor is too much for any pair.
     """
     texts = pair.source.strip(), pair.target.strip()
     if not all(texts):

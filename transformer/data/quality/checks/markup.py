@@ -42,12 +42,9 @@ def is_entity(found: re.Match[str]) -> bool:
 
 
 def find_markup_fault(sides: int, pair: NumberedPair) -> Fault | None:
-    """Show the first tag, comment or entity.
+    """Show the first tag, comment or entity if so many sides have one.
 
-    Args:
-        sides: 1 for markup on one side, which a model would learn to write or to leave out; 2 for
-            markup on both, which may be intended.
-        pair: to examine.
+    On one side, a model would learn to write it or to leave it out; on both it may be intended.
     """
     found = [find_markup(text) for text in pair.texts]
     if len(found) - found.count(None) != sides:
