@@ -44,12 +44,14 @@ class Tagging:
         """
         right = sum(self.confusion[tag, tag] for tag in self.tags)
         signature = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
-        scores = [_score("accuracy", right, self.words, signature)]
+        scores = [Score.of("accuracy", _percent(right, self.words), signature)]
         if self.unknown:
             signature = f"words:{self.unknown}|not-in:train"
-            scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, signature))
+            accuracy = _percent(self.unknown_right, self.unknown)
+            scores.append(Score.of("accuracy_unknown", accuracy, signature))
         signature = f"words:{self.words}|tag:most-frequent-of-the-word"
-        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, signature))
+        accuracy = _percent(self.baseline_right, self.words)
+        scores.append(Score.of("accuracy_baseline", accuracy, signature))
         scores += [self._tag_score(tag) for tag in self.tags]
         rows = {
             gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
@@ -66,8 +68,8 @@ class Tagging:
         given = sum(n for (_, predicted), n in self.confusion.items() if predicted == tag)
         precision, recall = _percent(right, given), _percent(right, gold)
         signature = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
-        more = {"precision": precision, "recall": recall}
-        return _score(f"f1_{tag}", 2 * right, gold + given, signature, **more)
+        more = {"precision": round(precision, 2), "recall": round(recall, 2)}
+        return Score.of(f"f1_{tag}", _percent(2 * right, gold + given), signature, **more)
 
 
 class MostFrequentTags:
@@ -122,10 +124,3 @@ def compare_tags(
 
 def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
-
-
-def _score(name: str, part: int, whole: int, signature: str, **more: float) -> Score:
-    value = _percent(part, whole)
-    rounded = {key: round(number, 2) for key, number in more.items()}
-    fields = {"name": name, "score": round(value, 2), "signature": signature, **rounded}
-    return Score(name, value, signature, fields)

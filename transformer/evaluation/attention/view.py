@@ -41,11 +41,6 @@ class AttentionKind:
     visible: Bool[Tensor, "query key"]
     characters: Sequence[Sequence[HeadCharacter]]
 
-    @property
-    def wants_gold(self) -> bool:
-        """Whether heads are compared with gold links, if known: those from target to source."""
-        return self.name == "cross"
-
     def to_json(self) -> dict[str, Any]:
         """Plain values, without the weights."""
         heads = [
@@ -53,12 +48,11 @@ class AttentionKind:
             for layer, row in enumerate(self.characters)
             for head, character in enumerate(row)
         ]
-        best = [asdict(named) for named in best_heads(self.characters)]
         return {
             "kind": self.name,
             "queries": list(self.queries),
             "keys": list(self.keys),
-            "best": best,
+            "best": [asdict(named) for named in best_heads(self.characters)],
             "heads": heads,
         }
 

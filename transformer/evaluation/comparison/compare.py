@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from sacrebleu.metrics import BLEU
-
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
@@ -114,22 +112,23 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
-        frequencies = self.by_frequency
+        lengths = {
+            "signature": self.signatures["length"],
+            "buckets": [asdict(bucket) for bucket in self.by_length],
+        }
+        frequencies = None
+        if self.by_frequency is not None:
+            frequencies = {
+                "signature": self.signatures["frequency"],
+                "buckets": [asdict(bucket) for bucket in self.by_frequency],
+            }
         return {
             "text": self.text.name,
             "sentences": len(self.text.sources),
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
-            "by_length": {
-                "signature": self.signatures["length"],
-                "buckets": [asdict(bucket) for bucket in self.by_length],
-            },
-            "by_frequency": None
-            if frequencies is None
-            else {
-                "signature": self.signatures["frequency"],
-                "buckets": [asdict(bucket) for bucket in frequencies],
-            },
+            "by_length": lengths,
+            "by_frequency": frequencies,
             "sentence_signatures": {by: self.signatures[by] for by in ("bleu", "chrf")},
             "moved": [
                 {"system": system.name, **asdict(moved)}
@@ -160,7 +159,12 @@ def compare(
     tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
     bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
-    frequencies = None if training is None else _by_frequency(text, systems, config, bleu, training)
+    frequencies = None
+    if training is not None:
+        words = words_by(bleu)
+        counts = Counter(word for line in training for word in words(line))
+        given, right = ([map(words, lines) for lines in hypotheses], map(words, text.references))
+        frequencies = words_by_frequency(counts, given, list(right), config.frequencies)
     base, *rest = (SentenceScores(one, text.references, config.scoring) for one in hypotheses)
     settings: dict[str, Any] = {"by": config.moved_by, "limit": config.moved}
     movements = [movement(text.sources, text.references, base, other, **settings) for other in rest]
@@ -170,16 +174,3 @@ def compare(
         **base.signatures,
     }
     return Comparison(text, systems, tested, signatures, by_length, frequencies, movements)
-
-
-def _by_frequency(
-    text: ComparedText,
-    systems: Sequence[System],
-    config: ComparisonConfig,
-    bleu: BLEU,
-    training: Iterable[str],
-) -> list[FrequencyBucket]:
-    words = words_by(bleu)
-    counts = Counter(word for line in training for word in words(line))
-    given = [map(words, system.hypotheses) for system in systems]
-    return words_by_frequency(counts, given, list(map(words, text.references)), config.frequencies)

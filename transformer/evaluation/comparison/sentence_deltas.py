@@ -105,13 +105,9 @@ def movement(
         )
         for line, source in enumerate(sources)
     ]
-    better = [sentence for sentence in moved if sentence.change(by) > 0]
+    moved.sort(key=lambda sentence: sentence.change(by))
     worse = [sentence for sentence in moved if sentence.change(by) < 0]
-    return Movement(
-        by,
-        len(better),
-        len(worse),
-        len(moved) - len(better) - len(worse),
-        sorted(better, key=lambda sentence: -sentence.change(by))[:limit],
-        sorted(worse, key=lambda sentence: sentence.change(by))[:limit],
-    )
+    better = [sentence for sentence in moved if sentence.change(by) > 0]
+    better.sort(key=lambda sentence: -sentence.change(by))
+    same = len(moved) - len(better) - len(worse)
+    return Movement(by, len(better), len(worse), same, better[:limit], worse[:limit])
