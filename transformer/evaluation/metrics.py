@@ -37,11 +37,7 @@ class MetricsConfig:
         self.bleu()
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """The metric.
-
-        Args:
-            effective_order: Leave out the orders that a text is too short for: for single
-                sentences.
+        """The metric; of effective order, without the orders that a sentence is too short for.
 
         Raises:
             InputError: See the class.
@@ -150,12 +146,8 @@ def build_metric(name: str, config: MetricsConfig) -> Metric:
 def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
     """The candidate with the best sentence BLEU (exponential smoothing); of a tie the first.
 
-    Source: Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.3.
-
-    Args:
-        candidates: One or more.
-        reference: The correct text.
-        bleu: Of effective order.
+    ``bleu`` is of effective order. Source: Kim and Rush 2016, "Sequence-Level Knowledge
+    Distillation", section 3.3.
 
     Raises:
         InputError: There is no candidate.

@@ -64,13 +64,7 @@ def confusion_table(tagging: Tagging) -> Table:
 def save_report(
     folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str] | None
 ) -> None:
-    """Write ``SPLIT.json`` and ``SPLIT.hyp`` (one hypothesis a line), each whole or not at all.
-
-    Without hypotheses there is only the first.
-
-    Raises:
-        InputError: The folder cannot be made or written to.
-    """
+    """Write ``SPLIT.json``, and hypotheses to ``SPLIT.hyp``, each whole; raises as `made` does."""
     with made(folder):
         write_whole(folder / f"{split}.json", format_json(scores) + "\n")
         if hypotheses is not None:
@@ -94,11 +88,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def require_writable(folder: Path) -> None:
-    """Make a folder, and try it before there is anything to write.
-
-    Raises:
-        InputError: It cannot be made or written to.
-    """
+    """Make a folder, and try it before there is anything to write; raises as `made` does."""
     with made(folder), tempfile.TemporaryFile(dir=folder):
         pass
 

@@ -59,28 +59,17 @@ class ComparisonConfig:
 
 @dataclass(frozen=True)
 class System:
-    """The hypotheses of one system.
-
-    Attributes:
-        name: Of the user.
-        hypotheses: One a line.
-        about: Their origin, as plain values, if known.
-    """
+    """The hypotheses of one system, one a line, under the name that the user gave."""
 
     name: str
     hypotheses: Sequence[str] = field(repr=False)
     about: Mapping[str, Any] = field(default_factory=dict)
+    """Their origin, as plain values, if known."""
 
 
 @dataclass(frozen=True)
 class ComparedText:
-    """The text that the systems translate.
-
-    Attributes:
-        name: Of the user.
-        sources: One a line.
-        references: One a line.
-    """
+    """The text that the systems translate, one sentence a line."""
 
     name: str
     sources: Sequence[str] = field(repr=False)
@@ -89,26 +78,18 @@ class ComparedText:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results; the first of all sequences over systems is the base.
-
-    Attributes:
-        text: The text.
-        systems: The systems.
-        metrics: Scores and tests.
-        signatures: Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and
-            ``chrf``.
-        by_length: BLEU of sentences of each length.
-        by_frequency: Accuracy on words of each frequency; None without training text.
-        movements: Sentences of each system but the base.
-    """
+    """The results; the first of all sequences over systems is the base."""
 
     text: ComparedText
     systems: Sequence[System]
     metrics: Sequence[TestedMetric]
     signatures: Mapping[str, str]
+    """Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and ``chrf``."""
     by_length: Sequence[LengthBucket]
     by_frequency: Sequence[FrequencyBucket] | None
+    """None without training text."""
     movements: Sequence[Movement]
+    """Of each system but the base."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
@@ -143,13 +124,7 @@ def compare(
     config: ComparisonConfig,
     training: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare every other system with the first.
-
-    Args:
-        text: The text.
-        systems: Two or more.
-        config: What is measured.
-        training: The target side of a training text.
+    """Compare every other system with the first; ``training`` is the target side of a text.
 
     Raises:
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
