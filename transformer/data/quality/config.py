@@ -91,4 +91,4 @@ class ExaminationConfig:
     """Examine only the first pairs of each split; None: all."""
 
     def __post_init__(self) -> None:
-        raise_objections(text.removeprefix(".") for text in out_of_range(self, ""))
+        raise_objections(out_of_range(self, ""))

@@ -6,9 +6,10 @@ counts: guillemets after an umlaut only look like damage.
 
 import re
 import unicodedata
+from itertools import zip_longest
 
 from transformer.data.quality.base import Fault, either_side
-from transformer.data.quality.pair import SIDES, NumberedPair, Side, first_difference, quoted
+from transformer.data.quality.pair import SIDES, NumberedPair, Side, quoted
 
 # The last two code points of each plane are no characters.
 _LAST_TWO = "".join(
@@ -91,12 +92,17 @@ def find_not_nfc(side: Side, text: str) -> str | None:
     """Show the first character that the normal form NFC spells otherwise."""
     if text.isascii() or unicodedata.is_normalized("NFC", text):
         return None
-    index = first_difference(text, unicodedata.normalize("NFC", text))
-    return f"not NFC: {quoted(text, index)}"
+    return f"not NFC: {_quote_difference(text, unicodedata.normalize('NFC', text))}"
 
 
 @either_side
 def find_mojibake(side: Side, text: str) -> str | None:
     """Show the first character of text that makes sense in another encoding."""
     decoded = undo_wrong_encoding(text)
-    return None if decoded == text else quoted(text, first_difference(text, decoded))
+    return None if decoded == text else _quote_difference(text, decoded)
+
+
+def _quote_difference(text: str, right: str) -> str:
+    """Quote a text around the first character that differs from the right text."""
+    characters = enumerate(zip_longest(text, right))
+    return quoted(text, next(index for index, (one, other) in characters if one != other))

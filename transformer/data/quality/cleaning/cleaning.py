@@ -4,8 +4,9 @@ Every pair goes to one of both.
 """
 
 import gzip
+import json
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import BufferedWriter
@@ -14,14 +15,15 @@ from pathlib import Path
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.cleaning.repair import Repaired, make_repair
-from transformer.data.quality.cleaning.rewriting import record, rewrite
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.pair import NumberedPair
-from transformer.data.text.parallel import read_lines
+from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
+# Between the keys and values of a JSON object.
+_GAP = " \t\n\r:,"
 
 
 @dataclass
@@ -113,7 +115,7 @@ class _Cleaner:
                     if faults := self._faults(checked):
                         done.rejected += 1
                         done.faults.update(faults)
-                        records[0].write(record(pair, {"faults": faults}))
+                        records[0].write(_record(pair, {"faults": faults}))
                         continue
                     for check in self._checks:
                         check.keep(checked)
@@ -122,8 +124,8 @@ class _Cleaner:
                     done.repairs.update(repairs)
                     if self._apply_repair and repairs:
                         after = {"source": checked.source, "target": checked.target}
-                        records[1].write(record(pair, {"repairs": repairs}, after=after))
-                        lines = rewrite(lines, self._split.corpus, checked)
+                        records[1].write(_record(pair, {"repairs": repairs}, after=after))
+                        lines = _rewrite(lines, self._split.corpus, checked)
                 for output, line in zip(outputs, lines, strict=False):
                     output.write(f"{line}\n".encode())
         return done
@@ -170,3 +172,44 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
     # Without time and name, so that equal text makes equal files.
     packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
     return stack.enter_context(BufferedWriter(packed))
+
+
+def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
+    """Return the lines of a pair with its repaired texts; all else stays as it is spelt."""
+    if len(corpus.paths) == 2:
+        return (*pair.texts, *lines[2:])
+    if file_format(corpus.paths[0]) == "tsv":
+        return ("\t".join(pair.texts), *lines[1:])
+    values = dict(zip((corpus.source, corpus.target), pair.texts, strict=True))
+    return (_replace_values(lines[0], values), *lines[1:])
+
+
+def _replace_values(line: str, values: Mapping[str, str]) -> str:
+    """Return a JSON object with other values of some keys.
+
+    Python's own output would change numbers, and drop values of a key that occurs twice.
+    """
+    decode, parts, done = json.JSONDecoder().raw_decode, [], 0
+    position = _skip_gap(line, line.index("{") + 1)
+    while line[position] != "}":
+        key, position = decode(line, position)
+        start = _skip_gap(line, position)
+        _, end = decode(line, start)
+        if key in values:
+            parts += [line[done:start], json.dumps(values[key], ensure_ascii=line.isascii())]
+            done = end
+        position = _skip_gap(line, end)
+    return "".join([*parts, line[done:]])
+
+
+def _skip_gap(line: str, position: int) -> int:
+    """Return where the next key or value of a JSON object begins."""
+    while line[position] in _GAP:
+        position += 1
+    return position
+
+
+def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
+    """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
+    values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode()
