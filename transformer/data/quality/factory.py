@@ -11,7 +11,7 @@ from itertools import islice
 from transformer.common.errors import how_to_install
 from transformer.data.corpora.resolve import Split
 from transformer.data.quality.base import Check, FindFault, PairCheck, either_side
-from transformer.data.quality.checks import characters, lengths
+from transformer.data.quality.checks import characters, lengths, numbers_and_urls
 from transformer.data.quality.checks.alphabet import (
     Alphabet,
     describe_foreign_script,
@@ -20,10 +20,8 @@ from transformer.data.quality.checks.alphabet import (
 from transformer.data.quality.checks.languages import Language, find_wrong_language
 from transformer.data.quality.checks.markup import find_markup_fault
 from transformer.data.quality.checks.misalignment import Misalignment
-from transformer.data.quality.checks.numbers import find_different_numbers
 from transformer.data.quality.checks.repeated_text import Leaks, Repeats
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
-from transformer.data.quality.checks.urls import find_different_urls
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.pair import SIDES, NumberedPair, Side
 from transformer.data.quality.texts import numbered
@@ -39,8 +37,8 @@ _PACKAGES = {"mojibake": "ftfy", "language": "py3langid"}
 # Checks that know only the pair, in the order of the faults of a rejected pair.
 _SIMPLE: dict[str, FindFault] = {
     "empty": lengths.find_empty_side,
-    "numbers": find_different_numbers,
-    "urls": find_different_urls,
+    "numbers": numbers_and_urls.find_different_numbers,
+    "urls": numbers_and_urls.find_different_urls,
     "control": characters.find_control,
     "markup": partial(find_markup_fault, 1),
     "markup_both": partial(find_markup_fault, 2),
@@ -81,9 +79,9 @@ class Checks:
         stream = islice(numbered(self.splits[split]), self.config.max_pairs)
         while chunk := list(islice(stream, _CHUNK)):
             sources, targets = zip(*(pair.texts for pair in chunk), strict=True)
-            counts = zip(*count_tokens(self._tokenizer, sources, targets), strict=True)
-            for pair, tokens in zip(chunk, counts, strict=True):
-                yield NumberedPair(*pair[:3], *tokens)
+            counts = count_tokens(self._tokenizer, sources, targets)
+            for pair, source, target in zip(chunk, *counts, strict=True):
+                yield pair._replace(source_tokens=source, target_tokens=target)
 
     def build(self, split: str) -> list[Check]:
         """Return new checks for the pairs of a split.
@@ -92,11 +90,8 @@ class Checks:
             InputError: the training text, or held-out text, cannot be read.
         """
         enabled, new = self.config.checks - self.skipped.keys(), (split, self.config.examples)
-        checks: list[Check] = [
-            PairCheck(*new, name, self._find_fault(name, split))
-            for name in _OF_PAIRS
-            if name in enabled
-        ]
+        names = (name for name in _OF_PAIRS if name in enabled)
+        checks: list[Check] = [PairCheck(*new, n, self._find_fault(n, split)) for n in names]
         if not enabled.isdisjoint(Repeats.names):
             checks.append(Repeats(*new))
         if "misaligned" in enabled:
@@ -152,13 +147,10 @@ class Checks:
 
 def count_tokens(
     tokenizer: Tokenizer | None, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[list[int], list[int]]:
-    """Return the lengths of sources and targets; None estimates a quarter of the bytes."""
+) -> list[list[int]]:
+    """Return the lengths of sources and of targets; None estimates a quarter of the bytes."""
     if tokenizer is None:
-        return list(map(_estimate, sources)), list(map(_estimate, targets))
-    source_ids, target_ids = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
-    return list(map(len, source_ids)), list(map(len, target_ids))
-
-
-def _estimate(text: str) -> int:
-    return -(-len(text if text.isascii() else text.encode()) // _BYTES)
+        sides = (sources, targets)
+        return [[-(-len(text.encode()) // _BYTES) for text in texts] for texts in sides]
+    encoded = tokenizer.encode_source(sources), tokenizer.encode_target(targets)
+    return [list(map(len, ids)) for ids in encoded]

@@ -29,19 +29,16 @@ _MAX_FRACTION = 0.001
 # Raise it when the checks change.
 _VERSION = 5
 # A million pairs cost some ten seconds.
-_MAX_PAIRS = 1_000_000
-_EXAMPLES = 2
+_MAX_PAIRS, _EXAMPLES = 1_000_000, 2
 
 logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the text of a run, unless the cache has the result, and log a line a finding.
+    """Examine the text of a run, unless the cache has the result; log and return a line a finding.
 
-    With several corpora, the held-out text of each is looked for in the training text of all.
-
-    Returns:
-        The lines; none for a stream, which cannot be read beforehand.
+    With several corpora, the held-out text of each is looked for in the training text of all. A
+    stream cannot be read beforehand.
 
     Raises:
         InputError: a text cannot be read, or the cache cannot be written to.

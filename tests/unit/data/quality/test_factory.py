@@ -21,9 +21,11 @@ from transformer.data.quality.checks.characters import (
 )
 from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
 from transformer.data.quality.checks.markup import find_markup_fault
-from transformer.data.quality.checks.numbers import find_different_numbers
+from transformer.data.quality.checks.numbers_and_urls import (
+    find_different_numbers,
+    find_different_urls,
+)
 from transformer.data.quality.checks.untranslated import Lexicon, find_copy
-from transformer.data.quality.checks.urls import find_different_urls
 from transformer.data.quality.factory import count_tokens
 from transformer.data.quality.pair import NumberedPair, Side, bare, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
@@ -311,5 +313,5 @@ def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     message = alphabet.describe(False, "target", "der Wal")
     assert message is not None and '"W" U+0057' in message
     ids = tokenizer.encode_source(lines)
-    assert count_tokens(tokenizer, lines, lines) == ([len(i) for i in ids],) * 2
-    assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == ([0, 2], [2, 1])
+    assert count_tokens(tokenizer, lines, lines) == [[len(i) for i in ids]] * 2
+    assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == [[0, 2], [2, 1]]

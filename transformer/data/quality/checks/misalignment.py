@@ -1,22 +1,62 @@
 """Stretches in which line i of one side is no translation of line i of the other.
 
-A missing or extra line on one side shifts all lines after it. Stores only lengths, 12 bytes of
-memory a pair; shift_model.py compares them.
+A missing or extra line on one side shifts all lines after it. Only lengths are compared, 12 bytes
+of memory a pair, by a hidden Markov model over shifts: given the length of its source, that of a
+target has a normal distribution (after Gale and Church 1993, "A program for aligning sentences in
+bilingual corpora"), and the shift seldom changes. Viterbi finds the most probable shifts.
 """
 
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from transformer.data.quality.base import Check, Example, Finding
-from transformer.data.quality.checks.shift_model import Stretch, find_stretches
 from transformer.data.quality.pair import NumberedPair
 
-_NAME = "misaligned"
+Lengths = Int[np.ndarray, " line"]
+Lines = Float[np.ndarray, " line"]
+"""Logarithms of lengths, standardised."""
+
+# Lines that a text is shifted by, at most.
+_MOST_SHIFT = 5
+_SHIFTS = (0, *(sign * by for by in range(1, _MOST_SHIFT + 1) for sign in (1, -1)))
+_UNRELATED = len(_SHIFTS)
+# Lengths count against those around them: a text may change its style.
+_NEIGHBOURS = 512
+# Lines that are taken together, for speed.
+_BLOCK = 16
+# Nats that a change of the shift costs, and that one odd pair may cost at most.
+_CHANGE, _MOST_COST = 18.0, 3.5
+# Below this correlation at the best of shifts, lengths tell nothing...
+_TELLING = 0.3
+# ... or, below this one in a text of so many lines, that nothing is aligned.
+_SHUFFLED, _ENOUGH = 0.15, 1000
+# Of the blocks of neighbours, that must tell something: the rest of the text may be misaligned.
+_MIN_FRACTION = 0.05
+_CERTAIN = 0.95
+# Standard deviations below which lines are all of one length, but for rounding.
+_NO_SPREAD = 1e-3
+# The longest length that is stored.
 _LONGEST = 65_535
+_NAME = "misaligned"
+
+
+class Stretch(NamedTuple):
+    """Lines [start, stop), from 0, in which the source of line i fits the target of i + shift."""
+
+    start: int
+    stop: int
+    shift: int | None
+    """None: the lengths fit under no shift."""
+    aligned: float
+    """Correlation of the lengths as they are aligned."""
+    shifted: float | None
+    """And if the shift is undone."""
 
 
 class Misalignment(Check):
@@ -70,3 +110,132 @@ class Misalignment(Check):
             f"{to_line}the source fits the target {lines} {direction} "
             f"(correlation of lengths {stretch.shifted:.2f}; without the shift {aligned})"
         )
+
+
+def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
+    """Return the stretches in which two texts of these lengths in characters are not aligned.
+
+    Stretches of fewer than about fifty lines are too short to be told from chance.
+    """
+    x, y = _standard(source), _standard(target)
+    likeness = _likeness(x, y)
+    if likeness < _TELLING:
+        varied = min(np.mean(x != 0), np.mean(y != 0)) > 0.5 if len(x) else False
+        if varied and len(x) >= _ENOUGH and likeness < _SHUFFLED:
+            return [Stretch(0, len(x), None, _correlation(x, y, 0), None)]
+        return []
+    states = _viterbi(_block_costs(x, y, likeness))
+    edges = [0, *(np.flatnonzero(np.diff(states)) + 1).tolist(), len(states)]
+    runs = [int(states[edge]) for edge in edges[:-1]]
+    lines = [0, *_refined(x, y, likeness, edges[1:-1], runs), len(x)]
+    found = [
+        _stretch(x, y, start, stop, state)
+        for start, stop, state in zip(lines, lines[1:], runs, strict=False)
+        if state != 0 and stop > start
+    ]
+    # Where lengths go together less than elsewhere in the text, but do, nothing is wrong.
+    return [one for one in found if one.shift is not None or one.aligned < _TELLING]
+
+
+def _stretch(x: Lines, y: Lines, start: int, stop: int, state: int) -> Stretch:
+    x, y = x[start:stop], y[start:stop]
+    aligned = _correlation(x, y, 0)
+    if state == _UNRELATED:
+        return Stretch(start, stop, None, aligned, None)
+    shift = _SHIFTS[state]
+    return Stretch(start, stop, shift, aligned, _correlation(x, y, shift))
+
+
+def _standard(lengths: Lengths) -> Lines:
+    """Return logarithms of lengths, in standard deviations from the mean of their neighbours."""
+    logs = np.log1p(lengths.astype(np.float32))
+    for start in range(0, max(1, len(logs) - _NEIGHBOURS // 2), _NEIGHBOURS):
+        # The last neighbours are up to half as many more, not a handful by themselves.
+        last = start + _NEIGHBOURS + _NEIGHBOURS // 2 >= len(logs)
+        block = logs[start:] if last else logs[start : start + _NEIGHBOURS]
+        block -= block.mean() if len(block) else 0
+        spread = block.std() if len(block) else 0
+        block /= spread if spread > _NO_SPREAD else np.inf
+    return logs
+
+
+def _likeness(x: Lines, y: Lines) -> float:
+    """Return the correlation that aligned lines have: the median of those blocks that tell.
+
+    Of a block the best of its shifts counts. Blocks that go together under none are left out, as
+    they may be most of a text that went wrong early; with hardly any others, nothing tells.
+    """
+    starts = range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
+    blocks = [(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS]) for start in starts]
+    found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])
+    telling = found[found >= _TELLING]
+    enough = len(telling) >= _MIN_FRACTION * len(found)
+    return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
+
+
+def _correlation(x: Lines, y: Lines, shift: int) -> float:
+    first, second = _overlap(x, y, shift)
+    if len(first) < 3 or min(first.std(), second.std()) < _NO_SPREAD:
+        return 0.0
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _overlap(
+    x: Lines, y: Lines, shift: int
+) -> tuple[Float[np.ndarray, " both"], Float[np.ndarray, " both"]]:
+    lines = max(0, len(x) - abs(shift))
+    return x[max(0, -shift) :][:lines], y[max(0, shift) :][:lines]
+
+
+def _cost(x: Lines, y: Lines, likeness: float, state: int) -> Lines:
+    """Return the negative log-likelihood of the target of each source, under a state."""
+    if state == _UNRELATED:
+        return np.minimum(y * y / 2, _MOST_COST)
+    left = 1 - likeness**2
+    cost = np.full(len(x), _MOST_COST, dtype=np.float32)
+    first, second = _overlap(x, y, _SHIFTS[state])
+    start = max(0, -_SHIFTS[state])
+    found = (second - likeness * first) ** 2 / (2 * left) + np.log(left) / 2
+    cost[start : start + len(found)] = np.minimum(found, _MOST_COST)
+    return cost
+
+
+def _block_costs(x: Lines, y: Lines, likeness: float) -> Float[np.ndarray, "block state"]:
+    starts = np.arange(0, len(x), _BLOCK)
+    states = range(len(_SHIFTS) + 1)
+    return np.stack([np.add.reduceat(_cost(x, y, likeness, s), starts) for s in states], axis=1)
+
+
+def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block"]:
+    """Return the cheapest row of states, where every change of the state costs the same."""
+    best = np.zeros(costs.shape[1])
+    changed = np.zeros(costs.shape, dtype=bool)
+    come_from = np.zeros(len(costs), dtype=np.int64)
+    for index, cost in enumerate(costs):
+        come_from[index] = cheapest = best.argmin()
+        change = best[cheapest] + (_CHANGE if index else 0)
+        changed[index] = best > change
+        best = np.minimum(best, change) + cost
+    states = np.zeros(len(costs), dtype=np.int64)
+    state = int(best.argmin())
+    for index in range(len(costs) - 1, -1, -1):
+        states[index] = state
+        state = int(come_from[index]) if changed[index, state] else state
+    return states
+
+
+def _refined(x: Lines, y: Lines, likeness: float, edges: list[int], runs: list[int]) -> list[int]:
+    """Return the line at which one state best gives way to the next, near each edge of blocks."""
+    lines = []
+    for edge, before, after in zip(edges, runs, runs[1:], strict=False):
+        start = max(0, (edge - 2) * _BLOCK)
+        stop = min(len(x), (edge + 2) * _BLOCK)
+        # With their neighbours, so that a shifted line is among them.
+        low, high = max(0, start - _MOST_SHIFT), min(len(x), stop + _MOST_SHIFT)
+        one, other = (
+            _cost(x[low:high], y[low:high], likeness, state)[start - low : stop - low]
+            for state in (before, after)
+        )
+        gained = np.concatenate([[0.0], np.cumsum(one - other)])
+        lines.append(start + int(gained.argmin()))
+    return lines

@@ -132,9 +132,8 @@ class Leaks(Check):
 
     def _leaks(self, pair: NumberedPair) -> Iterator[tuple[str, int]]:
         """Yield the name and the hash of what a training pair shares with held-out text."""
-        for name, value, held_out in zip(
-            self.names, _bare_hashes(pair) or (), self._held_out, strict=False
-        ):
+        hashes = _bare_hashes(pair) or ()
+        for name, value, held_out in zip(self.names, hashes, self._held_out, strict=False):
             if value in held_out:
                 yield name, value
 

@@ -46,8 +46,7 @@ class Lexicon:
 
     def __init__(self, pairs: Iterable[Pair]) -> None:
         """Count words; pairs of the same words on both sides are no evidence."""
-        alone: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        both: Counter[str] = Counter()
+        alone, both = (Counter[str](), Counter[str]()), Counter[str]()
         for source, target in pairs:
             sides = _words(source), _words(target)
             if sides[0] != sides[1]:

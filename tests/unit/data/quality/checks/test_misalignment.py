@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Int
 
-from transformer.data.quality.checks.shift_model import find_stretches
+from transformer.data.quality.checks.misalignment import find_stretches
 
 
 def text(
