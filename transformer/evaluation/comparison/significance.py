@@ -125,8 +125,8 @@ def paired_tests(
             "bootstrap": str(bs_signatures[name]),
             "randomisation": str(ar_signatures[name]),
         }
-        base, *others = hypotheses
-        differing = [_differing(metric, base, other, references) for other in others]
+        base, *compared = hypotheses
+        differing = [_differing(metric, base, system, references) for system in compared]
         scores = _scores(bootstrap[name], randomisation[name], differing)
         found.append(TestedMetric(name, signatures, scores))
     return found

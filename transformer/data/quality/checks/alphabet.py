@@ -82,7 +82,7 @@ class Alphabet:
         characters = dict.fromkeys(normalize(text))
         if self._tokenizer is not None:
             new = characters.keys() - known - self._unknown[side]
-            known |= {character for character in new if self._has_subword(side, character)}
+            known |= {c for c in new if _has_subword(self._tokenizer, side, c)}
             self._unknown[side] |= new - known
         elif is_training:
             known.update(text, characters)
@@ -92,11 +92,10 @@ class Alphabet:
         named = " ".join(f"{quoted(character)} U+{ord(character):04X}" for character in unknown[:3])
         return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"
 
-    def _has_subword(self, side: Side, character: str) -> bool:
-        tokenizer = self._tokenizer
-        assert tokenizer is not None
-        if side == "source":
-            subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
-        else:
-            subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
-        return not any(subword.startswith(_BYTE) for subword in subwords)
+
+def _has_subword(tokenizer: Tokenizer, side: Side, character: str) -> bool:
+    if side == "source":
+        subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
+    else:
+        subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
+    return not any(subword.startswith(_BYTE) for subword in subwords)
