@@ -33,7 +33,7 @@ PAIRS = Path(__file__).with_name("doctor_pairs.tsv")
 
 @dataclass
 class Cleaned:
-    """What clean made of a text, by place from 0."""
+    """What clean made of a text, by index of the pair."""
 
     faults: dict[int, list[str]]
     repaired: dict[int, Pair]
@@ -71,7 +71,7 @@ def _plain(pair: Pair) -> Pair:
 def rows_of(planted: Planted, made: Mapping[str, Kind], found: Cleaned) -> list[list[str]]:
     """Return a row for each kind: how many, found, found by the right check."""
     indices: dict[str, list[int]] = defaultdict(list)
-    for index, name in planted.char_kind.items():
+    for index, name in planted.names.items():
         indices[name].append(index)
     rows = []
     for name, those in indices.items():
@@ -102,7 +102,7 @@ def precisions(planted: Planted, made: Mapping[str, Kind], found: Cleaned) -> li
     right: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     for index, faults in found.faults.items():
-        name = planted.char_kind.get(index, "good: the corpus itself")
+        name = planted.names.get(index, "good: the corpus itself")
         for fault in faults:
             (wrong if name.startswith("good") else right)[fault] += 1
     return [
@@ -161,7 +161,7 @@ def measured(
     planted = plant(corpus, made, seed)
     found = cleaned(planted.pairs, languages)
     for index, faults in found.faults.items():
-        if index not in planted.char_kind:
+        if index not in planted.names:
             print("  of the corpus:", faults, *planted.pairs[index], sep=" | ")
     return rows_of(planted, made, found), precisions(planted, made, found)
 

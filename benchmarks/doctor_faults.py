@@ -111,19 +111,36 @@ def _one_of(*texts: str) -> Maker:
     return make
 
 
+_INVISIBLE = "\u200b\u00ad\ufeff\u200d\u2060\u0008\u001b"
+
+
 def kinds(corpus: Sequence[Pair], foreign: Sequence[str]) -> dict[str, Kind]:
-    """Return faults, and good pairs that look like faults."""
-    invisible = "\u200b\u00ad\ufeff\u200d\u2060\u0008\u001b"
+    """Return faults, and good pairs that look like faults.
+
+    Args:
+        corpus: gives further sentences.
+        foreign: sentences in a third language.
+    """
+    return _wrong_texts(foreign) | _wrong_content(corpus) | _repairable() | _good()
+
+
+def _wrong_texts(foreign: Sequence[str]) -> dict[str, Kind]:
+    """Return faults of the language."""
+    swapped = ("language", "script")
     return {
         "source in place of the target": Kind(_NOT_TRANSLATED, lambda r, s, t: (s, s)),
         "the same in lower case": Kind(
             _NOT_TRANSLATED, lambda r, s, t: (s, s.lower().rstrip(" ."))
         ),
         "target in place of the source": Kind(_NOT_TRANSLATED, lambda r, s, t: (t, t)),
-        "sides swapped": Kind(("language", "script"), lambda r, s, t: (t, s)),
-        "target in a third language": Kind(
-            ("language", "script"), lambda r, s, t: (s, r.choice(foreign))
-        ),
+        "sides swapped": Kind(swapped, lambda r, s, t: (t, s)),
+        "target in a third language": Kind(swapped, lambda r, s, t: (s, r.choice(foreign))),
+    }
+
+
+def _wrong_content(corpus: Sequence[Pair]) -> dict[str, Kind]:
+    """Return faults of the content."""
+    return {
         "a digit changed": Kind(("numbers",), _digit),
         "an address changed": Kind(("urls",), _address),
         "tags on one side": Kind(("markup",), _markup),
@@ -136,65 +153,62 @@ def kinds(corpus: Sequence[Pair], foreign: Sequence[str]) -> dict[str, Kind]:
         "a character lost (U+FFFD)": Kind(
             ("replacement",), lambda r, s, t: (s, _inserted(r, t, "\ufffd"))
         ),
-        "UTF-8 read as Latin-1": Kind(("repair",), _encoding(1, "latin-1")),
-        "UTF-8 read as Windows-1252": Kind(("repair",), _encoding(1, "cp1252")),
-        "the same twice over": Kind(("repair",), _encoding(2, "cp1252")),
-        "an invisible character": Kind(
-            ("repair",), lambda r, s, t: (s, _inserted(r, t, r.choice(invisible)))
+    }
+
+
+def _repairable() -> dict[str, Kind]:
+    """Return faults that clean repairs."""
+    makers: dict[str, Maker] = {
+        "UTF-8 read as Latin-1": _encoding(1, "latin-1"),
+        "UTF-8 read as Windows-1252": _encoding(1, "cp1252"),
+        "the same twice over": _encoding(2, "cp1252"),
+        "an invisible character": lambda r, s, t: (s, _inserted(r, t, r.choice(_INVISIBLE))),
+        "odd blanks": lambda r, s, t: (
+            s,
+            t.replace(" ", r.choice(("\u2003", "  ", " \u2009")), 1) + " ",
         ),
-        "odd blanks": Kind(
-            ("repair",),
-            lambda r, s, t: (s, t.replace(" ", r.choice(("\u2003", "  ", " \u2009")), 1) + " "),
+        "an entity on one side": lambda r, s, t: (f"{s} (A & B)", f"{t} (A &amp; B)"),
+    }
+    return {name: Kind(("repair",), make) for name, make in makers.items()}
+
+
+def _good() -> dict[str, Kind]:
+    """Return good pairs that look like faults."""
+    makers: dict[str, Maker] = {
+        "a compound": _compound,
+        "a name or a term": _one_of(
+            "Format",
+            "Simple Mail Transfer Protocol",
+            "Black Forest",
+            "GNU Emacs",
+            "UTF-8 codec",
         ),
-        "an entity on one side": Kind(
-            ("repair",), lambda r, s, t: (f"{s} (A & B)", f"{t} (A &amp; B)")
+        "code, options, paths": _one_of(
+            "for (i = 0; i < n; i++) { sum += the[i]; }", "--with-all --no-name", "/a/of/the"
         ),
-        "good: a compound": Kind((), _compound),
-        "good: a name or a term": Kind(
-            (),
-            _one_of(
-                "Format",
-                "Simple Mail Transfer Protocol",
-                "Black Forest",
-                "GNU Emacs",
-                "UTF-8 codec",
-            ),
+        "the same address": _both(
+            "http://a.org/b.html",
+            "<URL:https://a.org>",
+            "<a@b.org>",
+            "http://a.com/en/b|https://a.de/de/b",
+            "https://en.wikipedia.org/wiki/A|https://de.wikipedia.org/wiki/B",
         ),
-        "good: code, options, paths": Kind(
-            (),
-            _one_of(
-                "for (i = 0; i < n; i++) { sum += the[i]; }", "--with-all --no-name", "/a/of/the"
-            ),
+        "angle brackets": _both(
+            "#include <stdio.h>", "<file>|<name>", "List<String>", "<i>x</i>", "3 < 4 & 5"
         ),
-        "good: the same address": Kind(
-            (),
-            _both(
-                "http://a.org/b.html",
-                "<URL:https://a.org>",
-                "<a@b.org>",
-                "http://a.com/en/b|https://a.de/de/b",
-                "https://en.wikipedia.org/wiki/A|https://de.wikipedia.org/wiki/B",
-            ),
-        ),
-        "good: angle brackets": Kind(
-            (),
-            _both("#include <stdio.h>", "<file>|<name>", "List<String>", "<i>x</i>", "3 < 4 & 5"),
-        ),
-        "good: quotes": Kind((), _both('"A"|»Ü«', '"x"|»ß«…', "(“oh”)|(„Öl“)", "'a'|« é »")),
-        "good: numbers written otherwise": Kind(
-            (),
-            _both(
-                "1,234.5|1.234,5",
-                "12,000|12\u202f000",
-                "5 thousand|5000",
-                "4:30 pm|16:30",
-                "3|III",
-                "the 1990s|90",
-                "2001-02-03|3.2.2001",
-                "%s %d|%2$d %1$s",
-            ),
+        "quotes": _both('"A"|»Ü«', '"x"|»ß«…', "(“oh”)|(„Öl“)", "'a'|« é »"),
+        "numbers written otherwise": _both(
+            "1,234.5|1.234,5",
+            "12,000|12\u202f000",
+            "5 thousand|5000",
+            "4:30 pm|16:30",
+            "3|III",
+            "the 1990s|90",
+            "2001-02-03|3.2.2001",
+            "%s %d|%2$d %1$s",
         ),
     }
+    return {f"good: {name}": Kind((), make) for name, make in makers.items()}
 
 
 @dataclass
@@ -202,8 +216,8 @@ class Planted:
     """A corpus with faults."""
 
     pairs: list[Pair]
-    char_kind: dict[int, str] = field(default_factory=dict)
-    """By place, from 0."""
+    names: dict[int, str] = field(default_factory=dict)
+    """Names of kinds by index of the pair."""
     good: dict[int, Pair] = field(default_factory=dict)
     """What was there before."""
 
@@ -216,7 +230,7 @@ def plant(corpus: Sequence[Pair], made: Mapping[str, Kind], seed: int) -> Plante
     stretch = range(start, start + SHIFTED)
     for index in stretch:
         planted.pairs[index] = corpus[index][0], corpus[index - 1][1]
-        planted.char_kind[index] = "a stretch shifted by a line"
+        planted.names[index] = "a stretch shifted by a line"
     indices = [index for index in range(len(corpus)) if index not in stretch]
     rng.shuffle(indices)
     for name, kind in made.items():
@@ -226,7 +240,7 @@ def plant(corpus: Sequence[Pair], made: Mapping[str, Kind], seed: int) -> Plante
                 break
             if index in planted.good or (pair := kind.make(rng, *corpus[index])) is None:
                 continue
-            planted.pairs[index], planted.char_kind[index] = pair, name
+            planted.pairs[index], planted.names[index] = pair, name
             planted.good[index] = corpus[index]
             done += 1
     return planted

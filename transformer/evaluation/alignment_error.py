@@ -56,19 +56,7 @@ class AlignmentCounts:
             "alignment precision": self.precision,
             "alignment recall": self.recall,
         }
-        return [
-            Score(
-                name,
-                value,
-                signature,
-                {"name": name, "score": round(value, _DECIMALS), "signature": signature},
-                _DECIMALS,
-            )
-            for name, value in values.items()
-        ]
-
-
-_DECIMALS = 4
+        return [Score.of(name, value, signature, decimals=4) for name, value in values.items()]
 
 
 def count_links(pairs: Iterable[tuple[Links, Links, Links]]) -> AlignmentCounts:

@@ -37,11 +37,7 @@ class MetricsConfig:
         self.bleu()
 
     def bleu(self, *, effective_order: bool = False) -> BLEU:
-        """The metric.
-
-        Args:
-            effective_order: Leave out the orders that a text is too short for: for single
-                sentences.
+        """The metric; of effective order, without the orders that a sentence is too short for.
 
         Raises:
             InputError: See the class.
@@ -88,6 +84,15 @@ class Score:
     signature: str
     fields: dict[str, Any] = field(repr=False)
     decimals: int = DECIMALS
+
+    @classmethod
+    def of(
+        cls, name: str, value: float, signature: str, *, decimals: int = DECIMALS, **more: Any
+    ) -> "Score":
+        """A score whose fields are its name, its rounded value, its signature, and more."""
+        rounded = round(value, decimals)
+        fields = {"name": name, "score": rounded, "signature": signature, **more}
+        return cls(name, value, signature, fields, decimals)
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``sacrebleu --format json --width 2`` prints, or one like it."""
@@ -136,3 +141,17 @@ def build_metric(name: str, config: MetricsConfig) -> Metric:
     if name not in METRICS:
         raise InputError(f"metric {name} is unknown; choose {', '.join(METRICS)}")
     return METRICS[name](config)
+
+
+def nearest(candidates: Sequence[str], reference: str, bleu: BLEU) -> str:
+    """The candidate with the best sentence BLEU (exponential smoothing); of a tie the first.
+
+    ``bleu`` is of effective order. Source: Kim and Rush 2016, "Sequence-Level Knowledge
+    Distillation", section 3.3.
+
+    Raises:
+        InputError: There is no candidate.
+    """
+    if not candidates:
+        raise InputError("there is no candidate to choose from; give at least one")
+    return max(candidates, key=lambda one: bleu.sentence_score(one, [reference]).score)

@@ -6,6 +6,7 @@ It knows words and tags, but neither files nor models.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from transformer.common.errors import InputError
 from transformer.evaluation.metrics import Score
@@ -13,24 +14,15 @@ from transformer.evaluation.metrics import Score
 
 @dataclass(frozen=True)
 class Tagging:
-    """Counts over a corpus.
-
-    Attributes:
-        confusion: Words by (right tag, predicted tag).
-        unknown: Words that do not occur in training.
-        unknown_right: Unknown words with the right tag.
-        baseline_right: Words whose right tag is their most frequent one.
-    """
+    """Counts over a corpus."""
 
     confusion: Counter[tuple[str, str]]
+    """Words by (right tag, predicted tag)."""
     unknown: int
+    """Words that do not occur in training."""
     unknown_right: int
     baseline_right: int
-
-    @property
-    def words(self) -> int:
-        """All words."""
-        return self.confusion.total()
+    """Words whose right tag is their most frequent one."""
 
     @property
     def tags(self) -> list[str]:
@@ -42,32 +34,34 @@ class Tagging:
 
         From 0 to 100. Without unknown words there is no accuracy of them.
         """
-        right = sum(self.confusion[tag, tag] for tag in self.tags)
-        signature = f"words:{self.words}|unknown:{self.unknown}|tagged-at:first-subword"
-        scores = [_score("accuracy", right, self.words, signature)]
+        words, right = self.confusion.total(), sum(self.confusion[tag, tag] for tag in self.tags)
+        signature = f"words:{words}|unknown:{self.unknown}|tagged-at:first-subword"
+        scores = [Score.of("accuracy", _percent(right, words), signature)]
         if self.unknown:
             signature = f"words:{self.unknown}|not-in:train"
-            scores.append(_score("accuracy_unknown", self.unknown_right, self.unknown, signature))
-        signature = f"words:{self.words}|tag:most-frequent-of-the-word"
-        scores.append(_score("accuracy_baseline", self.baseline_right, self.words, signature))
+            accuracy = _percent(self.unknown_right, self.unknown)
+            scores.append(Score.of("accuracy_unknown", accuracy, signature))
+        signature = f"words:{words}|tag:most-frequent-of-the-word"
+        accuracy = _percent(self.baseline_right, words)
+        scores.append(Score.of("accuracy_baseline", accuracy, signature))
         scores += [self._tag_score(tag) for tag in self.tags]
         rows = {
             gold: {given: n for given in self.tags if (n := self.confusion[gold, given])}
             for gold in self.tags
         }
-        errors = self.words - right
+        errors = words - right
         signature = "errors|rows:right|columns:given"
         fields = {"name": "confusion", "score": errors, "signature": signature, "right": rows}
         return [*scores, Score("confusion", float(errors), signature, fields, decimals=0)]
 
     def _tag_score(self, tag: str) -> Score:
         right = self.confusion[tag, tag]
-        gold = sum(n for (correct, _), n in self.confusion.items() if correct == tag)
-        given = sum(n for (_, predicted), n in self.confusion.items() if predicted == tag)
+        gold = sum(self.confusion[tag, given] for given in self.tags)
+        given = sum(self.confusion[gold, tag] for gold in self.tags)
         precision, recall = _percent(right, given), _percent(right, gold)
         signature = f"words:{gold}|precision:{precision:.2f}|recall:{recall:.2f}"
-        more = {"precision": precision, "recall": recall}
-        return _score(f"f1_{tag}", 2 * right, gold + given, signature, **more)
+        more: dict[str, Any] = {"precision": round(precision, 2), "recall": round(recall, 2)}
+        return Score.of(f"f1_{tag}", _percent(2 * right, gold + given), signature, **more)
 
 
 class MostFrequentTags:
@@ -95,13 +89,7 @@ def compare_tags(
     given: Sequence[Sequence[str]],
     training: MostFrequentTags,
 ) -> Tagging:
-    """Count right and wrong tags.
-
-    Args:
-        words: Of each sentence.
-        right: Their tags.
-        given: The predicted tags.
-        training: The words of training.
+    """Count right and given (predicted) tags of the words of each sentence.
 
     Raises:
         InputError: There is no word.
@@ -122,10 +110,3 @@ def compare_tags(
 
 def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
-
-
-def _score(name: str, part: int, whole: int, signature: str, **more: float) -> Score:
-    value = _percent(part, whole)
-    rounded = {key: round(number, 2) for key, number in more.items()}
-    fields = {"name": name, "score": round(value, 2), "signature": signature, **rounded}
-    return Score(name, value, signature, fields)

@@ -6,7 +6,7 @@ It knows raw text only. The caller defines when a phrase occurs, in agreement wi
 from collections.abc import Callable, Sequence
 
 from transformer.common.errors import InputError
-from transformer.evaluation.metrics import DECIMALS, Score
+from transformer.evaluation.metrics import Score
 
 
 def term_accuracy(
@@ -35,13 +35,7 @@ def term_accuracy(
     ]
     if not matches:
         raise InputError("there is no term to look for; give at least one")
-    value = 100 * sum(matches) / len(matches)
-    signature = f"nterms:{len(matches)}|{signature}"
-    fields = {
-        "name": "term accuracy",
-        "score": round(value, DECIMALS),
-        "signature": signature,
-        "found": sum(matches),
-        "terms": len(matches),
-    }
-    return Score("term accuracy", value, signature, fields)
+    terms_found, count = sum(matches), len(matches)
+    signature = f"nterms:{count}|{signature}"
+    percent = 100 * terms_found / count
+    return Score.of("term accuracy", percent, signature, found=terms_found, terms=count)

@@ -43,12 +43,7 @@ def require_matplotlib() -> None:
 
 
 def attention_figure(view: AttentionView) -> bytes:
-    """The view as a PNG.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
-    require_matplotlib()
+    """The view as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -139,12 +134,8 @@ def _draw_block(figure: "Figure", block: _Block, left: float, top: float) -> Non
         below = top + _BLOCK + layer * block.row + block.margin + block.map_height
         for head in range(kind.weights.size(1)):
             start = left + _GAP + block.margin + head * block.column
-            axes = figure.add_axes(
-                (
-                    *(start / width, 1 - below / height),
-                    *(block.map_width / width, block.map_height / height),
-                )
-            )
+            size = (block.map_width / width, block.map_height / height)
+            axes = figure.add_axes((start / width, 1 - below / height, *size))
             _draw_head(axes, block, layer, head)
 
 

@@ -5,6 +5,7 @@ The template, its style and its script are in ``assets``; here they are joined w
 
 import html
 import json
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -18,7 +19,6 @@ THOUSAND = 1000
 
 def attention_page(view: AttentionView) -> str:
     """The page; sentences are never interpreted as HTML."""
-    folder = files("transformer.report") / "assets"
     data = {
         "source": escaped(view.source),
         "target": escaped(view.target),
@@ -30,18 +30,17 @@ def attention_page(view: AttentionView) -> str:
     }
     parts = {
         "title": html.escape(f"Attention: {escaped(view.source)}"),
-        "style": _read(folder, "attention_page.css"),
+        "style": _asset("attention_page.css"),
         "data": _embedded(data),
-        "script": _read(folder, "attention_map.js") + _read(folder, "attention_page.js"),
+        "script": _asset("attention_map.js") + _asset("attention_page.js"),
     }
     # The template is split before the data comes in, so that no sentence contains a field.
-    split = _read(folder, "attention_page.html").split("%%")
+    split = _asset("attention_page.html").split("%%")
     return "".join(parts[text] if index % 2 else text for index, text in enumerate(split))
 
 
-def _read(folder: Any, name: str) -> str:
-    text: str = folder.joinpath(name).read_text(encoding="utf-8")
-    return text
+def _asset(name: str) -> str:
+    return (files("transformer.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _kind(kind: AttentionKind) -> dict[str, Any]:
@@ -57,11 +56,9 @@ def _kind(kind: AttentionKind) -> dict[str, Any]:
         "queries": list(map(escaped, kind.queries)),
         "keys": list(map(escaped, kind.keys)),
         "goldKnown": any(c.alignment_error is not None for row in kind.characters for c in row),
-        "wantsGold": kind.wants_gold,
-        "best": [
-            {"title": named.title, "layer": named.layer, "head": named.head, "text": named.text}
-            for named in best_heads(kind.characters)
-        ],
+        # Only links from target to source are compared with gold links.
+        "wantsGold": kind.name == "cross",
+        "best": [asdict(named) for named in best_heads(kind.characters)],
         "layers": [
             [
                 {

@@ -42,11 +42,7 @@ def print_comparison(comparison: Comparison) -> None:
 
 
 def save_comparison(folder: Path, comparison: Comparison) -> None:
-    """Write ``comparison.json`` and ``comparison.md``, each whole or not at all.
-
-    Raises:
-        InputError: The folder cannot be made or written to.
-    """
+    """Write ``comparison.json`` and ``comparison.md``, each whole; raises as `made` does."""
     with made(folder):
         write_whole(folder / f"{NAME}.json", format_comparison(comparison) + "\n")
         write_whole(folder / f"{NAME}.md", _markdown(comparison))
@@ -72,19 +68,13 @@ def _tables(comparison: Comparison) -> Iterator[_Table]:
         yield _tested(metric, names)
     yield _by_length(comparison, names)
     if comparison.by_frequency is not None:
-        yield _Table(
-            "F1 (recall) of words by how often the training text has them",
-            ("times", "words", *names),
-            [
-                (
-                    bucket.label,
-                    str(bucket.words),
-                    *(f"{match.f1:.2f} ({match.recall:.2f})" for match in bucket.matches),
-                )
-                for bucket in comparison.by_frequency
-            ],
-            (comparison.signatures["frequency"],),
-        )
+        title = "F1 (recall) of words by how often the training text has them"
+        rows = []
+        for bucket in comparison.by_frequency:
+            matches = (f"{match.f1:.2f} ({match.recall:.2f})" for match in bucket.matches)
+            rows.append((bucket.label, str(bucket.words), *matches))
+        notes = (comparison.signatures["frequency"],)
+        yield _Table(title, ("times", "words", *names), rows, notes)
 
 
 def _tested(metric: TestedMetric, names: Sequence[str]) -> _Table:
@@ -105,17 +95,10 @@ def _by_length(comparison: Comparison, names: Sequence[str]) -> _Table:
     buckets, title = comparison.by_length, "BLEU by words of the source"
     if any(bucket.bleu is None for bucket in buckets):
         title += f" (none where no reference has {MAX_NGRAM_ORDER} words)"
-    rows = [
-        (
-            bucket.label,
-            str(bucket.sentences),
-            *(
-                "" if score is None else f"{score:.2f}"
-                for score in bucket.bleu or (None,) * len(names)
-            ),
-        )
-        for bucket in buckets
-    ]
+    rows = []
+    for bucket in buckets:
+        scores = [f"{score:.2f}" for score in bucket.bleu or ()] or [""] * len(names)
+        rows.append((bucket.label, str(bucket.sentences), *scores))
     return _Table(title, ("words", "sentences", *names), rows, (comparison.signatures["length"],))
 
 

@@ -1,4 +1,4 @@
-"""The report of a head ablation: tables for people, plain values for programs."""
+"""Heads on a terminal: the best of an attention view, and the report of a head ablation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,30 +8,39 @@ from rich.console import Console
 from rich.progress import Progress
 
 from transformer.evaluation.attention.head_ablation import Ablation, Ablations
+from transformer.evaluation.attention.head_metrics import best_heads
 from transformer.evaluation.attention.head_scores import Scorer
+from transformer.evaluation.attention.view import AttentionView
 from transformer.model.heads import HeadName, attentions, heads_off
 from transformer.model.transformer import Transformer
 from transformer.report.scores import build_table, shown
 
 
+def print_best(view: AttentionView, console: Console | None = None) -> None:
+    """Show the sentence pair and the best heads, on stderr unless a console is given."""
+    rows = [
+        (kind.name, named.title, f"{named.layer}.{named.head}", named.text)
+        for kind in view.kinds
+        for named in best_heads(kind.characters)
+    ]
+    console = console or Console(stderr=True)
+    for text in (view.source, view.target):
+        console.print(shown(text))
+    header = ("attention", "best at", "head", "measured")
+    console.print(build_table(f"heads over {view.measured}", header, rows, right=()))
+
+
 @dataclass(frozen=True)
 class HeadReport:
-    """The heads of a model, measured.
-
-    Attributes:
-        scorer: The measure.
-        score: Of the model with all its heads.
-        off: Heads that were off all the time.
-        shared: Whether a head serves several layers.
-        single: Each head off alone, the costliest first.
-        alone: The best head of each layer with the rest of the layer off.
-        pruned: Without a fraction of the heads.
-    """
+    """The heads of a model, measured; ``single``, ``alone`` and ``pruned`` as `Ablations` does."""
 
     scorer: Scorer
     score: float
+    """Of the model with all its heads."""
     off: tuple[HeadName, ...]
+    """Heads that were off all the time."""
     shared: bool
+    """Whether a head serves several layers."""
     single: dict[HeadName, Ablation]
     alone: dict[HeadName, Ablation]
     pruned: dict[float, Ablation]

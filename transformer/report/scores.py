@@ -14,6 +14,7 @@ from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import written_whole
 from transformer.evaluation.metrics import Score
+from transformer.evaluation.tagging_accuracy import Tagging
 
 
 def format_json(scores: Sequence[Score]) -> str:
@@ -50,16 +51,20 @@ def print_table(title: str, scores: Sequence[Score]) -> None:
     table_console().print(build_table(title, ("metric", "score", "signature"), rows, right=(1,)))
 
 
+def confusion_table(tagging: Tagging) -> Table:
+    """A row for each right tag of a tagger and a column for each tag that was given."""
+    header, title = ["", *tagging.tags], "right tag, then the tags given"
+    rows = (
+        [gold, *(str(tagging.confusion[gold, given] or ".") for given in tagging.tags)]
+        for gold in tagging.tags
+    )
+    return build_table(title, header, rows, right=range(len(header)))
+
+
 def save_report(
     folder: Path, split: str, scores: Sequence[Score], hypotheses: Sequence[str] | None
 ) -> None:
-    """Write ``SPLIT.json`` and ``SPLIT.hyp`` (one hypothesis a line), each whole or not at all.
-
-    Without hypotheses there is only the first.
-
-    Raises:
-        InputError: The folder cannot be made or written to.
-    """
+    """Write ``SPLIT.json``, and hypotheses to ``SPLIT.hyp``, each whole; raises as `made` does."""
     with made(folder):
         write_whole(folder / f"{split}.json", format_json(scores) + "\n")
         if hypotheses is not None:
@@ -83,11 +88,7 @@ def made(folder: Path) -> Iterator[None]:
 
 
 def require_writable(folder: Path) -> None:
-    """Make a folder, and try it before there is anything to write.
-
-    Raises:
-        InputError: It cannot be made or written to.
-    """
+    """Make a folder, and try it before there is anything to write; raises as `made` does."""
     with made(folder), tempfile.TemporaryFile(dir=folder):
         pass
 

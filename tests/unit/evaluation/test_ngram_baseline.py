@@ -50,15 +50,12 @@ def test_the_probabilities_after_any_context_sum_to_one(order: int) -> None:
         assert sum(outcomes) == pytest.approx(1)
 
 
-def test_unigrams_by_hand() -> None:
+def test_unigrams_and_their_discount_by_hand() -> None:
     # 4: 8 times, 5: 7, 6: 4, 7: 2 and the end 7: 28 in all, of 5 kinds.
     assert model(1, discounts=[0.0]).probability((4,)) == 8 / 28
     quarter = model(1, discounts=[0.25])
     assert quarter.probability((7,)) == pytest.approx((2 - 0.25 + 0.25 * 5 / 6) / 28)
     assert quarter.probability((8,)) == pytest.approx(0.25 * 5 / 6 / 28)
-
-
-def test_the_discount_is_that_of_ney() -> None:
     smoothed = KneserNey([[4, 4, 4, 5, 5, 6, 7]], order=1, vocab_size=9, bos=BOS, eos=EOS)
     # 6, 7 and the end were seen once, 5 twice.
     assert smoothed.discounts == [3 / (3 + 2 * 1)]
@@ -70,9 +67,7 @@ def test_the_likelihood_counts_every_token_and_every_end() -> None:
     expected = [(BOS, 4), (4, 8), (8, EOS), (BOS, EOS)]
     total = -sum(math.log(smoothed.probability(ngram)) for ngram in expected)
     assert smoothed.nll([[4, 8], []]) == pytest.approx(total)
-
-
-def test_the_impossible_is_infinite() -> None:
+    # The impossible is infinite.
     assert model(1, discounts=[0.0]).nll([[8]]) == math.inf
 
 

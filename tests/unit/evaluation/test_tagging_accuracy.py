@@ -7,7 +7,7 @@ from rich.console import Console
 
 from transformer.common.errors import InputError
 from transformer.evaluation.tagging_accuracy import MostFrequentTags, compare_tags
-from transformer.report.tagging import confusion_table
+from transformer.report.scores import confusion_table
 
 WORDS = [["the", "dog", "runs"], ["a", "run"], ["the", "cat", "runs", "."]]
 RIGHT = [["DET", "NOUN", "VERB"], ["DET", "NOUN"], ["DET", "NOUN", "NOUN", "PUNCT"]]
@@ -41,29 +41,23 @@ def test_scores_by_hand() -> None:
     assert list(scores)[-1] == "confusion"
 
 
-def test_a_tag_that_is_never_given_or_never_right_scores_zero() -> None:
+def test_a_tag_never_given_or_never_right_scores_zero() -> None:
     compared = compare_tags([["x"]], [["ADJ"]], [["ADV"]], TRAINING)
     for score in compared.scores():
         if score.name.startswith("f1_"):
             assert score.value == 0.0
-
-
-def test_without_unknown_words_there_is_no_score_of_them() -> None:
+    # Without unknown words there is no score of them.
     compared = compare_tags([["the"]], [["DET"]], [["DET"]], TRAINING)
     assert "accuracy_unknown" not in {score.name for score in compared.scores()}
 
 
-def test_the_table_has_a_row_for_each_right_tag() -> None:
+def test_the_table_has_a_row_for_each_right_tag_as_text() -> None:
     screen = io.StringIO()
     table = confusion_table(compare_tags(WORDS, RIGHT, GIVEN, TRAINING))
     Console(file=screen, width=100).print(table)
     rows = [line.split() for line in screen.getvalue().splitlines()[-5:]]
     assert rows[0] == ["DET", "NOUN", "PUNCT", "VERB"]
     assert rows[2] == ["NOUN", "1", "2", ".", "1"]
-
-
-def test_a_tag_is_no_markup_in_the_table() -> None:
-    screen = io.StringIO()
     table = confusion_table(compare_tags([["x"]], [["[red]"]], [["a\x1b[2J"]], TRAINING))
     Console(file=screen, width=100).print(table)
     assert "[red]" in screen.getvalue() and "a⟨U+001B⟩[2J" in screen.getvalue()

@@ -21,9 +21,6 @@ def test_the_share_of_terms_that_occur_as_words() -> None:
         "found": 2,
         "terms": 4,
     }
-
-
-def test_no_term_is_one_line() -> None:
     with pytest.raises(InputError, match="there is no term to look for"):
         term_accuracy(["a", "b"], [(), ()], occurs, "")
 

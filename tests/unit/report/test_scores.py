@@ -22,6 +22,8 @@ def test_saved_files_say_what_was_scored(tmp_path: Path) -> None:
     lines = (folder / "test.hyp").read_bytes().decode("utf-8").split("\n")
     assert lines == [*HYPOTHESES, ""]
     assert sorted(os.listdir(folder)) == ["test.hyp", "test.json"]
+    [only] = json.loads(format_json(SCORES[:1]))
+    assert only["name"] == "BLEU"
 
 
 def test_a_failure_leaves_the_old_file_whole(tmp_path: Path) -> None:
@@ -42,26 +44,12 @@ def test_the_table_names_metric_score_and_signature(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # however narrow the screen, a signature can be copied
-    print_table("test", SCORES)
-    lines = capsys.readouterr().err.split("\n")
+    print_table("news[de].en", SCORES)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("news[de].en")
+    lines = captured.err.split("\n")
     for expected in SCORES:
         [line] = [line for line in lines if line.startswith(expected.name)]
         assert f"{expected.value:.2f}" in line
         assert expected.signature in line
-
-
-def test_the_title_is_what_the_text_is_called(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("news[de].en", SCORES)
-    assert capsys.readouterr().err.startswith("news[de].en")
-
-
-def test_the_table_goes_to_stderr_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("test", SCORES)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "BLEU" in captured.err
-
-
-def test_one_metric_is_a_list_too() -> None:
-    [only] = json.loads(format_json(SCORES[:1]))
-    assert only["name"] == "BLEU"

@@ -25,7 +25,7 @@ def _attention(arguments: Sequence[str]) -> None:
     from transformer.common.schema import typed_value
     from transformer.report.attention_figure import attention_figure, require_matplotlib
     from transformer.report.attention_page import attention_page
-    from transformer.report.attention_summary import print_best
+    from transformer.report.heads import print_best
     from transformer.report.scores import require_writable, write_whole
 
     if png := typed_value(config.png, bool, "png"):

@@ -21,7 +21,7 @@ def _select(config: DictConfig) -> None:
     from transformer.common.files import written_whole
     from transformer.data.text.lines import read_lines
     from transformer.data.text.parallel import plain_pairs
-    from transformer.evaluation.nbest_oracle import nearest
+    from transformer.evaluation.metrics import nearest
 
     nbest, reference, output = (
         resolve_path(config, key) for key in ("nbest", "reference", "output")

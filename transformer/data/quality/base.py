@@ -5,11 +5,18 @@ so that a text of any length passes through it.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from transformer.data.quality.pair import SIDES, NumberedPair, Side
+
+
+class Fault(NamedTuple):
+    """What is wrong with one pair; no side means both."""
+
+    side: Side | None
+    message: str
 
 
 class Example(NamedTuple):
@@ -17,7 +24,6 @@ class Example(NamedTuple):
 
     line: int
     side: Side | None
-    """None: both sides."""
     message: str
 
 
@@ -41,17 +47,14 @@ class Finding:
         return self.count / self.total if self.total else 0.0
 
 
-@dataclass
 class Check(ABC):
     """Looks for one kind of fault, or for several that are found in the same way."""
 
-    split: str
-    """Name of the split that the pairs belong to."""
-    max_examples: int
-    names: ClassVar[tuple[str, ...]]
-    """Names of the faults."""
     needs_all_pairs: ClassVar[bool] = False
     """Whether `faults` gives an answer only after `see` was called with every pair."""
+
+    def __init__(self, split: str, max_examples: int) -> None:
+        self.split, self.max_examples = split, max_examples
 
     @abstractmethod
     def see(self, pair: NumberedPair) -> None:
@@ -70,34 +73,23 @@ class Check(ABC):
         return None
 
 
-class Fault(NamedTuple):
-    """What is wrong with one pair."""
-
-    side: Side | None
-    message: str
+FindFault = Callable[[NumberedPair], Fault | None]
+"""Returns what is wrong with a pair, or None."""
 
 
-@dataclass
 class PairCheck(Check):
     """A check that looks at each pair alone."""
 
-    name: ClassVar[str]
-    _count: int = field(default=0, init=False)
-    _total: int = field(default=0, init=False)
-    _examples: list[Example] = field(default_factory=list, init=False)
-
-    def __init_subclass__(cls) -> None:
-        if "name" in cls.__dict__:
-            cls.names = (cls.name,)
-
-    @abstractmethod
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Return what is wrong with a pair, or None."""
+    def __init__(self, split: str, max_examples: int, name: str, find: FindFault) -> None:
+        super().__init__(split, max_examples)
+        self._name, self._find = name, find
+        self._count = self._total = 0
+        self._examples: list[Example] = []
 
     def see(self, pair: NumberedPair) -> None:
         """Count the pair if it has the fault."""
         self._total += 1
-        fault = self.fault(pair)
+        fault = self._find(pair)
         if fault is not None:
             self._count += 1
             if len(self._examples) < self.max_examples:
@@ -105,24 +97,21 @@ class PairCheck(Check):
 
     def findings(self) -> Iterable[Finding]:
         """Return the only finding."""
-        yield Finding(self.name, self.split, self._count, self._total, tuple(self._examples))
+        yield Finding(self._name, self.split, self._count, self._total, tuple(self._examples))
 
     def faults(self, pair: NumberedPair) -> Iterable[str]:
         """Return the name of the fault if the pair has it."""
-        return () if self.fault(pair) is None else self.names
+        return () if self._find(pair) is None else (self._name,)
 
 
-class SideCheck(PairCheck):
-    """A check that looks at each side alone."""
+def either_side(describe: Callable[[Side, str], str | None]) -> FindFault:
+    """Apply a function that describes the fault of one side to the source, then to the target."""
 
-    @abstractmethod
-    def describe(self, side: Side, text: str) -> str | None:
-        """Return what is wrong with one side, or None."""
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Return what is wrong with the source, or else with the target."""
+    def find(pair: NumberedPair) -> Fault | None:
         for side, text in zip(SIDES, pair.texts, strict=True):
-            message = self.describe(side, text)
+            message = describe(side, text)
             if message is not None:
                 return Fault(side, message)
         return None
+
+    return find

@@ -1,4 +1,4 @@
-"""Which faults are looked for, and how many are allowed; the defaults are in conf/doctor.yaml."""
+"""The faults to look for, and how many are allowed; the defaults are in conf/doctor.yaml."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Annotated
@@ -91,4 +91,4 @@ class ExaminationConfig:
     """Examine only the first pairs of each split; None: all."""
 
     def __post_init__(self) -> None:
-        raise_objections(text.removeprefix(".") for text in out_of_range(self, ""))
+        raise_objections(out_of_range(self, ""))

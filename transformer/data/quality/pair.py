@@ -56,10 +56,3 @@ def quoted(text: str, index: int = 0) -> str:
     start = max(0, min(index - _QUOTED // 2, len(text) - _QUOTED))
     end = start + _QUOTED
     return f'"{"…" if start else ""}{escaped(text[start:end])}{"…" if end < len(text) else ""}"'
-
-
-def first_difference(text: str, other: str) -> int:
-    """Return the index of the first character that differs."""
-    characters = zip(text, other, strict=False)
-    shorter = min(len(text), len(other))
-    return next((i for i, (one, two) in enumerate(characters) if one != two), shorter)

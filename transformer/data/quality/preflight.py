@@ -18,32 +18,27 @@ from transformer.data.config import DataConfig
 from transformer.data.corpora.mixture import corpus_configs
 from transformer.data.corpora.resolve import Split, find_corpus_splits
 from transformer.data.quality.base import Finding
-from transformer.data.quality.checks.corpus.test_leakage import Leaks
+from transformer.data.quality.checks.repeated_text import Leaks
 from transformer.data.quality.config import ExaminationConfig
 from transformer.data.quality.scan import examine
 from transformer.data.quality.texts import line_location, numbered
 
-CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
-"""The checks that run."""
-
+_CHECKS = frozenset({"empty", "copy", "misaligned", "replacement", "leak"})
 # A fault of a larger fraction of the pairs is a warning.
 _MAX_FRACTION = 0.001
 # Raise it when the checks change.
 _VERSION = 5
 # A million pairs cost some ten seconds.
-_MAX_PAIRS = 1_000_000
-_EXAMPLES = 2
+_MAX_PAIRS, _EXAMPLES = 1_000_000, 2
 
 logger = logging.getLogger(__name__)
 
 
 def log_faults(config: DataConfig) -> list[str]:
-    """Examine the text of a run, unless the cache has the result, and log a line a finding.
+    """Examine the text of a run, unless the cache has the result; log and return a line a finding.
 
-    With several corpora, the held-out text of each is looked for in the training text of all.
-
-    Returns:
-        The lines; none for a stream, which cannot be read beforehand.
+    With several corpora, the held-out text of each is looked for in the training text of all. A
+    stream cannot be read beforehand.
 
     Raises:
         InputError: a text cannot be read, or the cache cannot be written to.
@@ -53,9 +48,7 @@ def log_faults(config: DataConfig) -> list[str]:
     configs = corpus_configs(config) or {"": config}
     corpora = {name: find_corpus_splits(corpus) for name, corpus in configs.items()}
     splits = {
-        _full_name(split, name): text
-        for name, texts in corpora.items()
-        for split, text in texts.items()
+        _full_name(split, name): text for name in corpora for split, text in corpora[name].items()
     }
     cache = given_path(config.cache)
     texts = [f"{name} {text.fingerprint(cache)} {text.sentences}" for name, text in splits.items()]
@@ -69,12 +62,10 @@ def log_faults(config: DataConfig) -> list[str]:
             findings = [asdict(found) for found in _find(configs, corpora, splits) if found.count]
             with written_whole(path) as part:
                 part.write_text(json.dumps(findings), encoding="utf-8")
-    lines = []
-    for finding in findings:
-        fraction = finding["count"] / finding["total"]
-        lines.append(_describe(finding, splits[finding["split"]]))
-        level = logging.WARNING if fraction > _MAX_FRACTION else logging.INFO
-        logger.log(level, "%s", lines[-1])
+    lines = [_describe(finding, splits[finding["split"]]) for finding in findings]
+    for finding, line in zip(findings, lines, strict=True):
+        is_frequent = finding["count"] / finding["total"] > _MAX_FRACTION
+        logger.log(logging.WARNING if is_frequent else logging.INFO, "%s", line)
     return lines
 
 
@@ -101,7 +92,7 @@ def _find(
 ) -> Iterator[Finding]:
     for name, texts in corpora.items():
         settings = ExaminationConfig(
-            checks=CHECKS - {"leak"} if len(corpora) > 1 else CHECKS,
+            checks=_CHECKS - {"leak"} if len(corpora) > 1 else _CHECKS,
             examples=_EXAMPLES,
             ratio=2.0,
             max_length=configs[name].max_length,
@@ -112,10 +103,9 @@ def _find(
             yield replace(finding, split=_full_name(finding.split, name))
     if len(corpora) > 1:
         training = {_full_name("train", name): name for name in corpora}
-        held_out = {name: text for name, text in splits.items() if name not in training}
-        leaks = Leaks(held_out, _EXAMPLES)
+        leaks = Leaks({n: text for n, text in splits.items() if n not in training}, _EXAMPLES)
         for split, name in training.items():
             leaks.training_text = f"the training text of {name}"
             for pair in islice(numbered(splits[split]), _MAX_PAIRS):
                 leaks.see(pair)
-        yield from (finding for finding in leaks.findings() if finding.check in CHECKS)
+        yield from (finding for finding in leaks.findings() if finding.check in _CHECKS)

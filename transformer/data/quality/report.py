@@ -20,23 +20,18 @@ Report = Mapping[str, Any]
 def to_json(
     examination: Examination, splits: Mapping[str, Split], allowed: Mapping[str, float]
 ) -> Report:
-    """Return everything as plain values.
-
-    Args:
-        examination: the result.
-        splits: the texts, which know their files.
-        allowed: the allowed fraction of each fault.
-    """
-    findings = [_finding(found, splits, allowed) for found in examination.findings]
+    """Return everything as plain values, with the allowed fraction of each fault."""
+    findings = [
+        _finding(finding, splits[finding.split], allowed[finding.check])
+        for finding in examination.findings
+    ]
     return {
         "splits": {
             name: {
                 "files": list(map(str, splits[name].corpus.paths)),
                 "pairs": count,
-                "lengths": {
-                    "unit": examination.unit,
-                    **dict(zip(SIDES, map(_lengths, examination.lengths[name]), strict=True)),
-                },
+                "lengths": {"unit": examination.unit}
+                | dict(zip(SIDES, map(_lengths, examination.lengths[name]), strict=True)),
             }
             for name, count in examination.pairs.items()
         },
@@ -51,10 +46,7 @@ def _lengths(lengths: Lengths) -> dict[str, float]:
     return {"mean": round(lengths.mean(), 2), **percentiles, "max": lengths.percentile(100)}
 
 
-def _finding(
-    finding: Finding, splits: Mapping[str, Split], allowed: Mapping[str, float]
-) -> dict[str, Any]:
-    split, limit = splits[finding.split], allowed[finding.check]
+def _finding(finding: Finding, split: Split, limit: float) -> dict[str, Any]:
     return {
         "check": finding.check,
         "split": finding.split,

@@ -1,7 +1,4 @@
-"""Runs the checks over the splits of a corpus.
-
-Streams, so that a corpus may be larger than memory.
-"""
+"""Runs the checks over the splits of a corpus, which may be larger than memory."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -53,12 +50,7 @@ class Examination:
 def examine(
     splits: Mapping[str, Split], config: ExaminationConfig, tokenizer: Tokenizer | None = None
 ) -> Examination:
-    """Run the checks over every split.
-
-    Args:
-        splits: by name, with "train".
-        config: the enabled checks and their settings.
-        tokenizer: counts tokens and knows characters; None estimates.
+    """Run the checks over every split; the arguments are those of `Checks`.
 
     Raises:
         InputError: a text cannot be read.
@@ -69,17 +61,15 @@ def examine(
     # The training text is read first: it defines the known characters.
     for name in ("train", *(name for name in splits if name != "train")):
         split_checks = checks.build(name)
-        sources, targets = Counter[int](), Counter[int]()
-        see = [check.see for check in split_checks]
+        sources, targets = lengths[name] = Lengths(Counter()), Lengths(Counter())
         for pair in checks.pairs(name):
-            sources[pair.source_tokens] += 1
-            targets[pair.target_tokens] += 1
-            for see_pair in see:
-                see_pair(pair)
-        lengths[name] = Lengths(sources), Lengths(targets)
+            sources.counts[pair.source_tokens] += 1
+            targets.counts[pair.target_tokens] += 1
+            for check in split_checks:
+                check.see(pair)
         findings += (finding for check in split_checks for finding in check.findings())
-    findings = [finding for finding in findings if finding.check in config.checks]
     order = list(lengths)
+    findings = [finding for finding in findings if finding.check in config.checks]
     findings.sort(key=lambda found: (order.index(found.split), CHECKS.index(found.check)))
     pairs = {name: source.counts.total() for name, (source, _) in lengths.items()}
     unit = "tokens, estimated" if tokenizer is None else "tokens"

@@ -25,27 +25,16 @@ Better = Literal["lower", "higher"]
 
 @dataclass(frozen=True)
 class Ablation:
-    """The score of a model without some heads.
-
-    Attributes:
-        off: The heads.
-        score: The score without them.
-        difference: That minus the score with them.
-    """
+    """The score of a model without some heads."""
 
     off: tuple[HeadName, ...]
     score: float
     difference: float
+    """The score minus that with the heads."""
 
 
 class Ablations:
-    """Measures a model with heads off.
-
-    Args:
-        model: Heads that are already off stay off and are not ranked.
-        measure: How to score it.
-        better: Whether lower or higher scores are better.
-    """
+    """Measures a model with heads off; those that are already off stay off and are not ranked."""
 
     def __init__(self, model: Transformer, measure: Measure, better: Better) -> None:
         off = set(heads_off(model))
@@ -80,7 +69,7 @@ class Ablations:
                 could replace it are off too.
             fractions: Above 0 and at most 1.
         """
-        cheapest = list(reversed(ranking))
+        cheapest = ranking[::-1]
         return {
             fraction: self.without(cheapest[: round(fraction * len(cheapest))])
             for fraction in sorted(fractions)
@@ -119,9 +108,7 @@ class ForcedLoss:
         device = next(model.parameters()).device
         lengths = pair_lengths(zip(sources, targets, strict=True))
         self.batches = [
-            collate(
-                [sources[index] for index in indices], [targets[index] for index in indices]
-            ).to(device)
+            collate([sources[i] for i in indices], [targets[i] for i in indices]).to(device)
             for indices in bucket_batches(lengths, batch_tokens)
         ]
         self.target_tokens = sum(batch.target_tokens for batch in self.batches)

@@ -6,7 +6,7 @@ It does not know where the weights come from. Sources: Voita et al. 2019,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -68,8 +68,7 @@ class HeadCharacter:
 
     def to_json(self) -> dict[str, float | None]:
         """Every measure by its name."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {"relative_entropy": self.relative_entropy}
+        return asdict(self) | {"relative_entropy": self.relative_entropy}
 
 
 @dataclass(frozen=True)
@@ -85,15 +84,11 @@ class HeadTotals:
     def characters(self) -> list[HeadCharacter]:
         """The means, one object a head."""
         counts = self.counts.tolist()
-        return [
-            HeadCharacter(
-                **{
-                    name: value / count if count else None
-                    for name, value, count in zip(_MEASURES, values, counts, strict=True)
-                }
-            )
+        means = (
+            [value / count if count else None for value, count in zip(values, counts, strict=True)]
             for values in self.sums.T.tolist()
-        ]
+        )
+        return [HeadCharacter(**dict(zip(_MEASURES, values, strict=True))) for values in means]
 
 
 def head_totals(
@@ -160,8 +155,8 @@ _TITLES = {
 
 def describe(head: HeadCharacter) -> str:
     """Describe a head, with its numbers, and its alignment error if known."""
-    known = head.alignment_error is not None
-    return _rule(head) + (f"; AER {head.alignment_error:.3f}" if known else "")
+    error = head.alignment_error
+    return _rule(head) + ("" if error is None else f"; AER {error:.3f}")
 
 
 def _rule(head: HeadCharacter) -> str:
@@ -209,10 +204,12 @@ def best_heads(layers: Sequence[Sequence[HeadCharacter]], alignments: int = 3) -
         NamedHead("word alignment", *index, f"AER {value:.3f}")
         for value, index in _ranked(layers, "alignment_error")[::-1][:alignments]
     ]
-    for name in _INDICES:
-        for value, index in _ranked(layers, name)[:1]:
-            if value >= MAJORITY:
-                named.append(NamedHead(_TITLES[name], *index, f"{value:.2f}"))
+    named += [
+        NamedHead(_TITLES[name], *index, f"{value:.2f}")
+        for name in _INDICES
+        for value, index in _ranked(layers, name)[:1]
+        if value >= MAJORITY
+    ]
     for value, index in _ranked(layers, "confidence")[:1]:
         named.append(NamedHead("most confident", *index, f"mean maximum {value:.2f}"))
     for value, index in _ranked(layers, "relative_entropy")[:1]:

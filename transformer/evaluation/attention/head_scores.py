@@ -17,22 +17,16 @@ from transformer.model.heads import HeadName, switched_off
 
 @dataclass(frozen=True)
 class Scorer:
-    """A way to score a model with heads off.
-
-    Attributes:
-        name: Of the score.
-        signature: How it is computed.
-        measured: Description of the text.
-        better: Whether lower or higher scores are better.
-        decimals: In tables.
-    """
+    """A way to score a model with heads off."""
 
     name: str
     signature: str
     measured: str
+    """Description of the text."""
     measure: Measure
     better: Better
     decimals: int
+    """In tables."""
 
 
 def loss_scorer(
@@ -44,12 +38,8 @@ def loss_scorer(
         InputError: See ``corpus_pairs``.
     """
     pairs = corpus_pairs(translator, run["data"], split, sentences)
-    measure = ForcedLoss(
-        translator.model,
-        [pair.source for pair in pairs],
-        [pair.target for pair in pairs],
-        translator.batch_tokens,
-    )
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    measure = ForcedLoss(translator.model, sources, targets, translator.batch_tokens)
     return Scorer(
         "loss",
         f"nats per token|ntokens:{measure.target_tokens}|smoothing:0",

@@ -52,8 +52,8 @@ def corpus_pairs(
     pairs = list(islice(text, sentences))
     sources = translator.tokenizer.encode_source([source for source, _ in pairs])
     targets = translator.tokenizer.encode_target([target for _, target in pairs])
-    known = text.links is not None
-    gold = islice(text.word_links(), sentences) if known else repeat(None, len(pairs))
+    links = text.word_links() if text.links is not None else repeat(None)
+    gold = islice(links, len(pairs))
     limit = translator.model.max_length
     encoded = [
         EncodedPair(source, target, links)
@@ -97,13 +97,20 @@ def survey(translator: Translator, pairs: Sequence[EncodedPair]) -> Characters:
                 head_totals(weights, attended.visible, attended.separator)
                 for weights in attended.weights
             ]
-            sums = zip(totals.get(kind, layers), layers, strict=True)
-            totals[kind] = [old + new for old, new in sums] if kind in totals else layers
+            if kind in totals:
+                layers = [old + new for old, new in zip(totals[kind], layers, strict=True)]
+            totals[kind] = layers
         if known:
             _propose(proposed, seen.cross.weights, batch, translator)
     characters = {kind: [layer.characters() for layer in totals[kind]] for kind in KINDS}
     if known:
-        characters["cross"] = _with_errors(characters["cross"], proposed)
+        characters["cross"] = [
+            [
+                replace(character, alignment_error=count_links(proposed[layer, head]).error_rate)
+                for head, character in enumerate(heads)
+            ]
+            for layer, heads in enumerate(characters["cross"])
+        ]
     return characters
 
 
@@ -133,15 +140,3 @@ def _propose(
                 proposed.setdefault((layer, head), []).append(
                     (links, frozenset(sure), frozenset(possible))
                 )
-
-
-def _with_errors(
-    layers: list[list[HeadCharacter]], proposed: Proposals
-) -> list[list[HeadCharacter]]:
-    return [
-        [
-            replace(character, alignment_error=count_links(proposed[layer, head]).error_rate)
-            for head, character in enumerate(row)
-        ]
-        for layer, row in enumerate(layers)
-    ]

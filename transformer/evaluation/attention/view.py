@@ -15,36 +15,23 @@ from transformer.evaluation.attention.head_metrics import HeadCharacter, best_he
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """One kind of attention over one sentence pair.
-
-    Attributes:
-        name: ``encoder``, ``decoder`` or ``cross``.
-        title: For people.
-        note: Description of rows and columns.
-        query_name: Name of a row in the text about one weight.
-        key_name: Likewise, of a column.
-        queries: Token of each row.
-        keys: Token of each column.
-        weights: Of this sentence pair.
-        visible: The keys that each query sees.
-        characters: Of each head of each layer, over many sentences.
-    """
+    """One kind of attention over one sentence pair: a query a row, a key a column."""
 
     name: str
+    """``encoder``, ``decoder`` or ``cross``."""
     title: str
     note: str
+    """Description of rows and columns."""
     query_name: str
+    """Name of a row in the text about one weight."""
     key_name: str
     queries: Sequence[str]
     keys: Sequence[str]
     weights: Float[Tensor, "layer head query key"]
     visible: Bool[Tensor, "query key"]
+    """The keys that each query sees."""
     characters: Sequence[Sequence[HeadCharacter]]
-
-    @property
-    def wants_gold(self) -> bool:
-        """Whether heads are compared with gold links, if known: those from target to source."""
-        return self.name == "cross"
+    """Of each head of each layer, over many sentences."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without the weights."""
@@ -53,37 +40,28 @@ class AttentionKind:
             for layer, row in enumerate(self.characters)
             for head, character in enumerate(row)
         ]
-        best = [asdict(named) for named in best_heads(self.characters)]
         return {
             "kind": self.name,
             "queries": list(self.queries),
             "keys": list(self.keys),
-            "best": best,
+            "best": [asdict(named) for named in best_heads(self.characters)],
             "heads": heads,
         }
 
 
 @dataclass(frozen=True)
 class AttentionView:
-    """All attention of a model over one sentence pair.
-
-    Attributes:
-        source: The source text.
-        target: Its translation.
-        forced: Whether the user gave the translation.
-        checkpoint: The origin of the model.
-        size: Its shape, for people.
-        measured: The text that the heads were measured on, for people.
-        sentences: Its number of sentence pairs.
-        kinds: Encoder, decoder and cross-attention.
-    """
+    """All attention of a model over one sentence pair."""
 
     source: str
     target: str
     forced: bool
+    """Whether the user gave the translation."""
     checkpoint: str
     size: str
+    """Shape of the model, for people."""
     measured: str
+    """The text that the heads were measured on, for people, of so many sentence pairs."""
     sentences: int
     kinds: Sequence[AttentionKind]
 

@@ -15,53 +15,38 @@ from sacrebleu.metrics import BLEU
 
 from transformer.common.errors import InputError
 
-Words = Sequence[str]
-"""The words of one sentence."""
-
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """Sentences by the number of source words.
-
-    Attributes:
-        label: Such as 6-10, or 51+.
-        sentences: Their number.
-        bleu: Of each system on them, from 0 to 100; None if no reference has as many words as the
-            longest n-grams of BLEU (4): even correct hypotheses would have 0.
-    """
+    """Sentences by the number of source words."""
 
     label: str
+    """Such as 6-10, or 51+."""
     sentences: int
     bleu: tuple[float, ...] | None
+    """Of each system, from 0 to 100; None if no reference has as many words as the longest n-grams
+    of BLEU (4): even correct hypotheses would have 0."""
 
 
 @dataclass(frozen=True)
 class WordMatch:
-    """Accuracy of one system on the words of a bucket; each from 0 to 100.
-
-    Attributes:
-        recall: Of the words of the references, in the hypothesis of their sentence.
-        precision: Of the words of the hypotheses, in the reference.
-        f1: Their harmonic mean.
-    """
+    """Accuracy of one system on the words of a bucket; each from 0 to 100."""
 
     recall: float
+    """Of the words of the references, in the hypothesis of their sentence."""
     precision: float
+    """Of the words of the hypotheses, in the reference."""
     f1: float
 
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """Words by their frequency in training.
-
-    Attributes:
-        label: Such as 0, 2-4, or 1000+.
-        words: Of the references, with repetitions.
-        matches: Of each system.
-    """
+    """Words by their frequency in training."""
 
     label: str
+    """Such as 0, 2-4, or 1000+."""
     words: int
+    """Of the references, with repetitions."""
     matches: tuple[WordMatch, ...]
 
 
@@ -77,10 +62,9 @@ def check_edges(edges: Sequence[int], key: str) -> None:
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:
     """Labels of the buckets; the first begins at 0, the last has no end."""
-    bounded = [
-        str(low) if high == low + 1 else f"{low}-{high - 1}" for low, high in pairwise([0, *edges])
-    ]
-    return [*bounded, f"{edges[-1] if edges else 0}+"]
+    edges = [0, *edges]
+    bounded = [str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(edges)]
+    return [*bounded, f"{edges[-1]}+"]
 
 
 def bleu_by_length(
@@ -92,12 +76,8 @@ def bleu_by_length(
 ) -> list[LengthBucket]:
     """Corpus BLEU of the sentences of each length; buckets without a sentence are left out.
 
-    Args:
-        sources: One a line; words are separated by spaces.
-        hypotheses: Of each system.
-        references: One a line.
-        bleu: The metric of the whole text.
-        edges: The first length of each bucket after the first.
+    Words of a source are separated by spaces; ``edges`` are the first lengths of the buckets after
+    the first.
     """
     indices: dict[int, list[int]] = {}
     for line, source in enumerate(sources):
@@ -133,8 +113,8 @@ def word_signature(bleu: BLEU) -> str:
 
 def words_by_frequency(
     counts: Mapping[str, int],
-    hypotheses: Sequence[Iterable[Words]],
-    references: Sequence[Words],
+    hypotheses: Sequence[Iterable[Sequence[str]]],
+    references: Sequence[Sequence[str]],
     edges: Sequence[int],
 ) -> list[FrequencyBucket]:
     """Accuracy on the words of each frequency; buckets without a word are left out.
@@ -154,8 +134,7 @@ def words_by_frequency(
     total = bucketed(word for words in references for word in words)
     systems = []
     for system in hypotheses:
-        given: Counter[int] = Counter()
-        matched: Counter[int] = Counter()
+        given, matched = Counter[int](), Counter[int]()
         for hypothesis, reference in zip(system, references, strict=True):
             given += bucketed(hypothesis)
             matched += bucketed((Counter(hypothesis) & Counter(reference)).elements())

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
-from sacrebleu.metrics import BLEU
-
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import Range, out_of_range
 from transformer.evaluation.comparison.buckets import (
@@ -61,28 +59,17 @@ class ComparisonConfig:
 
 @dataclass(frozen=True)
 class System:
-    """The hypotheses of one system.
-
-    Attributes:
-        name: Of the user.
-        hypotheses: One a line.
-        about: Their origin, as plain values, if known.
-    """
+    """The hypotheses of one system, one a line, under the name that the user gave."""
 
     name: str
     hypotheses: Sequence[str] = field(repr=False)
     about: Mapping[str, Any] = field(default_factory=dict)
+    """Their origin, as plain values, if known."""
 
 
 @dataclass(frozen=True)
 class ComparedText:
-    """The text that the systems translate.
-
-    Attributes:
-        name: Of the user.
-        sources: One a line.
-        references: One a line.
-    """
+    """The text that the systems translate, one sentence a line."""
 
     name: str
     sources: Sequence[str] = field(repr=False)
@@ -91,45 +78,38 @@ class ComparedText:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The results; the first of all sequences over systems is the base.
-
-    Attributes:
-        text: The text.
-        systems: The systems.
-        metrics: Scores and tests.
-        signatures: Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and
-            ``chrf``.
-        by_length: BLEU of sentences of each length.
-        by_frequency: Accuracy on words of each frequency; None without training text.
-        movements: Sentences of each system but the base.
-    """
+    """The results; the first of all sequences over systems is the base."""
 
     text: ComparedText
     systems: Sequence[System]
     metrics: Sequence[TestedMetric]
     signatures: Mapping[str, str]
+    """Of ``length``, ``frequency``, and the scores of sentences, ``bleu`` and ``chrf``."""
     by_length: Sequence[LengthBucket]
     by_frequency: Sequence[FrequencyBucket] | None
+    """None without training text."""
     movements: Sequence[Movement]
+    """Of each system but the base."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; hypotheses only of the sentences in ``movements``."""
-        frequencies = self.by_frequency
+        lengths = {
+            "signature": self.signatures["length"],
+            "buckets": [asdict(bucket) for bucket in self.by_length],
+        }
+        frequencies = None
+        if self.by_frequency is not None:
+            frequencies = {
+                "signature": self.signatures["frequency"],
+                "buckets": [asdict(bucket) for bucket in self.by_frequency],
+            }
         return {
             "text": self.text.name,
             "sentences": len(self.text.sources),
             "systems": [{"name": one.name, **one.about} for one in self.systems],
             "metrics": [asdict(metric) for metric in self.metrics],
-            "by_length": {
-                "signature": self.signatures["length"],
-                "buckets": [asdict(bucket) for bucket in self.by_length],
-            },
-            "by_frequency": None
-            if frequencies is None
-            else {
-                "signature": self.signatures["frequency"],
-                "buckets": [asdict(bucket) for bucket in frequencies],
-            },
+            "by_length": lengths,
+            "by_frequency": frequencies,
             "sentence_signatures": {by: self.signatures[by] for by in ("bleu", "chrf")},
             "moved": [
                 {"system": system.name, **asdict(moved)}
@@ -144,13 +124,7 @@ def compare(
     config: ComparisonConfig,
     training: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare every other system with the first.
-
-    Args:
-        text: The text.
-        systems: Two or more.
-        config: What is measured.
-        training: The target side of a training text.
+    """Compare every other system with the first; ``training`` is the target side of a text.
 
     Raises:
         InputError: Numbers of lines differ, there is one system alone, or no sentence.
@@ -160,7 +134,12 @@ def compare(
     tested = paired_tests(hypotheses, text.references, metrics, config.resampling)
     bleu = config.scoring.bleu()
     by_length = bleu_by_length(text.sources, hypotheses, text.references, bleu, config.lengths)
-    frequencies = None if training is None else _by_frequency(text, systems, config, bleu, training)
+    frequencies = None
+    if training is not None:
+        words = words_by(bleu)
+        counts = Counter(word for line in training for word in words(line))
+        given, right = ([map(words, lines) for lines in hypotheses], map(words, text.references))
+        frequencies = words_by_frequency(counts, given, list(right), config.frequencies)
     base, *rest = (SentenceScores(one, text.references, config.scoring) for one in hypotheses)
     settings: dict[str, Any] = {"by": config.moved_by, "limit": config.moved}
     movements = [movement(text.sources, text.references, base, other, **settings) for other in rest]
@@ -170,16 +149,3 @@ def compare(
         **base.signatures,
     }
     return Comparison(text, systems, tested, signatures, by_length, frequencies, movements)
-
-
-def _by_frequency(
-    text: ComparedText,
-    systems: Sequence[System],
-    config: ComparisonConfig,
-    bleu: BLEU,
-    training: Iterable[str],
-) -> list[FrequencyBucket]:
-    words = words_by(bleu)
-    counts = Counter(word for line in training for word in words(line))
-    given = [map(words, system.hypotheses) for system in systems]
-    return words_by_frequency(counts, given, list(map(words, text.references)), config.frequencies)

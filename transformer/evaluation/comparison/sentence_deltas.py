@@ -14,22 +14,15 @@ By = Literal["bleu", "chrf"]
 
 @dataclass(frozen=True)
 class MovedSentence:
-    """One sentence by two systems.
-
-    Attributes:
-        line: Of the text, from 1.
-        source: The source text.
-        reference: The reference.
-        hypotheses: Of the base, and of the other system.
-        bleu: Sentence-level BLEU of both, smoothed, of effective order.
-        chrf: Sentence-level chrF of both.
-    """
+    """One sentence by two systems: the base, and the other one."""
 
     line: int
+    """Of the text, from 1."""
     source: str
     reference: str
     hypotheses: tuple[str, str]
     bleu: tuple[float, float]
+    """Of the sentence, smoothed, of effective order."""
     chrf: tuple[float, float]
 
     def change(self, by: By) -> float:
@@ -40,22 +33,16 @@ class MovedSentence:
 
 @dataclass(frozen=True)
 class Movement:
-    """A whole text by two systems.
-
-    Attributes:
-        by: The metric that ranks.
-        better: Number of sentences with a better score than the base.
-        worse: Number of worse sentences.
-        same: Number of equal scores.
-        most_better: The largest gains, the largest first.
-        most_worse: The largest losses, the largest first.
-    """
+    """A whole text by two systems."""
 
     by: By
+    """The metric that ranks."""
     better: int
+    """Number of sentences with a better score than the base."""
     worse: int
     same: int
     most_better: list[MovedSentence]
+    """The largest gains, the largest first."""
     most_worse: list[MovedSentence]
 
 
@@ -89,8 +76,8 @@ def movement(
     Args:
         sources: One a line.
         references: One a line.
-        base: Scores of the base.
-        other: Scores of the other system.
+        base: The system to compare with.
+        other: The system that gains or loses.
         by: The metric that ranks.
         limit: Maximal sentences in each direction.
     """
@@ -105,13 +92,9 @@ def movement(
         )
         for line, source in enumerate(sources)
     ]
-    better = [sentence for sentence in moved if sentence.change(by) > 0]
     worse = [sentence for sentence in moved if sentence.change(by) < 0]
-    return Movement(
-        by,
-        len(better),
-        len(worse),
-        len(moved) - len(better) - len(worse),
-        sorted(better, key=lambda sentence: -sentence.change(by))[:limit],
-        sorted(worse, key=lambda sentence: sentence.change(by))[:limit],
-    )
+    better = [sentence for sentence in moved if sentence.change(by) > 0]
+    worse.sort(key=lambda sentence: sentence.change(by))
+    better.sort(key=lambda sentence: -sentence.change(by))
+    same = len(moved) - len(better) - len(worse)
+    return Movement(by, len(better), len(worse), same, better[:limit], worse[:limit])

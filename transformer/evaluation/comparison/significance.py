@@ -72,24 +72,19 @@ class TestedScore:
     @property
     def is_sure(self) -> bool:
         """Whether both tests find a difference at ``SURE``."""
-        values = (self.p_bootstrap, self.p_randomisation)
-        return all(p is not None and p < SURE for p in values)
+        return all(p is not None and p < SURE for p in (self.p_bootstrap, self.p_randomisation))
 
 
 @dataclass(frozen=True)
 class TestedMetric:
-    """All systems by one metric, the base first.
-
-    Attributes:
-        name: As sacreBLEU writes it: BLEU, chrF2, TER.
-        signatures: Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``.
-        systems: Their scores.
-    """
+    """All systems by one metric, the base first."""
 
     __test__ = False
 
     name: str
+    """As sacreBLEU writes it: BLEU, chrF2, TER."""
     signatures: Mapping[str, str]
+    """Of the ``score``, and of the tests ``bootstrap`` and ``randomisation``."""
     systems: Sequence[TestedScore]
 
     @property
@@ -104,13 +99,7 @@ def paired_tests(
     metrics: Sequence[Metric],
     resampling: Resampling,
 ) -> list[TestedMetric]:
-    """Test every other system against the first.
-
-    Args:
-        hypotheses: Of each system, one a line in the order of the references.
-        references: One a line.
-        metrics: Of sacreBLEU.
-        resampling: Number of resamples and their seed.
+    """Test every other system against the first; one hypothesis and one reference a line.
 
     Raises:
         InputError: There is no other system, no sentence, or the numbers of lines differ.
@@ -123,20 +112,21 @@ def paired_tests(
         )
     systems = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     named = {str(index): metric for index, metric in enumerate(metrics)}
+    trials = {"bs": resampling.bootstrap, "ar": resampling.randomisation}
     with _seeded(resampling.seed):
-        test = PairedTest(systems, named, [references], "bs", n_samples=resampling.bootstrap)
-        bootstrap_signatures, bootstrap = test()
-        test = PairedTest(systems, named, [references], "ar", n_samples=resampling.randomisation)
-        randomisation_signatures, randomisation = test()
+        (bs_signatures, bootstrap), (ar_signatures, randomisation) = (
+            PairedTest(systems, named, [references], test, n_samples=number)()
+            for test, number in trials.items()
+        )
     found = []
-    for name, metric in zip(bootstrap_signatures, metrics, strict=True):
+    for name, metric in zip(bs_signatures, metrics, strict=True):
         signatures = {
             "score": str(metric.get_signature()),
-            "bootstrap": str(bootstrap_signatures[name]),
-            "randomisation": str(randomisation_signatures[name]),
+            "bootstrap": str(bs_signatures[name]),
+            "randomisation": str(ar_signatures[name]),
         }
-        base = hypotheses[0]
-        differing = [_differing(metric, base, system, references) for system in hypotheses[1:]]
+        base, *compared = hypotheses
+        differing = [_differing(metric, base, system, references) for system in compared]
         scores = _scores(bootstrap[name], randomisation[name], differing)
         found.append(TestedMetric(name, signatures, scores))
     return found
@@ -166,9 +156,8 @@ def _scores(
         bootstrap[1:], randomisation[1:], differing, strict=True
     ):
         difference = float(resampled.score - base.score)
-        # For equal scores sacreBLEU may give p = 1 / (trials + 1).
         p_values = (1.0, 1.0)
-        if difference != 0:
+        if difference != 0:  # else sacreBLEU may give p = 1 / (trials + 1)
             p_randomisation = _bounded_by_chance(float(swapped.p_value), differs)
             p_values = (float(resampled.p_value), p_randomisation)
         measured = (float(resampled.score), float(resampled.mean), float(resampled.ci))
@@ -201,7 +190,6 @@ def _seeded(seed: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[SEED]
-        else:
+        del os.environ[SEED]
+        if before is not None:
             os.environ[SEED] = before

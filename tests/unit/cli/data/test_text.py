@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.metrics import RAW
 from transformer.cli.data import text
 from transformer.cli.translate import select
-from transformer.evaluation.nbest_oracle import nearest
+from transformer.evaluation.metrics import nearest
 
 
 def test_every_format_becomes_plain_files(

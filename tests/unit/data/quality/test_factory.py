@@ -1,31 +1,33 @@
 """Single checks: pairs with and without their faults."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from transformer.data.quality.base import PairCheck
-from transformer.data.quality.checks.lexicon import Lexicon
-from transformer.data.quality.checks.one_side.alphabet import UnknownCharacters
-from transformer.data.quality.checks.one_side.characters import (
-    ControlCharacters,
-    DecomposedCharacters,
-    ReplacementCharacters,
-)
-from transformer.data.quality.checks.one_side.encoding_damage import Mojibake
-from transformer.data.quality.checks.one_side.markup import Markup, SharedMarkup
-from transformer.data.quality.checks.one_side.scripts import (
-    ForeignScript,
+from transformer.data.quality.base import FindFault, either_side
+from transformer.data.quality.checks.alphabet import (
+    Alphabet,
     char_script,
+    describe_foreign_script,
     frequent_scripts,
 )
-from transformer.data.quality.checks.pair.lengths import Disproportion, UsualLengths
-from transformer.data.quality.checks.pair.numbers import Numbers
-from transformer.data.quality.checks.pair.untranslated import Copies
-from transformer.data.quality.checks.pair.urls import Addresses
-from transformer.data.quality.pair import NumberedPair, bare, quoted
-from transformer.data.quality.token_counts import count_tokens
+from transformer.data.quality.checks.characters import (
+    find_control,
+    find_mojibake,
+    find_not_nfc,
+    find_replacement,
+)
+from transformer.data.quality.checks.lengths import UsualLengths, find_disproportion
+from transformer.data.quality.checks.markup import find_markup_fault
+from transformer.data.quality.checks.numbers_and_urls import (
+    find_different_numbers,
+    find_different_urls,
+)
+from transformer.data.quality.checks.untranslated import Lexicon, find_copy
+from transformer.data.quality.factory import count_tokens
+from transformer.data.quality.pair import NumberedPair, Side, bare, quoted
 from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
 
@@ -51,9 +53,9 @@ def pair(source: str, target: str) -> NumberedPair:
     ],
 )
 def test_markup_on_one_side_is_a_fault(text: str, fault: bool) -> None:
-    assert (Markup("train", 3).fault(pair("a word", text)) is not None) is fault
-    assert Markup("train", 3).fault(pair(text, text)) is None
-    assert (SharedMarkup("train", 3).fault(pair(text, text)) is not None) is fault
+    assert (find_markup_fault(1, pair("a word", text)) is not None) is fault
+    assert find_markup_fault(1, pair(text, text)) is None
+    assert (find_markup_fault(2, pair(text, text)) is not None) is fault
 
 
 CONTROL = [0, 9, 13, 0x7F, 0x85, 0xAD, 0x200B, 0x200D, 0x200E, 0x2028, 0xFEFF, 0xE000]
@@ -68,11 +70,12 @@ NO_CONTROL += [f"{a}\u200b{b}" for a, b in ("กข", "ກຂ", "ကခ", "ក�
     [(f"a{chr(code)}b", code) for code in CONTROL] + [(text, None) for text in NO_CONTROL],
 )
 def test_control_characters(text: str, code: int | None) -> None:
-    message = ControlCharacters("train", 3).describe("source", text)
+    found = find_control(pair(text, ""))
     if code is None:
-        assert message is None
+        assert found is None
     else:
-        assert message is not None and f"U+{code:04X}" in message and message.isprintable()
+        assert found is not None and f"U+{code:04X}" in found.message
+        assert found.message.isprintable()
 
 
 # Some words of these are translated, some are kept.
@@ -166,24 +169,24 @@ NOT_NFC: Cases = [("schön", "schön", False), ("x" * 100 + "scho\u0308n", "", T
 
 
 @pytest.mark.parametrize(
-    ("check", "source", "target", "fault"),
+    ("find", "source", "target", "fault"),
     [
-        (check, *case)
-        for check, cases in (
-            (Copies("train", 3, Lexicon(TRANSLATED)), COPIES),
-            (Numbers("train", 3), NUMBERS),
-            (Addresses("train", 3), ADDRESSES),
-            (Mojibake("train", 3), MOJIBAKE),
-            (ReplacementCharacters("train", 3), REPLACEMENT),
-            (DecomposedCharacters("train", 3), NOT_NFC),
+        (find, *case)
+        for find, cases in (
+            (partial(find_copy, Lexicon(TRANSLATED)), COPIES),
+            (find_different_numbers, NUMBERS),
+            (find_different_urls, ADDRESSES),
+            (find_mojibake, MOJIBAKE),
+            (find_replacement, REPLACEMENT),
+            (find_not_nfc, NOT_NFC),
         )
         for case in cases
     ],
 )
 def test_a_check_finds_its_fault_alone(
-    check: PairCheck, source: str, target: str, fault: bool
+    find: FindFault, source: str, target: str, fault: bool
 ) -> None:
-    assert (check.fault(pair(source, target)) is not None) is fault
+    assert (find(pair(source, target)) is not None) is fault
 
 
 LONGEST = 1_000_000
@@ -191,19 +194,19 @@ LONGEST = 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("check", "text"),
+    ("find", "text"),
     [
-        (Numbers("train", 3), " ".join(map(str, range(3, 20003)))),
-        (Addresses("train", 3), "a" * LONGEST),
-        (Addresses("train", 3), "a." * (LONGEST // 2)),
-        (Addresses("train", 3), " ".join(f"a{n}@b.org" for n in range(9000))),
-        (Copies("train", 3, Lexicon([])), f"a{'-' * LONGEST}a b"),
+        (find_different_numbers, " ".join(map(str, range(3, 20003)))),
+        (find_different_urls, "a" * LONGEST),
+        (find_different_urls, "a." * (LONGEST // 2)),
+        (find_different_urls, " ".join(f"a{n}@b.org" for n in range(9000))),
+        (partial(find_copy, Lexicon([])), f"a{'-' * LONGEST}a b"),
     ],
 )
-def test_a_long_line_takes_no_minutes(check: PairCheck, text: str) -> None:
+def test_a_long_line_takes_no_minutes(find: FindFault, text: str) -> None:
     start = time.process_time()
-    check.fault(pair(f"3 pm, a@b.org {text}", f"{text} x@y.org, 4 pm"))
-    check.fault(pair(f"{text} b", f"{text} B"))
+    find(pair(f"3 pm, a@b.org {text}", f"{text} x@y.org, 4 pm"))
+    find(pair(f"{text} b", f"{text} B"))
     assert time.process_time() - start < 5
 
 
@@ -231,16 +234,16 @@ LANGER = "Dieses Programm zeigt die Namen aller Benutzer, die angemeldet sind, u
     ],
 )
 def test_a_side_twice_as_long_is_a_fault(source: str, target: str, fault: bool) -> None:
-    check = Disproportion("train", 3, UsualLengths(), 4.0)
-    assert (check.fault(pair(source, target)) is not None) is fault
-    assert (check.fault(pair(target, source)) is not None) is fault
+    find = partial(find_disproportion, UsualLengths(), 4.0)
+    assert (find(pair(source, target)) is not None) is fault
+    assert (find(pair(target, source)) is not None) is fault
 
 
 def test_a_text_that_breaks_off_is_a_fault() -> None:
     cut = pair(LONG, "Dieses Programm zeigt die Namen")
     for closed in (False, True):
-        check = Disproportion("train", 3, UsualLengths(closed=(False, closed)), 4.0)
-        assert (check.fault(cut) is not None) is closed
+        usual = UsualLengths(closed=(False, closed))
+        assert (find_disproportion(usual, 4.0, cut) is not None) is closed
     assert UsualLengths.fit([(LONG, LANGER)] * 300).closed == (True, True)
     assert UsualLengths.fit([(LONG, LANGER), (LONG, "ja")] * 200).closed == (True, False)
 
@@ -265,16 +268,20 @@ def test_a_foreign_name_is_no_foreign_text() -> None:
     assert [*map(char_script, "aßＡд犬い1.😀")] == [
         *("LATIN", "LATIN", "LATIN", "CYRILLIC", "CJK", "HIRAGANA", None, None, None)
     ]
-    own = (
-        frequent_scripts(["Der Hund schläft."]),
-        frequent_scripts(["犬 が 寝 る 。 ねこ も ねる 。"]),
-    )
-    assert own == ({"LATIN"}, {"CJK", "HIRAGANA"})
-    check = ForeignScript("train", 3, own)
-    assert check.describe("source", "Der Name ist Дмитрий.") is None
-    assert check.describe("source", "Дима") is None
-    assert (check.describe("source", "Собака спит.") or "").startswith("Cyrillic script")
-    assert (check.describe("target", "The dog sleeps.") or "").startswith("Latin script")
+    own: dict[Side, frozenset[str]] = {
+        "source": frequent_scripts(["Der Hund schläft."]),
+        "target": frequent_scripts(["犬 が 寝 る 。 ねこ も ねる 。"]),
+    }
+    assert own == {"source": {"LATIN"}, "target": {"CJK", "HIRAGANA"}}
+    find = either_side(partial(describe_foreign_script, own))
+    for source, target, message in (
+        ("Der Name ist Дмитрий.", "犬", None),
+        ("Дима", "犬", None),
+        ("Собака спит.", "犬", "Cyrillic script"),
+        ("Hund", "The dog sleeps.", "Latin script"),
+    ):
+        fault = find(pair(source, target))
+        assert (fault and fault.message.split(":")[0]) == message
 
 
 def test_bare_keeps_letters_marks_and_digits() -> None:
@@ -301,10 +308,10 @@ def test_a_tokenizer_knows_characters_and_counts_tokens() -> None:
     lines = ["the small dog sleeps", "ein kleiner Hund schläft"]
     config = TokenizerConfig("bpe", 290, True, 0.0, 1.0, 1000)
     tokenizer = Tokenizer.train(config, lambda: [(lines[0], lines[1])] * 5)
-    check = UnknownCharacters("test", 3, tokenizer, {"source": {" "}, "target": {" "}})
-    assert check.describe("source", "  the dog schla\u0308ft ") is None
-    message = check.describe("target", "der Wal")
+    alphabet = Alphabet(tokenizer)
+    assert alphabet.describe(False, "source", "  the dog schla\u0308ft ") is None
+    message = alphabet.describe(False, "target", "der Wal")
     assert message is not None and '"W" U+0057' in message
     ids = tokenizer.encode_source(lines)
-    assert count_tokens(tokenizer, lines, lines) == ([len(i) for i in ids],) * 2
-    assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == ([0, 2], [2, 1])
+    assert count_tokens(tokenizer, lines, lines) == [[len(i) for i in ids]] * 2
+    assert count_tokens(None, ["", "abcde"], ["ä" * 4, "x"]) == [[0, 2], [2, 1]]

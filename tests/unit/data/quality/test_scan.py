@@ -66,13 +66,19 @@ def test_leaks_are_counted_by_pair_and_by_side(planted: Examination) -> None:
     assert (example.line, example.message) == (5, "is in the training text, line 60")
 
 
-def test_a_stretch_is_described_by_shift_and_end(planted: Examination) -> None:
+def test_a_shift_is_described_and_shuffled_text_found(planted: Examination, tmp_path: Path) -> None:
     found = finding(planted, "train", "misaligned")
     (example,) = found.examples
     assert "the source fits the target 1 line below" in example.message
     last = int(example.message.removeprefix("to line ").split(":")[0])
     assert abs(last - 850) <= 5
     assert found.count == last - example.line + 1
+    texts = clean_texts()
+    sources, targets = zip(*texts["train"], strict=True)
+    shuffled = random.Random(1).sample(targets, len(targets))
+    texts["train"] = list(zip(sources, shuffled, strict=True))
+    examination = examine(written(texts, tmp_path), examination_config(("misaligned",)))
+    assert finding(examination, "train", "misaligned").fraction == 1
 
 
 def test_only_planted_text_exceeds_thresholds(tmp_path: Path, planted: Examination) -> None:
@@ -82,21 +88,6 @@ def test_only_planted_text_exceeds_thresholds(tmp_path: Path, planted: Examinati
     assert exceeded(examination) == []
     assert examination.pairs == {"train": 1000, "validation": 80, "test": 80}
     assert examination.skipped == {}
-
-
-def test_a_shuffled_text_is_misaligned_as_a_whole(tmp_path: Path) -> None:
-    texts = clean_texts()
-    targets = [target for _, target in texts["train"]]
-    random.Random(1).shuffle(targets)
-    texts["train"] = [
-        (pair[0], target) for pair, target in zip(texts["train"], targets, strict=True)
-    ]
-    found = finding(
-        examine(written(texts, tmp_path), examination_config(("misaligned",))),
-        "train",
-        "misaligned",
-    )
-    assert found.fraction == 1
 
 
 def test_only_enabled_checks_run_and_examples_are_limited(tmp_path: Path) -> None:

@@ -38,9 +38,7 @@ def test_measuring_leaves_the_model_as_it_was() -> None:
     assert heads_off(model) == []
     # Dropout would make the second differ.
     assert loss(attention_heads(model)[:3]) == without
-
-
-def test_heads_that_are_off_stay_off_while_others_are_measured() -> None:
+    # Heads that are off stay off while others are measured.
     model, twin = tiny_transformer(), tiny_transformer()
     first, second = parse_heads(model, ["encoder.0.1", "cross.0.0"])
     switch_off(model, [first])

@@ -145,7 +145,4 @@ def test_best_heads_are_named_with_what_makes_them_so() -> None:
         ("most confident", 0, 0, "mean maximum 0.70"),
         ("broadest", 1, 0, "50% of the possible entropy"),
     ]
-
-
-def test_without_gold_links_no_head_is_named_the_best_aligned() -> None:
     assert "word alignment" not in {best.title for best in best_heads([[character(same=0.9)]])}

@@ -50,15 +50,13 @@ def test_each_sentence_is_in_the_bucket_of_its_source() -> None:
         assert scores[1] < 20
 
 
-def test_one_reference_of_four_words_is_enough() -> None:
+def test_bleu_of_a_bucket_needs_a_reference_of_four_words() -> None:
     lines = ["ein Hund", "ein Hund schläft."]
     [found] = bleu_by_length(["x", "x"], [lines], lines, BLEU(), [])
     assert found.bleu is not None and found.bleu[0] == pytest.approx(100.0)
     [by_spaces] = bleu_by_length(["x", "x"], [lines], lines, BLEU(tokenize="none"), [])
     assert by_spaces.bleu is None
-
-
-def test_one_bucket_has_the_bleu_of_the_whole() -> None:
+    # One bucket has the BLEU of the whole.
     hypotheses, references = ["der Hund läuft heute schnell"], ["der Hund läuft heute langsam"]
     [whole] = bleu_by_length(["x"], [hypotheses], references, BLEU(), [])
     assert whole.bleu == (BLEU().corpus_score(hypotheses, [references]).score,)
@@ -79,9 +77,7 @@ def test_words_are_counted_as_by_hand() -> None:
     assert few.matches[0] == WordMatch(100.0, 50.0, 200 / 3)
     assert often.matches[0] == WordMatch(200 / 3, 100.0, 80.0)
     assert often.matches[1] == WordMatch(0.0, 0.0, 0.0)
-
-
-def test_a_word_of_another_sentence_does_not_count() -> None:
+    # A word of another sentence does not count.
     [found] = words_by_frequency({}, [[["b"], ["a"]]], [["a"], ["b"]], [])
     assert found.matches == (WordMatch(0.0, 0.0, 0.0),)
 

@@ -129,12 +129,9 @@ def test_the_page_says_what_the_json_says(tmp_path: Path) -> None:
     rows = [line for line in page.split("\n") if line.startswith("|")]
     # A bar in a sentence parts no column.
     assert {row.count("|") for row in rows} == {3, 6, 8}
-
-
-def test_a_file_in_place_of_the_folder_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
-        save_comparison(tmp_path / "file", compared(None))
+        save_comparison(tmp_path / "file", comparison)
 
 
 @pytest.mark.parametrize(

@@ -4,40 +4,42 @@ Every pair goes to one of both.
 """
 
 import gzip
+import json
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedWriter
 from pathlib import Path
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.data.quality.cleaning.repair import Repaired, make_repair
-from transformer.data.quality.cleaning.rewriting import record, rewrite
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.pair import NumberedPair
-from transformer.data.text.parallel import read_lines
+from transformer.data.text.parallel import Corpus, file_format, read_lines
 from transformer.data.text.word_alignment import word_count
 
 # Faults that a summary names.
 _NAMED = 3
+# Between the keys and values of a JSON object.
+_GAP = " \t\n\r:,"
 
 
-@dataclass(frozen=True)
+@dataclass
 class CleanedSplit:
     """The result for a split."""
 
-    kept: int
-    rejected: int
-    faults: Counter[str]
-    """Rejected pairs by fault; a pair may have several."""
-    repaired: int
-    """Kept pairs that were repaired or, without ``repair``, could be."""
-    repairs: Counter[str]
-    """Such pairs by kind of repair."""
     files: tuple[str, ...]
     """Names of the files that were written."""
+    kept: int = 0
+    rejected: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    """Rejected pairs by fault; a pair may have several."""
+    repaired: int = 0
+    """Kept pairs that were repaired or, without ``repair``, could be."""
+    repairs: Counter[str] = field(default_factory=Counter)
+    """Such pairs by kind of repair."""
 
     def summary(self) -> str:
         """Return how much is kept, the most frequent faults, and how to keep such pairs."""
@@ -87,49 +89,46 @@ class _Cleaner:
 
     def __init__(self, checks: Checks, name: str, repair: bool) -> None:
         self._enabled, self._checks = checks.config.checks, checks.build(name)
-        self._split, self._name = checks.splits[name], name
+        self._split, self._name, self._pairs = checks.splits[name], name, checks.pairs
         self._repair, self._apply_repair = make_repair(), repair
         self._paths = [*self._split.corpus.paths, *filter(None, [self._split.links])]
         if self._split.links is not None:
             # Reads them once, so that wrong links are an error.
             deque(self._split.word_links(), maxlen=0)
-        self._pairs = checks.pairs
-        for pair in self._pairs(name) if any(c.needs_all_pairs for c in self._checks) else ():
-            checked = self._checked(pair, self._repaired(pair))
-            for check in self._checks:
-                if check.needs_all_pairs:
-                    check.see(checked)
+        patient = [check for check in self._checks if check.needs_all_pairs]
+        for pair in self._pairs(name) if patient else ():
+            checked, _ = self._repaired(pair)
+            for check in patient:
+                check.see(checked)
 
     def clean(self, folder: Path) -> CleanedSplit:
         """Write the kept, the repaired and the rejected lines."""
-        kept = rejected = repaired = 0
-        reasons, repairs = Counter[str](), Counter[str]()
         names = [path.name for path in self._paths] + [f"{self._name}.rejected.jsonl"]
         names += [f"{self._name}.repaired.jsonl"] * self._apply_repair
+        done = CleanedSplit(tuple(names))
         with ExitStack() as stack:
             outputs = [_opened(folder / file, stack) for file in names]
             records = outputs[len(self._paths) :]
             for pair, lines in self._lines():
                 if pair is not None:
-                    mended = self._repaired(pair)
-                    checked = self._checked(pair, mended)
+                    checked, repairs = self._repaired(pair)
                     if faults := self._faults(checked):
-                        rejected += 1
-                        reasons.update(faults)
-                        records[0].write(record(pair, {"faults": faults}))
+                        done.rejected += 1
+                        done.faults.update(faults)
+                        records[0].write(_record(pair, {"faults": faults}))
                         continue
                     for check in self._checks:
                         check.keep(checked)
-                    kept += 1
-                    repaired += bool(mended.repairs)
-                    repairs.update(mended.repairs)
-                    if self._apply_repair and mended.repairs:
+                    done.kept += 1
+                    done.repaired += bool(repairs)
+                    done.repairs.update(repairs)
+                    if self._apply_repair and repairs:
                         after = {"source": checked.source, "target": checked.target}
-                        records[1].write(record(pair, {"repairs": mended.repairs}, after=after))
-                        lines = rewrite(lines, self._split.corpus, checked)
+                        records[1].write(_record(pair, {"repairs": repairs}, after=after))
+                        lines = _rewrite(lines, self._split.corpus, checked)
                 for output, line in zip(outputs, lines, strict=False):
                     output.write(f"{line}\n".encode())
-        return CleanedSplit(kept, rejected, reasons, repaired, repairs, tuple(names))
+        return done
 
     def _lines(self) -> Iterator[tuple[NumberedPair | None, tuple[str, ...]]]:
         """Yield the lines of all files, with the pair that they are, if any."""
@@ -148,17 +147,17 @@ class _Cleaner:
         return [name for name in found if name in self._enabled]
 
     def _repaired(self, pair: NumberedPair) -> Repaired:
-        """Repair a pair, unless word links would then point at other words."""
-        mended = self._repair(pair)
-        if self._split.links is None or all(
-            word_count(text) == word_count(before)
-            for text, before in zip(mended.pair.texts, pair.texts, strict=True)
-        ):
-            return mended
-        return Repaired(pair, ())
+        """Return the pair to check and to write, and its repairs, made or possible.
 
-    def _checked(self, pair: NumberedPair, mended: Repaired) -> NumberedPair:
-        return mended.pair if self._apply_repair else pair
+        A repair that would make word links point at other words is none.
+        """
+        mended, repairs = self._repair(pair)
+        if self._split.links is not None and any(
+            word_count(text) != word_count(before)
+            for text, before in zip(mended.texts, pair.texts, strict=True)
+        ):
+            return Repaired(pair, ())
+        return Repaired(mended if self._apply_repair else pair, repairs)
 
 
 def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
@@ -173,3 +172,44 @@ def _opened(path: Path, stack: ExitStack) -> BufferedWriter:
     # Without time and name, so that equal text makes equal files.
     packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0)
     return stack.enter_context(BufferedWriter(packed))
+
+
+def _rewrite(lines: tuple[str, ...], corpus: Corpus, pair: NumberedPair) -> tuple[str, ...]:
+    """Return the lines of a pair with its repaired texts; all else stays as it is spelt."""
+    if len(corpus.paths) == 2:
+        return (*pair.texts, *lines[2:])
+    if file_format(corpus.paths[0]) == "tsv":
+        return ("\t".join(pair.texts), *lines[1:])
+    values = dict(zip((corpus.source, corpus.target), pair.texts, strict=True))
+    return (_replace_values(lines[0], values), *lines[1:])
+
+
+def _replace_values(line: str, values: Mapping[str, str]) -> str:
+    """Return a JSON object with other values of some keys.
+
+    Python's own output would change numbers, and drop values of a key that occurs twice.
+    """
+    decode, parts, done = json.JSONDecoder().raw_decode, [], 0
+    position = _skip_gap(line, line.index("{") + 1)
+    while line[position] != "}":
+        key, position = decode(line, position)
+        start = _skip_gap(line, position)
+        _, end = decode(line, start)
+        if key in values:
+            parts += [line[done:start], json.dumps(values[key], ensure_ascii=line.isascii())]
+            done = end
+        position = _skip_gap(line, end)
+    return "".join([*parts, line[done:]])
+
+
+def _skip_gap(line: str, position: int) -> int:
+    """Return where the next key or value of a JSON object begins."""
+    while line[position] in _GAP:
+        position += 1
+    return position
+
+
+def _record(pair: NumberedPair, reason: Mapping[str, object], **more: object) -> bytes:
+    """Return a line of JSON: a pair as it was read, and why it was rejected or changed."""
+    values = {"line": pair.line, **reason, "source": pair.source, "target": pair.target, **more}
+    return (json.dumps(values, ensure_ascii=False) + "\n").encode()

@@ -6,13 +6,13 @@ blanks become one space.
 
 import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from transformer.data.quality.checks.one_side.characters import normalize_blanks, remove_invisible
-from transformer.data.quality.checks.one_side.encoding_damage import undo_wrong_encoding
-from transformer.data.quality.checks.one_side.markup import ENTITY, find_markup, is_entity
+from transformer.data.quality.checks import characters
+from transformer.data.quality.checks.markup import ENTITY, find_markup, is_entity
 from transformer.data.quality.pair import NumberedPair
 
 
@@ -27,11 +27,11 @@ class Repaired(NamedTuple):
 def make_repair() -> Callable[[NumberedPair], Repaired]:
     """Return a function that repairs pairs; without ftfy, it leaves encodings as they are."""
     # In this order: a decoded entity may be invisible or a tab.
-    steps: dict[str, Callable[[list[str]], list[str]]] = {
-        "encoding": _each_side(undo_wrong_encoding),
+    steps: dict[str, Callable[[list[str]], Iterable[str]]] = {
+        "encoding": partial(map, characters.undo_wrong_encoding),
         "entities": _decode_entities,
-        "invisible": _each_side(remove_invisible),
-        "blanks": _each_side(normalize_blanks),
+        "invisible": partial(map, characters.remove_invisible),
+        "blanks": partial(map, characters.normalize_blanks),
     }
     if find_spec("ftfy") is None:
         del steps["encoding"]
@@ -39,16 +39,12 @@ def make_repair() -> Callable[[NumberedPair], Repaired]:
     def repair(pair: NumberedPair) -> Repaired:
         texts, repairs = [*pair.texts], []
         for name, step in steps.items():
-            before, texts = texts, step(texts)
+            before, texts = texts, [*step(texts)]
             if texts != before:
                 repairs.append(name)
         return Repaired(pair._replace(source=texts[0], target=texts[1]), tuple(repairs))
 
     return repair
-
-
-def _each_side(step: Callable[[str], str]) -> Callable[[list[str]], list[str]]:
-    return lambda texts: [step(text) for text in texts]
 
 
 def _decode_entities(texts: list[str]) -> list[str]:

@@ -175,16 +175,6 @@ def test_only_the_repaired_texts_of_a_line_change(tmp_path: Path) -> None:
     assert (tmp_path / "crlf/crlf.tsv").read_bytes() == b"a\tb\nd\te\n"
 
 
-def test_nothing_is_written_if_no_pair_is_kept(tmp_path: Path) -> None:
-    splits = written({"train": [("a", ""), ("", "")], "test": [("a", "b")]}, tmp_path / "in")
-    wanted = frozenset({"empty"})
-    said = r"nothing is written: train: 0 of 2 pairs kept \(empty 2\); .* set filters.empty=false"
-    with pytest.raises(InputError, match=said):
-        cleaned(splits, tmp_path / "out", wanted)
-    assert not (tmp_path / "out").exists()
-    assert cleaned(splits, tmp_path / "out", wanted, "train test")["train"].kept == 0
-
-
 def test_a_pair_is_checked_after_its_repair(tmp_path: Path) -> None:
     texts = {"train": [("a dog", "ein\u200b Hund"), ("a dog", "ein Hund"), ("a cat", "\u200b")]}
     splits = written(texts, tmp_path / "in")
@@ -254,7 +244,7 @@ def test_document_separators_are_kept(tmp_path: Path, suffix: str) -> None:
     }
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_refused_cleaning_writes_nothing(tmp_path: Path) -> None:
     splits = written(clean_texts(), tmp_path / "in")
     before = {path: path.read_bytes() for path in (tmp_path / "in").iterdir()}
     with pytest.raises(InputError, match=r"output=.*/in is there already; name a new folder"):
@@ -267,6 +257,14 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="text is the name of two files"):
         cleaned(splits, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+    # A folder is made only if a pair is kept.
+    splits = written({"train": [("a", ""), ("", "")], "test": [("a", "b")]}, tmp_path / "few")
+    wanted = frozenset({"empty"})
+    said = r"nothing is written: train: 0 of 2 pairs kept \(empty 2\); .* set filters.empty=false"
+    with pytest.raises(InputError, match=said):
+        cleaned(splits, tmp_path / "out", wanted)
+    assert not (tmp_path / "out").exists()
+    assert cleaned(splits, tmp_path / "out", wanted, "train test")["train"].kept == 0
 
 
 def test_no_pair_of_the_files_is_held_out(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import Int
 
-from transformer.data.quality.checks.pair.shift_model import find_stretches
+from transformer.data.quality.checks.misalignment import find_stretches
 
 
 def text(
@@ -44,7 +44,7 @@ def test_one_line_too_few_shifts_all_that_follow() -> None:
     assert abs(found.start - 1000) <= 25
 
 
-@pytest.mark.parametrize("tenths", range(1, 10))
+@pytest.mark.parametrize("tenths", [1, 5, 9])
 def test_lines_before_a_large_shift_are_no_fault(tenths: int) -> None:
     source, target = text(6000, tenths)
     start = 600 * tenths
@@ -63,9 +63,7 @@ def test_a_freely_translated_part_is_no_fault(fraction: float, noise: float) -> 
     )
     source, target = (np.concatenate(sides) for sides in zip(literal, free, strict=True))
     assert find_stretches(source, target) == []
-
-
-def test_a_part_of_shorter_sentences_is_no_fault() -> None:
+    # Nor is a part of shorter sentences.
     short, long = text(1500, 1), text(1500, 2)
     source = np.concatenate([short[0] // 4 + 1, long[0]])
     target = np.concatenate([short[1] // 3 + 1, 2 * long[1]])

@@ -3,18 +3,17 @@
 A text counts only if two signs agree: it has hardly any of the common words of its side, and
 py3langid (extra ``doctor``; Lui and Baldwin 2012, "langid.py") is confident of another language.
 Text in the same other language on both sides is a quotation, a name or code; equal text on both
-sides is a matter of `Copies`.
+sides is a matter of `find_copy`.
 """
 
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from transformer.data.quality.base import Fault, PairCheck
-from transformer.data.quality.checks.lexicon import Lexicon
+from transformer.data.quality.base import Fault
+from transformer.data.quality.checks.untranslated import Lexicon
 from transformer.data.quality.pair import SIDES, NumberedPair, bare, quoted
 
 # Shorter texts are not judged; fewer words are a name.
@@ -45,12 +44,7 @@ class Language:
     """The language of a side, and its common words."""
 
     def __init__(self, name: str, texts: Sequence[str]) -> None:
-        """Detect the language and count words.
-
-        Args:
-            name: of the side in the config: its language if py3langid knows the code (ISO 639-1).
-            texts: a sample of the side.
-        """
+        """Detect the language of some texts, unless the name of their side is its code."""
         texts = texts[:_SAMPLE]
         detected = [_identifier().classify(text)[0] for text in texts]
         code = re.split(r"[-_]", name.lower())[0]
@@ -58,9 +52,8 @@ class Language:
             code = str(Counter(detected).most_common(1)[0][0])
         self.code = code
         """ISO 639-1."""
-        counts: Counter[str] = Counter()
-        for text, language in zip(texts, detected, strict=True):
-            counts.update(_words(text) if language == code else ())
+        own = (text for text, language in zip(texts, detected, strict=True) if language == code)
+        counts = Counter(word for text in own for word in _words(text))
         self._common = frozenset(word for word, _ in counts.most_common(_COMMON_WORDS))
 
     def detect_foreign(self, text: str) -> str | None:
@@ -74,24 +67,18 @@ class Language:
         return str(language) if language != self.code and confidence >= _MIN_CONFIDENCE else None
 
 
-@dataclass
-class WrongLanguage(PairCheck):
-    """Texts that are certainly in another language than their side."""
+def find_wrong_language(
+    languages: tuple[Language, Language], lexicon: Lexicon, pair: NumberedPair
+) -> Fault | None:
+    """Name the language that a side is in, and the one that it should be in.
 
-    name = "language"
-    languages: tuple[Language, Language]
-    """Of the source side and of the target side."""
-    lexicon: Lexicon
-    """Recognises swapped sides, also of a few words."""
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Name the language that a side is in, and the one that it should be in."""
-        texts = pair.texts
-        found = [own.detect_foreign(text) for own, text in zip(self.languages, texts, strict=True)]
-        if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
-            is_in = self.lexicon.is_in
-            swapped = is_in("target", pair.source) and is_in("source", pair.target)
-            return Fault(None, f"sides swapped: {quoted(pair.source)}") if swapped else None
-        index = 0 if found[0] is not None else 1
-        message = f"{found[index]} for {self.languages[index].code}: {quoted(texts[index])}"
-        return Fault(SIDES[index], message)
+    The lexicon recognises swapped sides, also of a few words.
+    """
+    texts = pair.texts
+    found = [own.detect_foreign(text) for own, text in zip(languages, texts, strict=True)]
+    if found[0] == found[1] or bare(texts[0]) == bare(texts[1]):
+        swapped = lexicon.is_in("target", texts[0]) and lexicon.is_in("source", texts[1])
+        return Fault(None, f"sides swapped: {quoted(texts[0])}") if swapped else None
+    index = 0 if found[0] is not None else 1
+    message = f"{found[index]} for {languages[index].code}: {quoted(texts[index])}"
+    return Fault(SIDES[index], message)

@@ -6,7 +6,7 @@ A name between angle brackets alone is no markup: <stdio.h>, <a@b.c>, <FILE>, Li
 import re
 from html.entities import html5
 
-from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.base import Fault
 from transformer.data.quality.pair import SIDES, NumberedPair, quoted
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)((?:\s[^<>]*)?)(/?)>")
@@ -41,25 +41,15 @@ def is_entity(found: re.Match[str]) -> bool:
     return found[0][1] == "#" or found[0][1:] in html5
 
 
-class Markup(PairCheck):
-    """Pairs with markup on one side, which a model would learn to write or to leave out."""
+def find_markup_fault(sides: int, pair: NumberedPair) -> Fault | None:
+    """Show the first tag, comment or entity if so many sides have one.
 
-    name = "markup"
-    _sides = 1
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Show the first tag, comment or entity."""
-        found = [find_markup(text) for text in pair.texts]
-        if len(found) - found.count(None) != self._sides:
-            return None
-        for side, text, match in zip(SIDES, pair.texts, found, strict=True):
-            if match is not None:
-                return Fault(side, f"{quoted(match[0])} in {quoted(text, match.start())}")
+    On one side, a model would learn to write it or to leave it out; on both it may be intended.
+    """
+    found = [find_markup(text) for text in pair.texts]
+    if len(found) - found.count(None) != sides:
         return None
-
-
-class SharedMarkup(Markup):
-    """Pairs with markup on both sides, which may be intended."""
-
-    name = "markup_both"
-    _sides = 2
+    for side, text, match in zip(SIDES, pair.texts, found, strict=True):
+        if match is not None:
+            return Fault(side, f"{quoted(match[0])} in {quoted(text, match.start())}")
+    return None

@@ -1,14 +1,26 @@
-"""Where the lengths of two texts go together best: as they are aligned, shifted, or not at all.
+"""Stretches in which line i of one side is no translation of line i of the other.
 
-Knows lengths only. A hidden Markov model over shifts: given the length of its source, that of a
+A missing or extra line on one side shifts all lines after it. Only lengths are compared, 12 bytes
+of memory a pair, by a hidden Markov model over shifts: given the length of its source, that of a
 target has a normal distribution (after Gale and Church 1993, "A program for aligning sentences in
 bilingual corpora"), and the shift seldom changes. Viterbi finds the most probable shifts.
 """
 
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
+
+from transformer.data.quality.base import Check, Example, Finding
+from transformer.data.quality.pair import NumberedPair
+
+Lengths = Int[np.ndarray, " line"]
+Lines = Float[np.ndarray, " line"]
+"""Logarithms of lengths, standardised."""
 
 # Lines that a text is shifted by, at most.
 _MOST_SHIFT = 5
@@ -29,6 +41,9 @@ _MIN_FRACTION = 0.05
 _CERTAIN = 0.95
 # Standard deviations below which lines are all of one length, but for rounding.
 _NO_SPREAD = 1e-3
+# The longest length that is stored.
+_LONGEST = 65_535
+_NAME = "misaligned"
 
 
 class Stretch(NamedTuple):
@@ -44,16 +59,63 @@ class Stretch(NamedTuple):
     """And if the shift is undone."""
 
 
-def find_stretches(
-    source: Int[np.ndarray, " line"], target: Int[np.ndarray, " line"]
-) -> list[Stretch]:
-    """Return the stretches in which two texts are not aligned.
+class Misalignment(Check):
+    """Collects lengths, then finds stretches that are shifted or do not correlate."""
+
+    needs_all_pairs = True
+
+    def __init__(self, split: str, max_examples: int) -> None:
+        super().__init__(split, max_examples)
+        self._lines = array("q")
+        self._lengths = array("H"), array("H")
+
+    def see(self, pair: NumberedPair) -> None:
+        """Store both lengths."""
+        self._lines.append(pair.line)
+        for lengths, text in zip(self._lengths, pair.texts, strict=True):
+            lengths.append(min(len(text), _LONGEST))
+
+    def findings(self) -> Iterable[Finding]:
+        """Return the number of pairs in all stretches, and an example for each stretch."""
+        count = sum(stretch.stop - stretch.start for stretch in self._stretches)
+        shown = self._stretches[: self.max_examples]
+        examples = tuple(Example(self._lines[s.start], None, self._describe(s)) for s in shown)
+        yield Finding(_NAME, self.split, count, len(self._lines), examples)
+
+    def faults(self, pair: NumberedPair) -> Iterable[str]:
+        """Return "misaligned" for the pairs in a stretch."""
+        index = bisect_left(self._stretches, pair.line, key=self._last_line)
+        inside = index < len(self._stretches) and (
+            pair.line >= self._lines[self._stretches[index].start]
+        )
+        return (_NAME,) if inside else ()
+
+    @cached_property
+    def _stretches(self) -> list[Stretch]:
+        """All stretches, as indices of the pairs that were seen."""
+        source, target = (np.array(lengths, dtype=np.int64) for lengths in self._lengths)
+        return find_stretches(source, target)
+
+    def _last_line(self, stretch: Stretch) -> int:
+        return self._lines[stretch.stop - 1]
+
+    def _describe(self, stretch: Stretch) -> str:
+        to_line = f"to line {self._last_line(stretch)}: "
+        aligned = f"{stretch.aligned:.2f}"
+        if stretch.shift is None:
+            return f"{to_line}the lengths correlate under no shift (correlation {aligned})"
+        lines = f"{abs(stretch.shift)} line" + "s" * (abs(stretch.shift) > 1)
+        direction = "below" if stretch.shift > 0 else "above"
+        return (
+            f"{to_line}the source fits the target {lines} {direction} "
+            f"(correlation of lengths {stretch.shifted:.2f}; without the shift {aligned})"
+        )
+
+
+def find_stretches(source: Lengths, target: Lengths) -> list[Stretch]:
+    """Return the stretches in which two texts of these lengths in characters are not aligned.
 
     Stretches of fewer than about fifty lines are too short to be told from chance.
-
-    Args:
-        source: the length of each line, in characters.
-        target: the same of the other side.
     """
     x, y = _standard(source), _standard(target)
     likeness = _likeness(x, y)
@@ -75,17 +137,16 @@ def find_stretches(
     return [one for one in found if one.shift is not None or one.aligned < _TELLING]
 
 
-def _stretch(
-    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], start: int, stop: int, state: int
-) -> Stretch:
-    aligned = _correlation(x[start:stop], y[start:stop], 0)
+def _stretch(x: Lines, y: Lines, start: int, stop: int, state: int) -> Stretch:
+    x, y = x[start:stop], y[start:stop]
+    aligned = _correlation(x, y, 0)
     if state == _UNRELATED:
         return Stretch(start, stop, None, aligned, None)
     shift = _SHIFTS[state]
-    return Stretch(start, stop, shift, aligned, _correlation(x[start:stop], y[start:stop], shift))
+    return Stretch(start, stop, shift, aligned, _correlation(x, y, shift))
 
 
-def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
+def _standard(lengths: Lengths) -> Lines:
     """Return logarithms of lengths, in standard deviations from the mean of their neighbours."""
     logs = np.log1p(lengths.astype(np.float32))
     for start in range(0, max(1, len(logs) - _NEIGHBOURS // 2), _NEIGHBOURS):
@@ -98,27 +159,21 @@ def _standard(lengths: Int[np.ndarray, " line"]) -> Float[np.ndarray, " line"]:
     return logs
 
 
-def _likeness(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"]) -> float:
+def _likeness(x: Lines, y: Lines) -> float:
     """Return the correlation that aligned lines have: the median of those blocks that tell.
 
     Of a block the best of its shifts counts. Blocks that go together under none are left out, as
     they may be most of a text that went wrong early; with hardly any others, nothing tells.
     """
-    found = np.array(
-        [
-            max(
-                _correlation(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS], shift)
-                for shift in _SHIFTS
-            )
-            for start in range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
-        ]
-    )
+    starts = range(0, max(1, len(x) - _NEIGHBOURS + 1), _NEIGHBOURS)
+    blocks = [(x[start : start + _NEIGHBOURS], y[start : start + _NEIGHBOURS]) for start in starts]
+    found = np.array([max(_correlation(*block, shift) for shift in _SHIFTS) for block in blocks])
     telling = found[found >= _TELLING]
     enough = len(telling) >= _MIN_FRACTION * len(found)
     return min(float(np.median(telling if enough and len(telling) else found)), _CERTAIN)
 
 
-def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int) -> float:
+def _correlation(x: Lines, y: Lines, shift: int) -> float:
     first, second = _overlap(x, y, shift)
     if len(first) < 3 or min(first.std(), second.std()) < _NO_SPREAD:
         return 0.0
@@ -126,32 +181,26 @@ def _correlation(x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], s
 
 
 def _overlap(
-    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], shift: int
+    x: Lines, y: Lines, shift: int
 ) -> tuple[Float[np.ndarray, " both"], Float[np.ndarray, " both"]]:
-    if abs(shift) >= len(x):
-        return x[:0], y[:0]
-    return (x[: len(x) - shift], y[shift:]) if shift >= 0 else (x[-shift:], y[:shift])
+    lines = max(0, len(x) - abs(shift))
+    return x[max(0, -shift) :][:lines], y[max(0, shift) :][:lines]
 
 
-def _cost(
-    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], likeness: float, state: int
-) -> Float[np.ndarray, " line"]:
+def _cost(x: Lines, y: Lines, likeness: float, state: int) -> Lines:
     """Return the negative log-likelihood of the target of each source, under a state."""
     if state == _UNRELATED:
         return np.minimum(y * y / 2, _MOST_COST)
     left = 1 - likeness**2
     cost = np.full(len(x), _MOST_COST, dtype=np.float32)
-    shift = _SHIFTS[state]
-    first, second = _overlap(x, y, shift)
-    start = max(0, -shift)
+    first, second = _overlap(x, y, _SHIFTS[state])
+    start = max(0, -_SHIFTS[state])
     found = (second - likeness * first) ** 2 / (2 * left) + np.log(left) / 2
     cost[start : start + len(found)] = np.minimum(found, _MOST_COST)
     return cost
 
 
-def _block_costs(
-    x: Float[np.ndarray, " line"], y: Float[np.ndarray, " line"], likeness: float
-) -> Float[np.ndarray, "block state"]:
+def _block_costs(x: Lines, y: Lines, likeness: float) -> Float[np.ndarray, "block state"]:
     starts = np.arange(0, len(x), _BLOCK)
     states = range(len(_SHIFTS) + 1)
     return np.stack([np.add.reduceat(_cost(x, y, likeness, s), starts) for s in states], axis=1)
@@ -175,13 +224,7 @@ def _viterbi(costs: Float[np.ndarray, "block state"]) -> Int[np.ndarray, " block
     return states
 
 
-def _refined(
-    x: Float[np.ndarray, " line"],
-    y: Float[np.ndarray, " line"],
-    likeness: float,
-    edges: list[int],
-    runs: list[int],
-) -> list[int]:
+def _refined(x: Lines, y: Lines, likeness: float, edges: list[int], runs: list[int]) -> list[int]:
     """Return the line at which one state best gives way to the next, near each edge of blocks."""
     lines = []
     for edge, before, after in zip(edges, runs, runs[1:], strict=False):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from transformer.data.quality.base import Fault, PairCheck
+from transformer.data.quality.base import Fault
 from transformer.data.quality.pair import SIDES, NumberedPair, quoted
 from transformer.data.text.parallel import Pair
 
@@ -84,48 +84,46 @@ class UsualLengths:
         return log_deviation, log_deviation / spread / self.tail
 
 
-class EmptySides(PairCheck):
-    """Pairs with a side that is empty or blank."""
+def find_empty_side(pair: NumberedPair) -> Fault | None:
+    """Name the side that is empty or blank, and show the other."""
+    empty = [not text or text.isspace() for text in pair.texts]
+    if all(empty):
+        return Fault(None, "both sides are empty")
+    if any(empty):
+        index = empty.index(True)
+        return Fault(SIDES[index], f"against {quoted(pair.texts[1 - index])}")
+    return None
 
-    name = "empty"
 
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Name the empty side, and show the other."""
-        empty = [not text or text.isspace() for text in pair.texts]
-        if all(empty):
-            return Fault(None, "both sides are empty")
-        if any(empty):
-            index = empty.index(True)
-            return Fault(SIDES[index], f"against {quoted(pair.texts[1 - index])}")
+def find_overlong(max_length: int, pair: NumberedPair) -> Fault | None:
+    """Return the length of a side of more tokens than ``data.max_length``."""
+    lengths = pair.source_tokens, pair.target_tokens
+    for side, text, length in zip(SIDES, pair.texts, lengths, strict=True):
+        if length > max_length:
+            return Fault(side, f"{length} tokens: {quoted(text)}")
+    return None
+
+
+def find_disproportion(usual: UsualLengths, factor: float, pair: NumberedPair) -> Fault | None:
+    """Return both lengths if one side says much more than the other, or everything twice.
+
+    A ratio that differs from the usual one by the factor is too much for any pair.
+    """
+    texts = pair.source.strip(), pair.target.strip()
+    if not all(texts):
         return None
-
-
-@dataclass
-class Disproportion(PairCheck):
-    """Pairs of which one side says much more than the other, or everything twice."""
-
-    name = "ratio"
-    usual: UsualLengths
-    factor: float
-    """Factor of the usual ratio that is too much for any pair."""
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Return both lengths."""
-        texts = pair.source.strip(), pair.target.strip()
-        if not all(texts):
-            return None
-        signed, tails = self.usual.deviation(*map(len, texts))
-        is_beyond = abs(signed) > math.log(self.factor)
-        if not is_beyond and abs(tails) <= 1:
-            return None
-        shorter, longer = texts if signed > 0 else texts[::-1]
-        min_length = _MANY_OF_A_SENTENCE if _sentences(longer) else _MANY
-        broken = self.usual.closed[signed < 0] and _is_closed(longer) and not _is_closed(shorter)
-        says_more = _says_more(abs(signed), abs(tails), shorter, longer, broken)
-        if says_more or (is_beyond and len(longer) >= min_length):
-            lengths = f"{len(texts[0])} characters against {len(texts[1])}"
-            return Fault(None, f"{lengths}: {quoted(texts[0])} and {quoted(texts[1])}")
+    signed, tails = usual.deviation(*map(len, texts))
+    is_beyond = abs(signed) > math.log(factor)
+    if not is_beyond and abs(tails) <= 1:
         return None
+    shorter, longer = texts if signed > 0 else texts[::-1]
+    min_length = _MANY_OF_A_SENTENCE if _sentences(longer) else _MANY
+    broken = usual.closed[signed < 0] and _is_closed(longer) and not _is_closed(shorter)
+    says_more = _says_more(abs(signed), abs(tails), shorter, longer, broken)
+    if says_more or (is_beyond and len(longer) >= min_length):
+        lengths = f"{len(texts[0])} characters against {len(texts[1])}"
+        return Fault(None, f"{lengths}: {quoted(texts[0])} and {quoted(texts[1])}")
+    return None
 
 
 def _says_more(log_deviation: float, tails: float, shorter: str, longer: str, broken: bool) -> bool:
@@ -159,19 +157,3 @@ def _is_twice(text: str) -> bool:
     words = re.findall(r"\w+", text.lower())
     half = len(words) // 2
     return half >= _REPEATED_WORDS and len(words) == 2 * half and words[:half] == words[half:]
-
-
-@dataclass
-class Overlong(PairCheck):
-    """Pairs with a side of more than ``data.max_length`` tokens, which training leaves out."""
-
-    name = "too_long"
-    max_length: int
-
-    def fault(self, pair: NumberedPair) -> Fault | None:
-        """Return the length."""
-        lengths = pair.source_tokens, pair.target_tokens
-        for side, text, length in zip(SIDES, pair.texts, lengths, strict=True):
-            if length > self.max_length:
-                return Fault(side, f"{length} tokens: {quoted(text)}")
-        return None

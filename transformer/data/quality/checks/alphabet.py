@@ -1,0 +1,101 @@
+"""Characters that a side does not use: of another script, or unknown to the vocabulary.
+
+Scripts such as Latin, Cyrillic or Hiragana are found by the Unicode names of letters. A tokenizer
+spells unknown characters in bytes; without one, those of validation and test text are unknown that
+the training text lacks.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from transformer.data.quality.pair import SIDES, Side, quoted
+from transformer.data.tokenization.tokenizer import Tokenizer, normalize
+
+_BYTE = "<0x"
+# Fewer letters are a name, a unit or a formula.
+_MIN_LETTERS = 5
+# Fraction of the letters of a text that its side's scripts must write.
+_OWN_FRACTION = 0.5
+# Fraction of the letters of a side that a script of that side writes.
+_MIN_FRACTION = 0.02
+
+
+@cache
+def char_script(character: str) -> str | None:
+    """Return the script of a letter, or None for anything else."""
+    if not character.isalpha():
+        return None
+    # A full-width letter is the letter.
+    plain = unicodedata.normalize("NFKC", character)[0]
+    return unicodedata.name(plain, "UNNAMED").split()[0].split("-")[0]
+
+
+def _count_scripts(texts: Iterable[str]) -> Counter[str]:
+    letters = Counter("".join(texts))
+    counts: Counter[str] = Counter()
+    for character, count in letters.items():
+        if script := char_script(character):
+            counts[script] += count
+    return counts
+
+
+def frequent_scripts(texts: Iterable[str]) -> frozenset[str]:
+    """Return the scripts of at least 2 % of the letters."""
+    counts = _count_scripts(texts)
+    min_count = _MIN_FRACTION * counts.total()
+    return frozenset(script for script, count in counts.items() if count >= min_count)
+
+
+def describe_foreign_script(
+    own: Mapping[Side, frozenset[str]], side: Side, text: str
+) -> str | None:
+    """Name the script of most letters if it is not an own script of the side."""
+    scripts = own[side]
+    if not scripts or (text.isascii() and "LATIN" in scripts):
+        return None
+    if {char_script(character) for character in set(text)} - {None} <= scripts:
+        return None
+    counts = _count_scripts([text])
+    if counts.total() < _MIN_LETTERS:
+        return None
+    if sum(counts[script] for script in scripts) >= _OWN_FRACTION * counts.total():
+        return None
+    (script, _), *_ = counts.most_common(1)
+    return f"{script.capitalize()} script: {quoted(text)}"
+
+
+class Alphabet:
+    """Characters known on each side, in all splits."""
+
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[Side, set[str]] = {side: {" "} for side in SIDES}
+        self._unknown: dict[Side, set[str]] = {side: set() for side in SIDES}
+
+    def describe(self, is_training: bool, side: Side, text: str) -> str | None:
+        """Name the first unknown characters; training text has none without a tokenizer."""
+        known = self._known[side]
+        if known.issuperset(text):
+            return None
+        characters = dict.fromkeys(normalize(text))
+        if self._tokenizer is not None:
+            new = characters.keys() - known - self._unknown[side]
+            known |= {c for c in new if _has_subword(self._tokenizer, side, c)}
+            self._unknown[side] |= new - known
+        elif is_training:
+            known.update(text, characters)
+        unknown = [character for character in characters if character not in known]
+        if not unknown:
+            return None
+        named = " ".join(f"{quoted(character)} U+{ord(character):04X}" for character in unknown[:3])
+        return f"{named} in {quoted(text, max(0, text.find(unknown[0])))}"
+
+
+def _has_subword(tokenizer: Tokenizer, side: Side, character: str) -> bool:
+    if side == "source":
+        subwords = tokenizer.source_subwords(tokenizer.encode_source([character])[0])
+    else:
+        subwords = tokenizer.subwords(tokenizer.encode_target([character])[0])
+    return not any(subword.startswith(_BYTE) for subword in subwords)

@@ -1,1 +1,0 @@
-"""Checks of pairs against other pairs."""

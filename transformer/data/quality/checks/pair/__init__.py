@@ -1,1 +1,0 @@
-"""Checks of a sentence and its translation."""
