@@ -65,11 +65,8 @@ def write_ctranslate2(
 ) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
 
-    Args:
-        model: Of any float type.
-        tokenizer: The model's; the engine reads and writes its subwords as texts.
-        folder: The folder.
-        quantization: One of QUANTIZATIONS.
+    The engine reads and writes the subwords of the tokenizer as texts. The model may be of any
+    float type; ``quantization`` is one of QUANTIZATIONS.
 
     Raises:
         InputError: The engine cannot express the model.
@@ -142,12 +139,8 @@ def _spec(config: ModelConfig) -> "TransformerSpec":
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
-    activations = {
-        "relu": Activation.RELU,
-        "gelu": Activation.GELU,
-        "swiglu": Activation.SWISH,
-        "geglu": Activation.GELU,
-    }
+    relu, gelu, swish = Activation.RELU, Activation.GELU, Activation.SWISH
+    activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swiglu": swish}
     shared: dict[str, Any] = {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],
@@ -201,9 +194,8 @@ def _fill_attention(
     # CTranslate2 joins the projections of one input into one matrix.
     query, key, value = attention.query, attention.key, attention.value
     groups = [[query], [key, value]] if cross else [[query, key, value]]
-    for linear, group in zip(into.linear, groups, strict=False):
+    for linear, group in zip(into.linear, [*groups, [attention.output]], strict=True):
         _fill_linear(linear, group)
-    _fill_linear(into.linear[-1], [attention.output])
     if attention.head_mask is not None:
         # The engine cannot switch heads off: their output weights become zero.
         mask = attention.head_mask.repeat_interleave(attention.head_dim)

@@ -50,6 +50,11 @@ class Stage:
         return self.folder.name
 
     @property
+    def marker(self) -> Path:
+        """The file beside its folder that the runner writes."""
+        return self.folder.with_name(f"{self.name}.json")
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """All arguments of the verb."""
         return (*self.settings, *starmap(override, self.own.items()))

@@ -36,11 +36,6 @@ def with_resolved_budget(
 ) -> RunConfig:
     """The config with the budget of the resumed run, or a measured one, instead of ``auto``.
 
-    Args:
-        config: The run.
-        resumed: The checkpoint that it resumes from, if any.
-        initial: The checkpoint that a new run begins with, if any.
-
     Raises:
         InputError: It cannot be measured, or the device has too little memory.
     """

@@ -24,23 +24,18 @@ _WITHOUT_WEIGHTS = frozenset(
 
 @dataclass(frozen=True)
 class RunFolder:
-    """State of a run directory.
-
-    Attributes:
-        path: The directory.
-        config: The plain values of its ``config.yaml``; None if there is none.
-        has_checkpoint: Whether it has a checkpoint to resume from.
-        finished: Whether training and its tests are over.
-        locked: Whether a process trains in it.
-        changed: Time of its checkpoint, in seconds.
-    """
+    """State of a run directory."""
 
     path: Path
     config: Mapping[str, Any] | None
+    """The plain values of its ``config.yaml``; None if there is none."""
     has_checkpoint: bool
     finished: bool
+    """Whether training and its tests are over."""
     locked: bool = False
+    """Whether a process trains in it."""
     changed: float = 0.0
+    """Time of its checkpoint, in seconds."""
 
 
 def check_no_other_run(folder: Path) -> None:

@@ -27,15 +27,8 @@ from transformer.tasks.bleu_validation import TranslateValidation
 from transformer.training.config import run_config
 
 _COMPARED = (
-    "global_step",
-    "state_dict",
-    "current_model_state",
-    "averaging_state",
-    "optimizer_states",
-    "lr_schedulers",
-    "callbacks",
-    "recovery",
-    "measured",
+    *("global_step", "state_dict", "current_model_state", "averaging_state", "optimizer_states"),
+    *("lr_schedulers", "callbacks", "recovery", "measured"),
 )
 """Keys of a checkpoint that hold the state of training."""
 
@@ -45,15 +38,7 @@ _TOLERANCE = 1e-3
 
 
 def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
-    """Train twice, and compare.
-
-    Args:
-        values: The plain values of the config.
-        folder: For the two runs.
-        updates: N.
-
-    Returns:
-        A message that says what is equal.
+    """Train twice in a folder, 2 ``updates`` each, and return a message that says what is equal.
 
     Raises:
         InputError: Something differs, or the config cannot be trained or checked.
@@ -70,10 +55,11 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     _run(_part(values, updates, None), once)
     _run(_part(values, updates, None), broken, until=updates)
     _run(_part(values, updates, broken), broken)
-    found = _compare(once, broken)
+    one, other = _results(once), _results(broken)
+    found = [each for key in one for each in differences(one[key], other[key], key)]
     tolerance = 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
     far = [f"{where} by {size:.3g}" for where, size in found if not size <= tolerance]
-    weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
+    weights = sum(tensor.numel() for tensor in one["state_dict"].values())
     counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
     if far:
         raise InputError(f"resume_check: {counted} differ in {len(far)} places, first {far[0]}")
@@ -82,12 +68,6 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
         f"resume_check: {counted} are equal: batches, metrics, and {exactly} "
         f"{weights:,} weights and the optimiser"
     )
-
-
-def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
-    """The values in which the results of two runs differ, and by how much."""
-    one, other = _results(once), _results(broken)
-    return [found for key in one for found in differences(one[key], other[key], key)]
 
 
 def _results(folder: Path) -> dict[str, Any]:

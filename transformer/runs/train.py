@@ -78,12 +78,7 @@ def train(
 def fit(
     config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
-    """Train, and test nothing.
-
-    Args:
-        config: The run.
-        folder: The run directory.
-        watching: More callbacks.
+    """Train with more callbacks, ``watching``, and test nothing.
 
     Returns:
         The trainer, the task, and the number of new updates.
@@ -122,7 +117,10 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
         from transformer.runs.auto_batch_size import with_resolved_budget
 
         config = with_resolved_budget(config, payload, initial)
-    task = _prepared_task(config, initial)
+    task = make_task(config, initial)
+    task.data.accumulation = config.trainer["accumulate_grad_batches"]
+    task.data.prepare_data()
+    task.data.setup("fit")
     if payload is None and initial is not None and config.finetune_from is not None:
         load_weights(task.module.model, initial, config.finetune_from)
         task.module.train()
@@ -137,15 +135,6 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, ResumeState(resume, done, state)
-
-
-def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
-    """The task, with its text encoded."""
-    task = make_task(config, payload)
-    task.data.accumulation = config.trainer["accumulate_grad_batches"]
-    task.data.prepare_data()
-    task.data.setup("fit")
-    return task
 
 
 def _fit(
@@ -188,11 +177,10 @@ def _fit(
 
 
 def _log_size(task: Task) -> None:
-    parameters = sum(parameter.numel() for parameter in task.module.parameters())
-    config = task.module.model.config
+    config, parameters = task.module.model.config, task.module.parameters()
     logger.info(
         "%s parameters, vocabulary %d source, %d target",
-        f"{parameters:,}",
+        f"{sum(parameter.numel() for parameter in parameters):,}",
         config.source_vocab_size,
         config.target_vocab_size,
     )
