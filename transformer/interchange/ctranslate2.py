@@ -26,7 +26,6 @@ from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.transformer import Embedding, Transformer
 
 if TYPE_CHECKING:
-    from ctranslate2 import Translator as Engine
     from ctranslate2.specs import TransformerSpec
 
 WEIGHTS = ENGINE_WEIGHTS
@@ -108,29 +107,6 @@ def read_ctranslate2(folder: Path) -> Checkpoint:
         validate_size(model, (folder / WEIGHTS).stat().st_size)
 
     return read_settings(folder / SETTINGS, check, "meta")
-
-
-def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":
-    """Load what ``write_ctranslate2`` wrote, with as many threads as torch has.
-
-    It computes in the type of its quantization, or in the nearest type that the device supports.
-
-    Raises:
-        InputError: The engine does not load it.
-    """
-    from ctranslate2 import Translator as Engine
-
-    device = torch.device(device)
-    try:
-        return Engine(
-            str(folder),
-            device=device.type,
-            device_index=device.index or 0,
-            intra_threads=torch.get_num_threads(),
-        )
-    except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
 
 
 def _spec(config: ModelConfig) -> "TransformerSpec":

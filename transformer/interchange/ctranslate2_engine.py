@@ -19,7 +19,6 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import load_ctranslate2
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +48,32 @@ def check_searchable(search: SearchConfig) -> None:
 
 
 class EngineBeams:
-    """The hypotheses of the engine for source subwords, ranked by our length penalty."""
+    """The hypotheses of the engine for source subwords, ranked by our length penalty.
 
-    def __init__(self, translator: Translator, folder: Path, device: torch.device | str) -> None:
-        """Load the export; raises InputError if the engine does not."""
+    It has as many threads as torch, and computes in the type of the quantization, or in the nearest
+    type that the device supports.
+    """
+
+    def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
+        """Load what ``write_ctranslate2`` wrote.
+
+        Raises:
+            InputError: The engine does not load it.
+        """
+        import ctranslate2
+
         self.tokenizer, self.search = translator.tokenizer, translator.search
         self.batch_tokens = translator.batch_tokens
         self.max_subwords = max_subwords(translator.model)
-        self.engine = load_ctranslate2(folder, device)
         subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
         self.ids = {subword: number for number, subword in enumerate(subwords)}
+        where = {"device": device.type, "device_index": device.index or 0}
+        threads = torch.get_num_threads()
+        try:
+            self.engine = ctranslate2.Translator(str(folder), intra_threads=threads, **where)
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
 
     def limit(self, segment: Sequence[int]) -> int:
         """Maximum length of its translation; the engine has one limit for all segments."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.search.config import NEUTRAL
@@ -67,7 +69,7 @@ def verify_ctranslate2(
     plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
     search = replace(translator.search, **plain)
     original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
-    engine = EngineBeams(original, folder, "cpu")
+    engine = EngineBeams(original, folder, torch.device("cpu"))
     start = time.perf_counter()
     expected = original.translate(sources)
     middle = time.perf_counter()

@@ -6,7 +6,7 @@ cannot be measured: a process that needs too much memory is killed.
 
 import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -100,30 +100,21 @@ def resolve_device(config: RunConfig) -> torch.device:
         InputError: The run does not use exactly one GPU, or one batch does not show its memory.
     """
     trainer = config.trainer
-    devices: Sequence[int] = []
+    given, numbers = trainer["devices"], list[int]()
     if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
-        devices = _device_numbers(trainer["devices"])
+        try:
+            count = CUDAAccelerator.auto_device_count() if given == "auto" else given
+            numbers = CUDAAccelerator.parse_devices(count) or []
+        except (MisconfigurationException, ValueError, TypeError) as error:
+            raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
     measurable = trainer["strategy"] != "fsdp" and not config.data.streaming
-    if not measurable or len(devices) * trainer["num_nodes"] != 1 or external_rank():
+    if not measurable or len(numbers) * trainer["num_nodes"] != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
             f"trainer.accelerator={trainer['accelerator']}, several ranks, trainer=fsdp or "
             "data.streaming=true set a number, such as data.batch_tokens=4096"
         )
-    return torch.device("cuda", devices[0])
-
-
-def _device_numbers(given: Any) -> Sequence[int]:
-    """The GPUs that Lightning uses for ``trainer.devices``.
-
-    Raises:
-        InputError: Lightning does not accept the value.
-    """
-    try:
-        count = CUDAAccelerator.auto_device_count() if given == "auto" else given
-        return CUDAAccelerator.parse_devices(count) or []
-    except (MisconfigurationException, ValueError, TypeError) as error:
-        raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
+    return torch.device("cuda", numbers[0])
 
 
 def can_train(module: UpdateModule, batch: Any, device: torch.device, config: RunConfig) -> bool:

@@ -16,7 +16,7 @@ sys.exit(code)
 """
 OPTIONAL = (
     *(f"runs.{name}" for name in ("auto_batch_size", "finetuning", "resume_check", "tuning")),
-    *("data.modules.streaming", "data.streaming", "data.corpora.pocket", "cli.train.sweep"),
+    *("data.modules.streaming", "data.streaming", "cli.train.sweep"),
     *("recipes", "interchange"),
 )
 MOST = 194
