@@ -45,11 +45,7 @@ EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Check that CTranslate2 can express a model.
-
-    Raises:
-        InputError: It cannot.
-    """
+    """Check that CTranslate2 can express a model; raises InputError if it cannot."""
     for name, values in EXPRESSIBLE.items():
         if (value := getattr(config, name)) not in values:
             known = " or ".join("null" if v is None else str(v) for v in values)

@@ -34,11 +34,7 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
 
 
 def check_searchable(search: SearchConfig) -> None:
-    """Check that the engine can run a search.
-
-    Raises:
-        InputError: It cannot.
-    """
+    """Check that the engine can run a search; raises InputError if it cannot."""
     for name, values in SEARCHABLE.items():
         if (value := getattr(search, name)) not in values:
             raise InputError(

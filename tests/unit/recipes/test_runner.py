@@ -57,7 +57,7 @@ def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) ->
     assert "03_copy: starts again, 02_copy/out has changed: " in copies.log[-3]
 
 
-def test_another_input_runs_again_and_the_same_text_of_another_time_does_not(
+def test_only_another_text_of_an_input_runs_again(
     copies: Copies,
 ) -> None:
     copies.run()
@@ -127,7 +127,7 @@ def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
     assert not (copies.folder / "01_copy").exists()
 
 
-def test_a_signal_that_comes_too_late_for_a_stage_stops_before_the_next(copies: Copies) -> None:
+def test_a_late_signal_stops_before_the_next_stage(copies: Copies) -> None:
     copies.received = signal.SIGUSR1
     with pytest.raises(Interrupted, match="stopped by SIGUSR1 after 01_copy; the same") as stopped:
         copies.run()
