@@ -114,24 +114,21 @@ def test_another_model_is_refused_with_what_to_set(
 ) -> None:
     with pytest.raises(InputError, match=message):
         config = run_config(second(home, *overrides))
-        make_task(config, initial_payload(config))
+        make_task(config, initial_payload(config, Path(str(config.finetune_from))))
 
 
 def test_what_says_nothing_of_the_weights_is_free(home: Path) -> None:
     free = ["model.dropout=0.5", "model.pattern=sliding", "model.max_length=99"]
-    assert initial_payload(run_config(second(home, *free))) is not None
-    goes_on = second(home) | {"checkpoint": "elsewhere", "finetune_from": "gone"}
-    assert initial_payload(run_config(goes_on)) is None
-    assert initial_payload(run_config(tiny_config(home))) is None
+    assert initial_payload(run_config(second(home, *free)), home / "first")
 
 
 def test_another_score_than_that_of_the_first_run_is_said(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "transformer.runs.finetuning")
-    initial_payload(run_config(second(home)))
+    initial_payload(run_config(second(home)), home / "first")
     assert not caplog.messages
-    initial_payload(run_config(second(home, "metrics=tokenised")))
+    initial_payload(run_config(second(home, "metrics=tokenised")), home / "first")
     assert caplog.messages == [
         f"scored with metrics.tokenize=none, but {home}/first with metrics.tokenize=13a; if the "
         "text is alike, set the same"

@@ -36,17 +36,18 @@ def _recipe(arguments: Sequence[str]) -> None:
     recipe = RECIPES.get(named[-1].removeprefix("recipe="))
     if recipe is None:
         raise InputError(f"{named[-1]} names no recipe; choose {' or '.join(RECIPES)}")
-    hints = get_type_hints(recipe.config)
+    hints = get_type_hints(recipe)
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = {*groups, *map(str, compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *hints}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
     plain: Any = OmegaConf.to_container(compose_config("recipe", own))
-    config = recipe.config(**{key: typed_value(plain[key], hints[key], key) for key in hints})
+    values = {key: typed_value(plain[key], hint, key) for key, hint in hints.items()}
     if plain["output"] in (None, ""):
         raise InputError("output= names no folder; give one")
+    chosen = recipe(**values)
     plan = Plan(given_path(str(plain["output"])), base, extras, _compose)
-    recipe.add(plan, config)
+    chosen.add(plan)
     plan.complete()
     (_show if typed_value(plain["dry_run"], bool, "dry_run") else _run)(plan)
 

@@ -26,7 +26,6 @@ from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.transformer import Embedding, Transformer
 
 if TYPE_CHECKING:
-    from ctranslate2 import Translator as Engine
     from ctranslate2.specs import TransformerSpec
 
 WEIGHTS = ENGINE_WEIGHTS
@@ -46,11 +45,7 @@ EXPRESSIBLE: dict[str, tuple[Any, ...]] = {
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Check that CTranslate2 can express a model.
-
-    Raises:
-        InputError: It cannot.
-    """
+    """Check that CTranslate2 can express a model; raises InputError if it cannot."""
     for name, values in EXPRESSIBLE.items():
         if (value := getattr(config, name)) not in values:
             known = " or ".join("null" if v is None else str(v) for v in values)
@@ -65,11 +60,8 @@ def write_ctranslate2(
 ) -> None:
     """Write ``model.bin``, ``config.json`` and the vocabularies into an existing folder.
 
-    Args:
-        model: Of any float type.
-        tokenizer: The model's; the engine reads and writes its subwords as texts.
-        folder: The folder.
-        quantization: One of QUANTIZATIONS.
+    The engine reads and writes the subwords of the tokenizer as texts. The model may be of any
+    float type; ``quantization`` is one of QUANTIZATIONS.
 
     Raises:
         InputError: The engine cannot express the model.
@@ -113,41 +105,14 @@ def read_ctranslate2(folder: Path) -> Checkpoint:
     return read_settings(folder / SETTINGS, check, "meta")
 
 
-def load_ctranslate2(folder: Path, device: torch.device | str = "cpu") -> "Engine":
-    """Load what ``write_ctranslate2`` wrote, with as many threads as torch has.
-
-    It computes in the type of its quantization, or in the nearest type that the device supports.
-
-    Raises:
-        InputError: The engine does not load it.
-    """
-    from ctranslate2 import Translator as Engine
-
-    device = torch.device(device)
-    try:
-        return Engine(
-            str(folder),
-            device=device.type,
-            device_index=device.index or 0,
-            intra_threads=torch.get_num_threads(),
-        )
-    except (RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
-
-
 def _spec(config: ModelConfig) -> "TransformerSpec":
     """The empty layout of the weights."""
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
-    activations = {
-        "relu": Activation.RELU,
-        "gelu": Activation.GELU,
-        "swiglu": Activation.SWISH,
-        "geglu": Activation.GELU,
-    }
+    relu, gelu, swish = Activation.RELU, Activation.GELU, Activation.SWISH
+    activations = {"relu": relu, "gelu": gelu, "geglu": gelu, "swiglu": swish}
     shared: dict[str, Any] = {
         "pre_norm": config.norm_order == "pre",
         "activation": activations[config.activation],
@@ -201,9 +166,8 @@ def _fill_attention(
     # CTranslate2 joins the projections of one input into one matrix.
     query, key, value = attention.query, attention.key, attention.value
     groups = [[query], [key, value]] if cross else [[query, key, value]]
-    for linear, group in zip(into.linear, groups, strict=False):
+    for linear, group in zip(into.linear, [*groups, [attention.output]], strict=True):
         _fill_linear(linear, group)
-    _fill_linear(into.linear[-1], [attention.output])
     if attention.head_mask is not None:
         # The engine cannot switch heads off: their output weights become zero.
         mask = attention.head_mask.repeat_interleave(attention.head_dim)

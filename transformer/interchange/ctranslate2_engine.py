@@ -19,7 +19,6 @@ from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.fingerprint import check_fingerprint
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import load_ctranslate2
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +34,7 @@ SEARCHABLE: dict[str, tuple[Any, ...]] = {
 
 
 def check_searchable(search: SearchConfig) -> None:
-    """Check that the engine can run a search.
-
-    Raises:
-        InputError: It cannot.
-    """
+    """Check that the engine can run a search; raises InputError if it cannot."""
     for name, values in SEARCHABLE.items():
         if (value := getattr(search, name)) not in values:
             raise InputError(
@@ -48,73 +43,40 @@ def check_searchable(search: SearchConfig) -> None:
             )
 
 
-class CTranslate2Searcher:
-    """Searches with the engine, and with our search where the engine cannot do the same.
+class EngineBeams:
+    """The hypotheses of the engine for source subwords, ranked by our length penalty.
 
-    An export alone (``read_ctranslate2``) cannot run our search: a hypothesis is cut at its
-    limit, and constraints are refused.
+    It has as many threads as torch, and computes in the type of the quantization, or in the nearest
+    type that the device supports.
     """
 
-    def __init__(
-        self, translator: Translator, folder: Path, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, translator: Translator, folder: Path, device: torch.device) -> None:
         """Load what ``write_ctranslate2`` wrote.
 
-        Args:
-            translator: Has the model that was exported, and our search.
-            folder: The folder of the export.
-            device: Device of the engine; None is that of the translator.
-
         Raises:
-            InputError: The engine cannot run the search or load the export, or the export is
-                another model's.
+            InputError: The engine does not load it.
         """
-        check_searchable(translator.search)
-        if translator.search.stopping == "exact" and translator.search.beam_size > 1:
-            log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
-        if len(translator.members) > 1:
-            raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
-        self.has_model = translator.device.type != "meta"
-        if self.has_model:
-            check_fingerprint(translator.model, translator.tokenizer, folder)
-        self.own_search = translator.searcher
-        self.tokenizer = translator.tokenizer
-        self.search = translator.search
+        import ctranslate2
+
+        self.tokenizer, self.search = translator.tokenizer, translator.search
         self.batch_tokens = translator.batch_tokens
         self.max_subwords = max_subwords(translator.model)
-        self.engine = load_ctranslate2(folder, device or translator.device)
         subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
         self.ids = {subword: number for number, subword in enumerate(subwords)}
+        where = {"device": device.type, "device_index": device.index or 0}
+        threads = torch.get_num_threads()
+        try:
+            self.engine = ctranslate2.Translator(str(folder), intra_threads=threads, **where)
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"CTranslate2 cannot load {folder}: {reason}") from error
 
-    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Search them all.
+    def limit(self, segment: Sequence[int]) -> int:
+        """Maximum length of its translation; the engine has one limit for all segments."""
+        return min(self.max_subwords, self.search.limit(len(segment)))
 
-        Raises:
-            InputError: A segment has constraints, and there is only the export.
-        """
-        subwords = [segment.subwords for segment in segments]
-        limits = [min(self.max_subwords, self.search.limit(len(one))) for one in subwords]
-        found = self._beams(subwords, limits)
-        if not self.has_model:
-            if any(segment.constraints for segment in segments):
-                raise InputError("an export alone has no prefix, must or never; give its run")
-            found = [
-                [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
-                for beam, limit in zip(found, limits, strict=True)
-            ]
-        # The engine has one limit for all segments, and no constraints.
-        again = [
-            index
-            for index, beam in enumerate(found)
-            if segments[index].constraints or any(len(h.tokens) > limits[index] for h in beam)
-        ]
-        beams = self.own_search([segments[index] for index in again])
-        for index, beam in zip(again, beams, strict=True):
-            found[index] = beam
-        return [hypotheses[: self.search.nbest] for hypotheses in found]
-
-    def _beams(self, segments: list[list[int]], limits: list[int]) -> list[list[Hypothesis]]:
-        """The hypotheses of the engine, ranked by our length penalty."""
+    def __call__(self, segments: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        """Search them all; hypotheses may be longer than the limit of their segment."""
         width = self.search.beam_size
         # Without a penalty the engine would stop earlier than our search.
         power = self.search.length_penalty or 1e-6
@@ -125,7 +87,7 @@ class CTranslate2Searcher:
             length_penalty=power,
             min_decoding_length=0,
             # The end symbol counts as one more.
-            max_decoding_length=max(limits, default=0) + 1,
+            max_decoding_length=max(map(self.limit, segments), default=0) + 1,
             max_input_length=0,
             max_batch_size=max(1, self.batch_tokens // width),
             batch_type="tokens",
@@ -144,3 +106,63 @@ class CTranslate2Searcher:
             tokens = tuple(self.ids[subword] for subword in subwords)
             found.append(Hypothesis(tokens, total / self.search.penalty(length), total))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+
+class CTranslate2Searcher:
+    """Searches with the engine, and with our search where the engine cannot do the same.
+
+    An export alone (``read_ctranslate2``) cannot run our search: a hypothesis is cut at its
+    limit, and constraints are refused.
+    """
+
+    def __init__(
+        self, translator: Translator, folder: Path, device: torch.device | None = None
+    ) -> None:
+        """Load what ``write_ctranslate2`` wrote for the model of a translator.
+
+        Args:
+            translator: Has our search too.
+            folder: The folder of the export.
+            device: Device of the engine; None is that of the translator.
+
+        Raises:
+            InputError: The engine cannot run the search or load the export, or the export is
+                another model's.
+        """
+        check_searchable(translator.search)
+        if translator.search.stopping == "exact" and translator.search.beam_size > 1:
+            log.warning("engine=ctranslate2 stops with a full beam, as decoding.stopping=full does")
+        if len(translator.members) > 1:
+            raise InputError("engine=ctranslate2 has no ensembles; use engine=torch")
+        self.has_model = translator.device.type != "meta"
+        if self.has_model:
+            check_fingerprint(translator.model, translator.tokenizer, folder)
+        self.own_search, self.nbest = translator.searcher, translator.search.nbest
+        self.beams = EngineBeams(translator, folder, device or translator.device)
+
+    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
+        """Search them all.
+
+        Raises:
+            InputError: A segment has constraints, and there is only the export.
+        """
+        subwords = [segment.subwords for segment in segments]
+        limits = [self.beams.limit(one) for one in subwords]
+        found = self.beams(subwords)
+        if not self.has_model:
+            if any(segment.constraints for segment in segments):
+                raise InputError("an export alone has no prefix, must or never; give its run")
+            found = [
+                [replace(hypothesis, tokens=hypothesis.tokens[:limit]) for hypothesis in beam]
+                for beam, limit in zip(found, limits, strict=True)
+            ]
+        # The engine has one limit for all segments, and no constraints.
+        again = [
+            index
+            for index, beam in enumerate(found)
+            if segments[index].constraints or any(len(h.tokens) > limits[index] for h in beam)
+        ]
+        beams = self.own_search([segments[index] for index in again])
+        for index, beam in zip(again, beams, strict=True):
+            found[index] = beam
+        return [hypotheses[: self.nbest] for hypotheses in found]

@@ -55,22 +55,11 @@ for text in translate([line.rstrip("\\n") for line in sys.stdin]):
 - `score` is the log-probability, divided by the length penalty that the model was validated with.
 """
 
-_TAGS = """\
-- Each source begins with its tags, here {before}. There are {known}.
-"""
-
-_SEPARATOR = """\
-- The model was trained on documents too: between sentences, which are cut alone, stands `< >`.
-"""
-
 
 def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str:
     """The text, with a program that searches as ``search`` in its beam, penalty and length limit.
 
-    Args:
-        tokenizer: The tokenizer of the model.
-        search: The search of the run.
-        max_subwords: Limit of the subwords of a source.
+    A source has at most ``max_subwords``.
     """
     tags = tokenizer.tags
     first = SourceTags(
@@ -97,5 +86,11 @@ def readme(tokenizer: Tokenizer, search: SearchConfig, max_subwords: int) -> str
         max_subwords=max_subwords,
     )
     if tags.targets or tags.corpora:
-        text += _TAGS.format(before=before, known=", ".join(f"`{tag}`" for tag in tags.spelt))
-    return text + _SEPARATOR if tags.sentences else text
+        known = ", ".join(f"`{tag}`" for tag in tags.spelt)
+        text += f"- Each source begins with its tags, here {before}. There are {known}.\n"
+    if tags.sentences:
+        text += (
+            "- The model was trained on documents too: between sentences, which are cut alone, "
+            "stands `< >`.\n"
+        )
+    return text

@@ -1,9 +1,8 @@
-"""The formats of ``export``: packages, config keys, folder names, and how each is written."""
+"""The formats of ``export``: package, folder name, and how each is written."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from omegaconf import DictConfig
 
@@ -13,25 +12,18 @@ if TYPE_CHECKING:
     from transformer.decoding.translation.translator import Translator
 
 Run = dict[str, Any]
-Write = Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Format:
-    """One format.
-
-    Attributes:
-        package: Required package of the extra ``export``.
-        keys: Keys of conf/export.yaml that only this format reads.
-        folder_name: Name in RUN/export; raises InputError if a key is wrong.
-        write: Writes a translator and the config of its run into a new folder; returns the result
-            of the verification, and raises InputError if it fails.
-    """
+class Format(NamedTuple):
+    """One format."""
 
     package: str
-    keys: tuple[str, ...]
+    """Required package of the extra ``export``."""
     folder_name: Callable[[DictConfig], str]
-    write: Write
+    """Name in RUN/export; raises InputError if a key is wrong."""
+    write: Callable[["Translator", Run, Path, DictConfig], dict[str, Any]]
+    """Writes a translator and the config of its run into a new folder; returns the result of the
+    verification, and raises InputError if it fails."""
 
 
 def _ctranslate2_name(config: DictConfig) -> str:
@@ -55,11 +47,7 @@ def _write_ctranslate2(
     from transformer.decoding.batched_search import max_subwords
     from transformer.decoding.translation.fingerprint import write_fingerprint
     from transformer.evaluation.metrics import MetricsConfig
-    from transformer.interchange.ctranslate2 import (
-        SETTINGS,
-        check_expressible,
-        write_ctranslate2,
-    )
+    from transformer.interchange.ctranslate2 import SETTINGS, check_expressible, write_ctranslate2
     from transformer.interchange.ctranslate2_readme import readme
     from transformer.interchange.safetensors import write_settings
     from transformer.interchange.verification import verify_ctranslate2
@@ -95,11 +83,6 @@ def _write_safetensors(
 
 
 FORMATS = {
-    "ctranslate2": Format(
-        "ctranslate2",
-        ("quantization", "sentences", "max_bleu_loss", "batch_tokens"),
-        _ctranslate2_name,
-        _write_ctranslate2,
-    ),
-    "safetensors": Format("safetensors", (), lambda config: "safetensors", _write_safetensors),
+    "ctranslate2": Format("ctranslate2", _ctranslate2_name, _write_ctranslate2),
+    "safetensors": Format("safetensors", lambda config: "safetensors", _write_safetensors),
 }

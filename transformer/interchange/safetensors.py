@@ -23,7 +23,6 @@ from transformer.model.transformer import Transformer
 WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 SIDES = ("source", "target")
-_MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
 
 
 def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
@@ -37,13 +36,7 @@ def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
 def write_safetensors(
     model: Transformer, tokenizer: Tokenizer, config: dict[str, Any], folder: Path
 ) -> None:
-    """Write the files into an existing folder.
-
-    Args:
-        model: Of any float type.
-        tokenizer: The model's.
-        config: The resolved configuration of the run.
-        folder: The folder.
+    """Write a model, its tokenizer and the resolved config of its run into an existing folder.
 
     Raises:
         InputError: Heads are switched off, which is not part of the weights.
@@ -118,7 +111,10 @@ def read_settings(
         tokenizer = {"config": values["tokenizer"], "tags": values["tags"]}
         tokenizer |= {side: _read_subwords(folder, side) for side in SIDES}
         Tokenizer.from_state(tokenizer)
-    except (InputError, OSError, LookupError, *_MALFORMED) as error:
+    except (
+        *(InputError, OSError, LookupError),
+        *(ValueError, TypeError, AttributeError, RecursionError),
+    ) as error:
         raise _unreadable(folder, error) from error
     return Checkpoint(model.eval(), tokenizer, values["config"], folder)
 

@@ -7,37 +7,32 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import max_subwords
 from transformer.decoding.search.config import NEUTRAL
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, Score, score
-from transformer.interchange.ctranslate2 import load_ctranslate2
-
-if TYPE_CHECKING:
-    from ctranslate2 import Translator as Engine
+from transformer.interchange.ctranslate2_engine import EngineBeams
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of the comparison.
-
-    Attributes:
-        agreement: Fraction of equal tokens, up to the first difference of each sentence.
-        original: BLEU of the model.
-        exported: BLEU of the exported model.
-        seconds: Time of the model and of the exported model, with as many threads.
-        computed_in: The type that the engine computed in: that of the quantization, or another
-            if this machine does not support it.
-    """
+    """Result of the comparison."""
 
     agreement: float
+    """Fraction of equal tokens, up to the first difference of each sentence."""
     original: Score
+    """BLEU of the model."""
     exported: Score
+    """BLEU of the exported model."""
     seconds: tuple[float, float]
+    """Time of the model and of the exported model, with as many threads."""
     computed_in: str
+    """Type of the engine: that of the quantization, or another that this machine supports."""
 
     @property
     def loss(self) -> float:
@@ -62,13 +57,7 @@ def verify_ctranslate2(
     pairs: Sequence[tuple[str, str]],
     metrics: MetricsConfig,
 ) -> Verification:
-    """Translate the sources with both, and compare.
-
-    Args:
-        translator: Has the model.
-        folder: The folder of the export.
-        pairs: Raw source and reference.
-        metrics: Settings of BLEU.
+    """Translate raw sources with a model and with its export in a folder, and compare.
 
     Raises:
         InputError: The engine does not load the export, or no source is short enough.
@@ -80,21 +69,20 @@ def verify_ctranslate2(
     plain = {**NEUTRAL, **free, "algorithm": "greedy", "beam_size": 1, "nbest": 1}
     search = replace(translator.search, **plain)
     original = Translator(translator.model, tokenizer, search, translator.batch_tokens)
-    engine = load_ctranslate2(folder)
+    engine = EngineBeams(original, folder, torch.device("cpu"))
     start = time.perf_counter()
     expected = original.translate(sources)
     middle = time.perf_counter()
-    found = _engine_translations(original, engine, sources)
+    subwords = tokenizer.encode_source(sources)
+    beams = zip(subwords, engine(subwords), strict=True)
+    found = [beam[0].tokens[: engine.limit(source)] for source, beam in beams]
     seconds = middle - start, time.perf_counter() - middle
-    subwords = tokenizer.subwords(range(tokenizer.target_vocab_size))
-    ids = {subword: number for number, subword in enumerate(subwords)}
-    texts = tokenizer.decode_target([[ids[subword] for subword in tokens] for tokens in found])
     return Verification(
-        agreement([translation.tokens for translation in expected], found),
+        agreement([one.tokens for one in expected], list(map(tokenizer.subwords, found))),
         score([one.text for one in expected], references, ("bleu",), config=metrics)[0],
-        score(texts, references, ("bleu",), config=metrics)[0],
+        score(tokenizer.decode_target(found), references, ("bleu",), config=metrics)[0],
         seconds,
-        engine.compute_type,
+        engine.engine.compute_type,
     )
 
 
@@ -113,25 +101,6 @@ def _uncut(pairs: Sequence[tuple[str, str]], translator: Translator) -> list[tup
             "export cannot be verified"
         )
     return short
-
-
-def _engine_translations(
-    original: Translator, engine: "Engine", sources: Sequence[str]
-) -> list[list[str]]:
-    """The target subwords by the engine, cut at the limit of our search."""
-    subwords = original.tokenizer.encode_source(sources)
-    limit = max_subwords(original.model)
-    limits = [min(limit, original.search.limit(len(one))) for one in subwords]
-    found = engine.translate_batch(
-        [original.tokenizer.source_subwords(one) for one in subwords],
-        beam_size=1,
-        max_batch_size=original.batch_tokens,
-        batch_type="tokens",
-        max_decoding_length=max(limits),
-        max_input_length=0,
-    )
-    # The engine has one limit for all sentences.
-    return [result.hypotheses[0][:limit] for result, limit in zip(found, limits, strict=True)]
 
 
 def agreement(expected: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:

@@ -8,17 +8,19 @@ The forward model learns from the bitext and from these synthetic pairs. Sennric
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import Range, out_of_range
+from transformer.common.schema import Range
 from transformer.data.text.parallel import file_format
 from transformer.recipes.corpus_files import only_train
-from transformer.recipes.plan import Plan
+from transformer.recipes.plan import Plan, Recipe
 
 
 @dataclass(frozen=True)
-class BacktranslateConfig:
+class Backtranslate(Recipe):
     """Keys of ``conf/recipe/backtranslate.yaml``."""
+
+    kinds = ("reverse", "evaluate_reverse", "translate", "forward", "evaluate")
 
     monolingual: str
     """Text of the target language, a sentence a line."""
@@ -30,32 +32,31 @@ class BacktranslateConfig:
     """Fraction of the batches that is not synthetic; None is in proportion to the sizes."""
 
     def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
+        super().__post_init__()
         if file_format(self.monolingual) != "plain":
             raise InputError(
                 f"monolingual={self.monolingual} must be plain text, a sentence a line, which may "
                 "be gzipped"
             )
 
+    def add(self, plan: Plan) -> None:
+        """Add the stages to a plan.
 
-def backtranslate(plan: Plan, config: BacktranslateConfig) -> None:
-    """Add the stages to a plan.
-
-    Raises:
-        InputError: The reverse model does not exist, or is not of that direction.
-    """
-    text = plan.text()
-    if config.reverse is None:
-        reverse = plan.train("reverse", text.swapped.alone)
-    else:
-        reverse = plan.existing("reverse", config.reverse, text.swapped)
-    plan.evaluate([reverse], text.swapped, "evaluate_reverse")
-    monolingual = given_path(config.monolingual)
-    own = {"checkpoint": reverse, "input": monolingual}
-    [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
-    bitext, synthetic = text.as_corpus, only_train([source, monolingual], config.tag)
-    if config.bitext_share is not None:
-        bitext["weight"] = config.bitext_share
-        synthetic["weight"] = round(1 - config.bitext_share, 9)
-    forward = plan.train("forward", text.mixed({"bitext": bitext, "synthetic": synthetic}))
-    plan.evaluate([forward], text)
+        Raises:
+            InputError: The reverse model does not exist, or is not of that direction.
+        """
+        text = plan.text()
+        if self.reverse is None:
+            reverse = plan.train("reverse", text.swapped.alone)
+        else:
+            reverse = plan.existing("reverse", self.reverse, text.swapped)
+        plan.evaluate([reverse], text.swapped, "evaluate_reverse")
+        monolingual = given_path(self.monolingual)
+        own = {"checkpoint": reverse, "input": monolingual}
+        [source] = plan.add("translate", "translate", own, [f"synthetic.{text.source}"])
+        bitext, synthetic = text.as_corpus, only_train([source, monolingual], self.tag)
+        if self.bitext_share is not None:
+            bitext["weight"] = self.bitext_share
+            synthetic["weight"] = round(1 - self.bitext_share, 9)
+        forward = plan.train("forward", text.mixed({"bitext": bitext, "synthetic": synthetic}))
+        plan.evaluate([forward], text)

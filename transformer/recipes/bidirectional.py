@@ -7,40 +7,39 @@ vocabulary, a third of the updates for both directions.
 from dataclasses import dataclass
 from typing import Annotated
 
-from transformer.common.errors import InputError, raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import InputError
+from transformer.common.schema import Range
 from transformer.recipes.corpus_files import CorpusFiles
 from transformer.recipes.overrides import override
-from transformer.recipes.plan import Plan
+from transformer.recipes.plan import Plan, Recipe
 
 
 @dataclass(frozen=True)
-class BidirectionalConfig:
+class Bidirectional(Recipe):
     """Keys of ``conf/recipe/bidirectional.yaml``."""
+
+    kinds = ("pretrain", "finetune", "evaluate")
 
     pretraining: Annotated[float, Range(above=0, below=1)]
     """The fraction of ``trainer.max_steps`` that learns both directions."""
 
-    def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
+    def add(self, plan: Plan) -> None:
+        """Add the stages to a plan.
 
-
-def bidirectional(plan: Plan, config: BidirectionalConfig) -> None:
-    """Add the stages to a plan.
-
-    Raises:
-        InputError: There are two vocabularies, or too few updates for two stages.
-    """
-    if not plan.config["tokenizer"]["joint"]:
-        raise InputError(
-            "tokenizer.joint=false: both directions need one vocabulary; set tokenizer.joint=true"
-        )
-    first, second = _updates(plan.config["trainer"]["max_steps"], config.pretraining)
-    text = plan.text()
-    directions = {"forward": _without_test(text), "backward": _without_test(text.swapped)}
-    both = plan.train("pretrain", text.mixed(directions), settings=first)
-    last = plan.train("finetune", text.alone, {"finetune_from": both}, second)
-    plan.evaluate([last], text)
+        Raises:
+            InputError: There are two vocabularies, or too few updates for two stages.
+        """
+        if not plan.config["tokenizer"]["joint"]:
+            raise InputError(
+                "tokenizer.joint=false: both directions need one vocabulary; set "
+                "tokenizer.joint=true"
+            )
+        first, second = _updates(plan.config["trainer"]["max_steps"], self.pretraining)
+        text = plan.text()
+        directions = {"forward": _without_test(text), "backward": _without_test(text.swapped)}
+        both = plan.train("pretrain", text.mixed(directions), settings=first)
+        last = plan.train("finetune", text.alone, {"finetune_from": both}, second)
+        plan.evaluate([last], text)
 
 
 def _updates(total: int, fraction: float) -> tuple[list[str], list[str]]:

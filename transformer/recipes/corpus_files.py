@@ -8,7 +8,6 @@ from typing import Any
 from transformer.common.files import given_path
 from transformer.data.config import DataConfig
 from transformer.data.corpora.catalog import PUBLISHED, find
-from transformer.data.corpora.resolve import as_files
 
 TEXT_KEYS = (
     *("corpus", "source", "target", "root", "train", "validation", "test", "validation_size"),
@@ -19,19 +18,13 @@ TEXT_KEYS = (
 
 @dataclass(frozen=True)
 class CorpusFiles:
-    """The splits of a corpus as plain files.
-
-    Attributes:
-        folder: Where they are.
-        source: Language code.
-        target: Language code.
-        splits: train, validation, and test if there is one.
-    """
+    """The splits of a corpus as plain files in a folder; source and target are language codes."""
 
     folder: Path
     source: str
     target: str
     splits: tuple[str, ...]
+    """train, validation, and test if there is one."""
 
     def __getitem__(self, split: str) -> list[Path]:
         """The two files of a split, line by line translations of each other."""
@@ -70,20 +63,16 @@ def only_train(train: Sequence[Path], tag: str | None) -> dict[str, Any]:
 
 def corpus_splits(data: DataConfig) -> tuple[str, ...]:
     """The splits that the verb ``text`` writes."""
-    if data.corpus == "folder":
-        data = as_files(data)
     tested = data.corpus != "files" or data.test is not None or data.test_size > 0
     return ("train", "validation", "test") if tested else ("train", "validation")
 
 
 def corpus_paths(data: DataConfig) -> tuple[Path, ...]:
-    """The user's files that a corpus is read from; none if it is generated or downloaded.
+    """The user's files that a corpus is read from; none if it is pocket or downloaded.
 
     Raises:
-        InputError: The folder that the user names has no such corpus.
+        InputError: The folder of a published corpus lacks a file.
     """
-    if data.corpus == "folder":
-        data = as_files(data)
     if data.corpus == "files":
         named = [split or [] for split in (data.train, data.validation, data.test)]
         pairs = [[split] if isinstance(split, str) else split for split in named]

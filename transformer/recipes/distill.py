@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from transformer.common.errors import raise_objections
-from transformer.common.schema import Range, out_of_range
+from transformer.common.errors import InputError
+from transformer.common.schema import Range
 from transformer.recipes.corpus_files import CorpusFiles, only_train
 from transformer.recipes.overrides import override, override_key
-from transformer.recipes.plan import Plan, one_or_all
+from transformer.recipes.plan import Plan, Recipe, one_or_all
 
 
 @dataclass(frozen=True)
-class DistillConfig:
+class Distill(Recipe):
     """Keys of ``conf/recipe/distill.yaml``."""
+
+    kinds = ("teacher", "evaluate_teachers", "translate", "student", "evaluate")
 
     teachers: Annotated[int, Range(1)] | Sequence[str]
     """How many to train, the first with the seed of the call, each other with the next; or
@@ -32,32 +34,32 @@ class DistillConfig:
     (Kim and Rush 2016, section 3.3); None takes the best translation."""
 
     def __post_init__(self) -> None:
-        raise_objections(out_of_range(self, ""))
-        raise_objections(["teachers=[] names no run; name one or more"] * (self.teachers == ()))
+        super().__post_init__()
+        if self.teachers == ():
+            raise InputError("teachers=[] names no run; name one or more")
 
+    def add(self, plan: Plan) -> None:
+        """Add the stages to a plan.
 
-def distill(plan: Plan, config: DistillConfig) -> None:
-    """Add the stages to a plan.
-
-    Raises:
-        InputError: A teacher does not exist, or is of another direction.
-    """
-    text = plan.text()
-    if isinstance(config.teachers, int):
-        teachers = [
-            plan.train("teacher", text.alone, seeds, suffix=f"_{number}")
-            for number, seeds in enumerate(_seeds(plan, config.teachers), 1)
-        ]
-    else:
-        teachers = [plan.existing("teachers", name, text) for name in config.teachers]
-    plan.evaluate(teachers, text, "evaluate_teachers")
-    distilled = [text["train"][0], _distilled_target(plan, config.interpolation, teachers, text)]
-    if config.text == "distilled":
-        data = text.alone | {"train": distilled}
-    else:
-        corpora = {"original": text.as_corpus, "distilled": only_train(distilled, config.tag)}
-        data = text.mixed(corpora)
-    plan.evaluate([plan.train("student", data)], text)
+        Raises:
+            InputError: A teacher does not exist, or is of another direction.
+        """
+        text = plan.text()
+        if isinstance(self.teachers, int):
+            teachers = [
+                plan.train("teacher", text.alone, seeds, suffix=f"_{number}")
+                for number, seeds in enumerate(_seeds(plan, self.teachers), 1)
+            ]
+        else:
+            teachers = [plan.existing("teachers", name, text) for name in self.teachers]
+        plan.evaluate(teachers, text, "evaluate_teachers")
+        distilled = [text["train"][0], _distilled_target(plan, self.interpolation, teachers, text)]
+        if self.text == "distilled":
+            data = text.alone | {"train": distilled}
+        else:
+            corpora = {"original": text.as_corpus, "distilled": only_train(distilled, self.tag)}
+            data = text.mixed(corpora)
+        plan.evaluate([plan.train("student", data)], text)
 
 
 def _seeds(plan: Plan, teachers: int) -> list[dict[str, int]]:

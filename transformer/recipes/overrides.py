@@ -19,16 +19,12 @@ _NOT_FOR_RECIPES = ("hydra.", "-", "+", "~", "launch")
 
 
 def override(key: str, value: Any) -> str:
-    """One argument; the value is of plain types, or a path.
-
-    Raises:
-        InputError: A text in it cannot be written.
-    """
+    """One argument; raises InputError for a text that Hydra cannot read."""
     return f"{key}={_literal(value)}"
 
 
 def _literal(value: Any) -> str:
-    """A value as Hydra reads it."""
+    """A value of plain types, or a path, as Hydra reads it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -61,16 +57,13 @@ def merged(*groups: Iterable[str]) -> tuple[str, ...]:
 def sort_arguments(
     arguments: Sequence[str], own: set[str], training: set[str], kinds: Sequence[str]
 ) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Sort the arguments of a call.
+    """Sort arguments into those of the recipe itself, of all trainings, and of each kind of stage.
 
     Args:
         arguments: ``KEY=VALUE``, or ``KIND.KEY=VALUE``.
         own: The keys of the recipe.
         training: The groups of a training run, and its keys up to the first dot.
         kinds: The kinds of stages.
-
-    Returns:
-        The arguments of the recipe itself, of all training runs, and of the stages of each kind.
 
     Raises:
         InputError: One is none of these, or for Hydra itself.

@@ -1,13 +1,16 @@
 """The plan of a recipe: its stages in their order, each composed before the first one runs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
+from transformer.common.schema import out_of_range
+from transformer.data.corpora.resolve import as_files
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
 from transformer.recipes.corpus_files import TEXT_KEYS, CorpusFiles, corpus_paths, corpus_splits
@@ -43,12 +46,14 @@ _ONE_CORPUS: dict[str, Any] = {
 class Plan:
     """Stages, as they are added.
 
-    Attributes:
+    Args:
         folder: The folder of the recipe.
-        config: The config of the user's arguments for all training runs.
-        data: Its corpus.
+        base: The user's arguments for all training runs; ``config`` is their config.
         extras: The user's arguments for each kind of stage.
-        stages: In their order.
+        compose: See `Compose`.
+
+    Raises:
+        InputError: The arguments are wrong, or nothing that a recipe can do.
     """
 
     def __init__(
@@ -58,11 +63,6 @@ class Plan:
         extras: Mapping[str, Sequence[str]],
         compose: Compose,
     ) -> None:
-        """Compose the user's arguments for all training runs, ``base``.
-
-        Raises:
-            InputError: They are wrong, or nothing that a recipe can do.
-        """
         self.folder, self._base, self.extras = folder, merged(base), extras
         self._compose = compose
         self._configs: dict[Path, Mapping[str, Any]] = {}
@@ -77,9 +77,10 @@ class Plan:
         default = self._compose("text", ["output=x"], None)["data"]
         values = {key: self.config["data"][key] for key in TEXT_KEYS}
         settings = [override(f"data.{k}", v) for k, v in values.items() if v != default[k]]
-        splits, languages = corpus_splits(self.data), (self.data.source, self.data.target)
+        data = as_files(self.data) if self.data.corpus == "folder" else self.data
+        splits, languages = corpus_splits(data), (data.source, data.target)
         outputs = [f"{split}.{code}" for split in splits for code in languages]
-        reads = corpus_paths(self.data)
+        reads = corpus_paths(data)
         files = self.add("text", "text", {"splits": splits}, outputs, settings, reads=reads)
         return CorpusFiles(files[0].parent, *languages, splits)
 
@@ -108,8 +109,7 @@ class Plan:
         """The checkpoint of a run that the user names with a key of the recipe.
 
         Raises:
-            InputError: It does not exist, or does not translate this text; of a model of several
-                directions this is not known.
+            InputError: It does not exist, or has one direction, which is not that of the text.
         """
         checkpoint = find_checkpoint(Path(name))
         config = read_payload(checkpoint)[PORTABLE]["config"]
@@ -133,19 +133,17 @@ class Plan:
         suffix: str = "",
         reads: Iterable[Path] = (),
     ) -> tuple[Path, ...]:
-        """Add a stage; of ``translate`` and ``evaluate``, the first of the inputs is a model.
+        """Add a stage, and return its output files.
 
         Args:
             kind: Of the stage; the user's arguments for it come on top.
             verb: The command.
-            own: Keys that the recipe decides.
+            own: Keys that the recipe decides; the first input of ``translate`` and ``evaluate`` is
+                a model.
             outputs: Files that it writes in its folder.
             settings: Arguments that the user may replace.
             suffix: Of the name, where there are several of this kind.
             reads: Files of the user that it reads.
-
-        Returns:
-            The outputs.
 
         Raises:
             InputError: The verb would refuse the call, or the recipe decides a key of the user's.
@@ -196,17 +194,28 @@ class Plan:
         return config
 
 
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """A way to a better model; its fields are the keys of the user."""
+
+    kinds = tuple[str, ...]()
+    """Kinds of its stages, for the user to give arguments to: ``KIND.KEY=VALUE``."""
+
+    def __post_init__(self) -> None:
+        raise_objections(out_of_range(self, ""))
+
+    @abstractmethod
+    def add(self, plan: Plan) -> None:
+        """Add its stages to a plan: the last two train a model, and evaluate it."""
+
+
 def one_or_all(models: Sequence[Path]) -> Path | Sequence[Path]:
     """The value of ``checkpoint=``: a model, or the models of an ensemble."""
     return models if len(models) > 1 else models[0]
 
 
 def _check_corpus(config: Mapping[str, Any], own: Collection[str] = ()) -> None:
-    """Check that a run reads nothing but pairs of sentences.
-
-    Raises:
-        InputError: It is another run.
-    """
+    """Check that a run reads nothing but pairs of sentences; raises InputError."""
     for key, value in _ONE_CORPUS.items():
         group, _, name = key.rpartition(".")
         given = (config[group] if group else config)[name]

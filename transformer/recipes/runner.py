@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import NoReturn
 
 from transformer.common.errors import InputError, Interrupted
 from transformer.common.files import remove_parts, written_whole
@@ -33,10 +33,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None]) -> None:
-    """Run the stages that are not done.
+    """Run the stages that are not done; the folder of the recipe exists.
 
     Args:
-        stages: All stages; their folders are in one folder, which exists.
+        stages: All stages.
         cache: A folder that remembers the sha256 of large files.
         log: Prints a line.
 
@@ -44,7 +44,7 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
         InputError: An input is missing, a folder has no marker, or another process works there.
         Interrupted: A signal has stopped it, or a stage has ended with an error.
     """
-    with _interruptible(), locked(stages[0].folder.parent, "works"):
+    with _handling(_stop), locked(stages[0].folder.parent, "works"):
         list(states(stages, cache))
         for stage in stages:
             digests = _digests(stage, cache)
@@ -61,18 +61,18 @@ def run_stages(stages: Sequence[Stage], cache: Path, log: Callable[[str], None])
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Turn a signal between two stages into an `Interrupted`; `call` handles the others."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
-        raise Interrupted(f"stopped by {name}; the same command resumes", 128 + number)
-
-    previous = listen(stop)
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    previous = listen(handler)
     try:
         yield
     finally:
         restore_handlers(previous)
+
+
+def _stop(number: int, frame: FrameType | None = None, when: str = "") -> NoReturn:
+    """Handle a signal between two stages."""
+    name = signal.Signals(number).name
+    raise Interrupted(f"stopped by {name}{when}; the same command resumes", 128 + number)
 
 
 def states(stages: Sequence[Stage], cache: Path) -> Iterator[str]:
@@ -98,13 +98,9 @@ def _digests(stage: Stage, cache: Path, pending: Collection[Path] = ()) -> dict[
     return {"command": stage.digest, **digests}
 
 
-def _marker(stage: Stage) -> Path:
-    return stage.folder.with_name(f"{stage.name}.json")
-
-
 def _state(stage: Stage, digests: dict[str, str]) -> str:
     """``new``, ``done``, ``resumes``, or why the stage starts again."""
-    marker = _marker(stage)
+    marker = stage.marker
     if not marker.exists():
         return "new"
     try:
@@ -125,8 +121,8 @@ def _state(stage: Stage, digests: dict[str, str]) -> str:
 
 def _mark(stage: Stage, digests: dict[str, str], *, done: bool) -> None:
     values = {"command": stage.command, "sha256": digests, "done": done}
-    remove_parts(_marker(stage))
-    with written_whole(_marker(stage)) as part:
+    remove_parts(stage.marker)
+    with written_whole(stage.marker) as part:
         part.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -138,9 +134,9 @@ def _move_aside(stage: Stage, log: Callable[[str], None]) -> None:
     """
     if not stage.folder.is_dir() or not any(stage.folder.iterdir()):
         return
-    if not _marker(stage).exists():
+    if not stage.marker.exists():
         raise InputError(
-            f"{stage.folder} exists without {_marker(stage).name}, so no recipe has made it; move "
+            f"{stage.folder} exists without {stage.marker.name}, so no recipe has made it; move "
             "the folder away, or give another output"
         )
     if is_locked(stage.folder):
@@ -167,10 +163,7 @@ def _run(stage: Stage, digests: dict[str, str]) -> None:
         )
     _mark(stage, digests, done=True)
     if received is not None:
-        name = signal.Signals(received).name
-        raise Interrupted(
-            f"stopped by {name} after {stage.name}; the same command resumes", 128 + received
-        )
+        _stop(received, when=f" after {stage.name}")
 
 
 def call(stage: Stage) -> tuple[int, int | None]:
@@ -182,15 +175,14 @@ def call(stage: Stage) -> tuple[int, int | None]:
         Its exit code, negative if a signal has killed it; and the last signal that has come.
     """
     received: list[int] = []
-    process: Any = None
+    processes: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        if process is not None:
+        for process in processes:
             process.send_signal(number)
 
-    previous = listen(forward)
-    try:
+    with _handling(forward):
         # In a group of its own Ctrl-C reaches it once, through this process.
         process = subprocess.Popen(
             [sys.executable, "-m", "transformer", stage.verb, *stage.arguments],
@@ -198,11 +190,10 @@ def call(stage: Stage) -> tuple[int, int | None]:
             process_group=0,
             preexec_fn=stop_with_parent(),
         )
+        processes.append(process)
         if received:
             process.send_signal(received[-1])
         return process.wait(), received[-1] if received else None
-    finally:
-        restore_handlers(previous)
 
 
 def stop_with_parent() -> Callable[[], None] | None:

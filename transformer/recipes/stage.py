@@ -3,11 +3,13 @@
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
 from typing import Any
+
+from torch.utils._pytree import tree_leaves
 
 from transformer.recipes.overrides import override, override_key
 
@@ -50,6 +52,11 @@ class Stage:
         return self.folder.name
 
     @property
+    def marker(self) -> Path:
+        """The file beside its folder that the runner writes."""
+        return self.folder.with_name(f"{self.name}.json")
+
+    @property
     def arguments(self) -> tuple[str, ...]:
         """All arguments of the verb."""
         return (*self.settings, *starmap(override, self.own.items()))
@@ -62,8 +69,8 @@ class Stage:
     @property
     def inputs(self) -> tuple[Path, ...]:
         """Files that it reads."""
-        named = (path for path in _paths_in(self.own) if not path.is_relative_to(self.folder))
-        return (*self.reads, *named)
+        files = (value for value in tree_leaves(dict(self.own)) if isinstance(value, Path))
+        return (*self.reads, *(file for file in files if not file.is_relative_to(self.folder)))
 
     @property
     def digest(self) -> str:
@@ -76,11 +83,3 @@ class Stage:
         """The name of a file, relative to the folder of the recipe if it is inside."""
         home = self.folder.parent
         return str(file.relative_to(home) if file.is_relative_to(home) else file.absolute())
-
-
-def _paths_in(value: Any) -> Iterator[Path]:
-    if isinstance(value, Path):
-        yield value
-    elif not isinstance(value, str) and isinstance(value, Sequence | Mapping):
-        for inner in value.values() if isinstance(value, Mapping) else value:
-            yield from _paths_in(inner)

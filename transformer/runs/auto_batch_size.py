@@ -6,17 +6,19 @@ cannot be measured: a process that needs too much memory is killed.
 
 import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from pytorch_lightning.accelerators import CUDAAccelerator
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.data.modules.base import BatchModule
+from transformer.model.checkpoint.checkpoint import PORTABLE
 from transformer.model.layers.dropout import all_layers
+from transformer.tasks.registry import make_task
 from transformer.training.callbacks.memory_preflight import adam_moments
 from transformer.training.config import BUDGET_STEP, RunConfig
 from transformer.training.distributed.rendezvous import external_rank
@@ -27,6 +29,43 @@ logger = logging.getLogger(__name__)
 _MAX_TOKENS = 2**20
 _HEADROOM = 0.9
 """Used fraction of the budget that fits; fragments and other shapes need the rest."""
+
+
+def with_resolved_budget(
+    config: RunConfig, resumed: dict[str, Any] | None, initial: dict[str, Any] | None
+) -> RunConfig:
+    """The config with the budget of the resumed run, or a measured one, instead of ``auto``.
+
+    Raises:
+        InputError: It cannot be measured, or the device has too little memory.
+    """
+    if resumed is not None:
+        budget = resumed[PORTABLE]["config"]["data"]["batch_tokens"]
+        logger.info(
+            "data.batch_tokens=%d, as the run began with; give a number to change it", budget
+        )
+    else:
+        # The random numbers of the measurement do not change those of the run.
+        with isolate_rng():
+            budget = _measured_budget(config, initial)
+    return with_budget(config, budget)
+
+
+def _measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> int:
+    device = resolve_device(config)
+    task = make_task(config, payload)
+    task.data.prepare_data()
+
+    def fits(budget: int) -> bool:
+        data = make_task(with_budget(config, budget), payload).data
+        data.setup("fit")
+        return can_train(task.module, data.largest_batch(), device, config)
+
+    budget = largest_fitting(fits, config.data.batch_tokens)
+    task.module.cpu()
+    _free_memory(task.module)
+    logger.info("data.batch_tokens=%d fits %s", budget, device)
+    return budget
 
 
 def largest_fitting(fits: Callable[[int], bool], minimum: int) -> int:
@@ -61,87 +100,58 @@ def resolve_device(config: RunConfig) -> torch.device:
         InputError: The run does not use exactly one GPU, or one batch does not show its memory.
     """
     trainer = config.trainer
-    devices: Sequence[int] = []
+    given, numbers = trainer["devices"], list[int]()
     if trainer["accelerator"] in ("gpu", "cuda", "auto") and torch.cuda.is_available():
-        devices = _device_numbers(trainer["devices"])
+        try:
+            count = CUDAAccelerator.auto_device_count() if given == "auto" else given
+            numbers = CUDAAccelerator.parse_devices(count) or []
+        except (MisconfigurationException, ValueError, TypeError) as error:
+            raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
     measurable = trainer["strategy"] != "fsdp" and not config.data.streaming
-    if not measurable or len(devices) * trainer["num_nodes"] != 1 or external_rank():
+    if not measurable or len(numbers) * trainer["num_nodes"] != 1 or external_rank():
         raise InputError(
             "data.batch_tokens=auto measures the memory of one GPU with the whole text; with "
             f"trainer.accelerator={trainer['accelerator']}, several ranks, trainer=fsdp or "
             "data.streaming=true set a number, such as data.batch_tokens=4096"
         )
-    return torch.device("cuda", devices[0])
+    return torch.device("cuda", numbers[0])
 
 
-def _device_numbers(given: Any) -> Sequence[int]:
-    """The GPUs that Lightning uses for ``trainer.devices``.
-
-    Raises:
-        InputError: Lightning does not accept the value.
-    """
+def can_train(module: UpdateModule, batch: Any, device: torch.device, config: RunConfig) -> bool:
+    """Whether a device has the memory for an update on a batch."""
+    fitted = True
     try:
-        count = CUDAAccelerator.auto_device_count() if given == "auto" else given
-        return CUDAAccelerator.parse_devices(count) or []
-    except (MisconfigurationException, ValueError, TypeError) as error:
-        raise InputError(f"trainer.devices={given}: {' '.join(str(error).split())}") from error
+        _update(module.to(device).train(), batch.to(device), config)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        fitted = False
+    # The traceback, and the memory that it held, is gone here.
+    _free_memory(module)
+    return fitted
 
 
-class Attempt:
-    """Whether a task can be trained with a budget on a device.
+def _update(module: UpdateModule, batch: Any, config: RunConfig) -> None:
+    moments = adam_moments(module)
+    average = [torch.empty_like(p) for p in module.parameters() if config.callbacks.ema_decay > 0]
+    bfloat16 = "bf16" in str(config.trainer["precision"])
+    # The second micro-batch must fit beside the gradient of the first.
+    for _ in range(2 if config.trainer["accumulate_grad_batches"] > 1 else 1):
+        with (
+            all_layers(module.model),
+            torch.autocast(module.device.type, torch.bfloat16, enabled=bfloat16),
+        ):
+            loss, _, _ = module.micro_loss(batch)
+        loss.backward()
+    del moments, average
 
-    Args:
-        module: The model and its training step.
-        resolve_data: Returns the prepared data of a budget.
-        device: The device.
-        config: The config of the run.
-    """
 
-    def __init__(
-        self,
-        module: UpdateModule,
-        resolve_data: Callable[[int], BatchModule],
-        device: torch.device,
-        config: RunConfig,
-    ) -> None:
-        self.module, self.resolve_data, self.device = module, resolve_data, device
-        self.dtype = torch.bfloat16 if "bf16" in str(config.trainer["precision"]) else None
-        self.averaged = config.callbacks.ema_decay > 0
-        # The second micro-batch must fit beside the gradient of the first.
-        self.times = 2 if config.trainer["accumulate_grad_batches"] > 1 else 1
-
-    def __call__(self, budget: int) -> bool:
-        """Run the largest batch of a budget."""
-        batch: Any = self.resolve_data(budget).largest_batch()
-        fitted = True
-        try:
-            self._step(batch.to(self.device))
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            fitted = False
-        self.forget()
-        return fitted
-
-    def _step(self, batch: Any) -> None:
-        module = self.module.to(self.device).train()
-        moments = adam_moments(module)
-        average = [torch.empty_like(p) for p in module.parameters() if self.averaged]
-        for _ in range(self.times):
-            with (
-                all_layers(module.model),
-                torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None),
-            ):
-                loss, _, _ = module.micro_loss(batch)
-            loss.backward()
-        del moments, average
-
-    def forget(self) -> None:
-        """Free all memory of the device but that of the weights."""
-        self.module.zero_grad()
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+def _free_memory(module: UpdateModule) -> None:
+    """Free all memory of the device but that of the weights."""
+    module.zero_grad()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def with_budget(config: RunConfig, budget: int) -> RunConfig:

@@ -15,13 +15,9 @@ CONFIG = "config.yaml"
 
 @contextmanager
 def saved_config(config: DictConfig, folder: Path) -> Iterator[None]:
-    """Write the config of the run; restore the former file if nothing is trained.
+    """Write the resolved config of the run; restore the former file if nothing is trained.
 
     So a command that fails, or finds all done, changes nothing for the next ``checkpoint=auto``.
-
-    Args:
-        config: The run, resolved.
-        folder: Its directory; no other process trains in it.
 
     Raises:
         InputError: It cannot be written; the former file is still there.

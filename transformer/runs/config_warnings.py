@@ -19,14 +19,14 @@ _BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 
 def warn_about_config(config: RunConfig) -> None:
     """Log a warning for each setting that probably does not do what the user wants."""
-    for message in (*_warmup(config), *_factor(config), *_bfloat16(config)):
+    for message in (*_schedule(config), *_bfloat16(config)):
         logger.warning(message)
 
 
-def _warmup(config: RunConfig) -> Iterator[str]:
-    warmup, updates = config.schedule.warmup, config.trainer["max_steps"]
-    end = config.schedule.total
-    if config.schedule.name == "cosine" and end is not None and end <= warmup < updates:
+def _schedule(config: RunConfig) -> Iterator[str]:
+    name, warmup, end = config.schedule.name, config.schedule.warmup, config.schedule.total
+    updates, rate = config.trainer["max_steps"], config.optimizer.lr
+    if name == "cosine" and end is not None and end <= warmup < updates:
         yield (
             f"schedule.warmup={warmup}: the cosine ends at schedule.total={end}, so that the "
             "learning rate falls from its peak to schedule.floor at once"
@@ -37,14 +37,10 @@ def _warmup(config: RunConfig) -> Iterator[str]:
             f"{updates} updates; in a run that is to learn, set it lower or trainer.max_steps "
             "higher"
         )
-
-
-def _factor(config: RunConfig) -> Iterator[str]:
-    warmup, factor = config.schedule.warmup, config.optimizer.lr
-    if config.schedule.name == "noam" and factor < _MIN_FACTOR:
-        peak = factor * noam(max(warmup, 1), warmup, config.model["d_model"])
+    if name == "noam" and rate < _MIN_FACTOR:
+        peak = rate * noam(max(warmup, 1), warmup, config.model["d_model"])
         yield (
-            f"schedule=noam: optimizer.lr={factor:g} is a factor on its formula, 1.0 in the paper; "
+            f"schedule=noam: optimizer.lr={rate:g} is a factor on its formula, 1.0 in the paper; "
             f"with it the learning rate never exceeds {peak:.2g}"
         )
 

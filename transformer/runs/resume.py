@@ -1,39 +1,41 @@
-"""The run that a command resumes: the one it names, or the newest unfinished run of its config.
+"""The run that a command resumes, and the keys that a resumed run cannot change.
 
-It knows configs and names of files, not their content.
+It compares the plain values of configs, and reads only the file that a run was fine-tuned from.
 """
 
-from collections.abc import Mapping, Sequence
+import filecmp
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer.common.errors import InputError
-from transformer.runs.resume_compatibility import fixed_key_that_differs
 
-_FREE = ("checkpoint",)
-"""Keys of a config that may differ between two commands for the same run."""
+_WITHOUT_WEIGHTS = frozenset(
+    {
+        *("dropout", "attention_dropout", "activation_dropout", "layer_drop"),
+        *("source_token_dropout", "target_token_dropout"),
+        *("attention", "sdpa_backend", "pattern", "decoder_pattern", "window", "global_tokens"),
+        *("random_blocks", "random_block_size", "pattern_seed", "max_length"),
+    }
+)
+"""Keys of a model that do not change its weights."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """State of a run directory.
-
-    Attributes:
-        path: The directory.
-        config: The plain values of its ``config.yaml``; None if there is none.
-        has_checkpoint: Whether it has a checkpoint to resume from.
-        finished: Whether training and its tests are over.
-        locked: Whether a process trains in it.
-        changed: Time of its checkpoint, in seconds.
-    """
+    """State of a run directory."""
 
     path: Path
     config: Mapping[str, Any] | None
+    """The plain values of its ``config.yaml``; None if there is none."""
     has_checkpoint: bool
     finished: bool
+    """Whether training and its tests are over."""
     locked: bool = False
+    """Whether a process trains in it."""
     changed: float = 0.0
+    """Time of its checkpoint, in seconds."""
 
 
 def check_no_other_run(folder: Path) -> None:
@@ -95,6 +97,102 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "")
         old, new = before.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             lines += changes(old, new, f"{prefix}{key}.")
-        elif old != new and key not in _FREE:
+        elif old != new and key != "checkpoint":
             lines.append(f"{prefix}{key}: {old} before, {new} now")
     return lines
+
+
+def fixed_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The first key that differs although a resumed run cannot change it; None if there is none.
+
+    The weights fix the model, except for keys without effect on them. The checkpoint fixes the
+    vocabulary; only ``tokenizer.sampling`` may change. The run does not read ``finetune_from``
+    again, which may have been moved. Scores under other metrics cannot be compared with the best
+    score so far. With another number of held-out pairs, some of them would have been trained on.
+    """
+    if before.get("task", now.get("task")) != now.get("task"):
+        return "task"
+    if not _same_file(before.get("finetune_from"), now.get("finetune_from")):
+        return "finetune_from"
+    for group in ("tokenizer", "metrics"):
+        old = _group(before, group)
+        for key, value in _group(now, group).items():
+            if f"{group}.{key}" != "tokenizer.sampling" and old.get(key, value) != value:
+                return f"{group}.{key}"
+    for key in other_weights(_group(before, "model"), _group(now, "model")):
+        return f"model.{key}"
+    return _held_out_key_that_differs(_group(before, "data"), _group(now, "data"))
+
+
+def _group(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    group = config.get(name)
+    return group if isinstance(group, Mapping) else {}
+
+
+def other_weights(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Keys of a model that differ and need other weights.
+
+    A key that is null, or missing, does not differ from the value that it stands for.
+    """
+    old, new = _with_weights(before), _with_weights(now)
+    return [
+        key
+        for key, value in new.items()
+        if old.get(key, value) != value and before[key] != now[key]
+    ]
+
+
+def _with_weights(model: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a model that determine its weights, with the values that null stands for."""
+    free = set(_WITHOUT_WEIGHTS)
+    if model.get("positions") == "learned":
+        free.remove("max_length")
+    if model.get("positions") != "relative":
+        free |= {"relative_buckets", "relative_max_distance"}
+    values = {key: value for key, value in model.items() if key not in free}
+    if "head_dim" in values:
+        values["head_dim"] = values["head_dim"] or values["d_model"] // values["num_heads"]
+    if "num_kv_heads" in values:
+        values["num_kv_heads"] = values["num_kv_heads"] or values["num_heads"]
+    return values
+
+
+def _held_out_key_that_differs(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    corpora = dict(_corpora(before))
+    for where, data in _corpora(now) if before else ():
+        if data.get("corpus") not in ("files", "folder") or data.get("streaming"):
+            continue
+        old = corpora.get(where)
+        for split in (name for name in ("validation", "test") if data.get(name) is None):
+            size = data.get(key := f"{split}_size")
+            if old is None and size:
+                # A corpus under another name may have been trained on.
+                return where
+            if old is not None and old.get(key, size) != size:
+                return f"{where}.{key}"
+            if old is not None and size and old.get(split) is not None:
+                return f"{where}.{split}"
+    return None
+
+
+def _corpora(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The keys of each corpus, with those for all corpora, by the prefix of its keys."""
+    corpora = data.get("corpora")
+    if not isinstance(corpora, Mapping):
+        yield "data", data
+        return
+    for name, own in corpora.items():
+        given = {key: value for key, value in own.items() if value is not None}
+        yield f"data.corpora.{name}", {**data, **given}
+
+
+def _same_file(before: str | None, now: str | None) -> bool:
+    """Whether both name one checkpoint or run directory, which may have been moved since."""
+    if before is None or now is None or before == now:
+        return before == now
+    old, new = Path(before), Path(now)
+    if not new.exists() or not old.exists():
+        return new.exists()
+    return old.samefile(new) or (
+        old.is_file() and new.is_file() and filecmp.cmp(old, new, shallow=False)
+    )

@@ -21,39 +21,24 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
 
 from transformer.common.errors import InputError
-from transformer.data.batching.loader import Update
 from transformer.model.checkpoint.checkpoint import find_last
 from transformer.runs.train import fit
 from transformer.tasks.translation import TranslateValidation
 from transformer.training.config import run_config
 
 _COMPARED = (
-    "global_step",
-    "state_dict",
-    "current_model_state",
-    "averaging_state",
-    "optimizer_states",
-    "lr_schedulers",
-    "callbacks",
-    "recovery",
-    "measured",
+    *("global_step", "state_dict", "current_model_state", "averaging_state", "optimizer_states"),
+    *("lr_schedulers", "callbacks", "recovery", "measured"),
 )
 """Keys of a checkpoint that hold the state of training."""
 
 _SENTENCES = 8
 _TOLERANCE = 1e-3
+"""Maximum difference on devices other than a CPU, which may add in any order."""
 
 
 def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
-    """Train twice, and compare.
-
-    Args:
-        values: The plain values of the config.
-        folder: For the two runs.
-        updates: N.
-
-    Returns:
-        A message that says what is equal.
+    """Train twice in a folder, 2 ``updates`` each, and return a message that says what is equal.
 
     Raises:
         InputError: Something differs, or the config cannot be trained or checked.
@@ -70,9 +55,11 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     _run(_part(values, updates, None), once)
     _run(_part(values, updates, None), broken, until=updates)
     _run(_part(values, updates, broken), broken)
-    found = _compare(once, broken)
-    far = [f"{where} by {size:.3g}" for where, size in found if not size <= _tolerance(values)]
-    weights = sum(tensor.numel() for tensor in find_last(once)[1]["state_dict"].values())
+    one, other = _results(once), _results(broken)
+    found = [each for key in one for each in differences(one[key], other[key], key)]
+    tolerance = 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
+    far = [f"{where} by {size:.3g}" for where, size in found if not size <= tolerance]
+    weights = sum(tensor.numel() for tensor in one["state_dict"].values())
     counted = f"{2 * updates} updates at once, and {updates}, a restart and {updates} more"
     if far:
         raise InputError(f"resume_check: {counted} differ in {len(far)} places, first {far[0]}")
@@ -83,23 +70,15 @@ def check_resume(values: Mapping[str, Any], folder: Path, updates: int) -> str:
     )
 
 
-def _compare(once: Path, broken: Path) -> list[tuple[str, float]]:
-    """The values in which the results of two runs differ, and by how much."""
-    (_, one), (_, other) = find_last(once), find_last(broken)
-    return [
-        difference
-        for where, a, b in (
-            ("batches", (once / "batches").read_text(), (broken / "batches").read_text()),
-            ("metrics", _rows(once), _rows(broken)),
-            *((key, one.get(key), other.get(key)) for key in _COMPARED),
-        )
-        for difference in differences(a, b, where)
-    ]
-
-
-def _tolerance(values: Mapping[str, Any]) -> float:
-    """Maximum difference: devices other than a CPU may add in any order."""
-    return 0.0 if values["trainer"]["accelerator"] == "cpu" else _TOLERANCE
+def _results(folder: Path) -> dict[str, Any]:
+    """Batches, metrics and state of training at the end of a run."""
+    with open(folder / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row.pop("train/tokens_per_second", None)
+    payload = find_last(folder)[1]
+    state = {key: payload.get(key) for key in _COMPARED}
+    return {"batches": (folder / "batches").read_text(), "metrics": rows, **state}
 
 
 def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> dict[str, Any]:
@@ -116,19 +95,13 @@ def _part(values: Mapping[str, Any], updates: int, checkpoint: Path | None) -> d
 
 
 def _run(part: dict[str, Any], folder: Path, until: int | None = None) -> None:
-    """Train in a new process.
-
-    Args:
-        part: The config.
-        folder: The run directory.
-        until: Updates after which it is stopped; None: it trains to its end.
+    """Train in a new process, to its end or ``until`` a number of updates.
 
     Raises:
         InputError: The run has failed.
     """
-    usual = multiprocessing.get_start_method()
-    new = multiprocessing.get_context("spawn")
-    process = new.Process(target=_train, args=(part, folder, until, usual))
+    arguments = part, folder, until, multiprocessing.get_start_method()
+    process = multiprocessing.get_context("spawn").Process(target=_train, args=arguments)
     process.start()
     process.join()
     error = folder / "error"
@@ -173,27 +146,16 @@ class _Recorder(Callback):
             trainer.should_stop = True
 
     def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Update[Any],
-        batch_idx: int,
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        digest = hashlib.sha256(repr(batch.numbers).encode())
-        for micro in batch.batches:
-            for name, value in sorted(vars(micro).items()):
-                plain = value.cpu().numpy().tobytes() if isinstance(value, Tensor) else repr(value)
-                digest.update(plain if isinstance(plain, bytes) else plain.encode())
-                digest.update(name.encode())
+        content = [
+            (name, value.tolist() if isinstance(value, Tensor) else value)
+            for micro in batch.batches
+            for name, value in sorted(vars(micro).items())
+        ]
+        digest = hashlib.sha256(repr((batch.numbers, content)).encode()).hexdigest()
         with open(self.file, "a", encoding="utf-8") as file:
-            file.write(f"{trainer.global_step} {digest.hexdigest()}\n")
-
-
-def _rows(folder: Path) -> list[dict[str, str]]:
-    with open(folder / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [{k: v for k, v in row.items() if k != "train/tokens_per_second"} for row in rows]
+            file.write(f"{trainer.global_step} {digest}\n")
 
 
 def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]:
@@ -207,19 +169,17 @@ def differences(one: Any, other: Any, where: str) -> Iterator[tuple[str, float]]
 
 def _distance(one: Any, other: Any) -> float:
     """The largest distance of two elements; NaN equals NaN and nothing else."""
-    if not isinstance(one, Tensor) and not isinstance(other, Tensor):
-        if one == other:
-            return 0.0
-        try:
-            one, other = (torch.tensor(float(value), dtype=torch.float64) for value in (one, other))
-        except (TypeError, ValueError):
-            return math.inf
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+    try:
+        a, b = (
+            value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
+            for value in (one, other)
+        )
+    except (TypeError, ValueError):
+        return 0.0 if one == other else math.inf
+    if a.shape != b.shape or a.dtype != b.dtype:
         return math.inf
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return math.inf
-    if torch.equal(one, other):
+    if torch.equal(a, b):
         return 0.0
-    same = (one == other) | (one.isnan() & other.isnan())
-    distances = (one.double() - other.double()).abs().masked_fill(same, 0.0)
+    same = (a == b) | (a.isnan() & b.isnan())
+    distances = (a.double() - b.double()).abs().masked_fill(same, 0.0)
     return distances.nan_to_num(nan=math.inf, posinf=math.inf).max().item()

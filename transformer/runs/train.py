@@ -8,14 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 from pytorch_lightning import Callback, Trainer, seed_everything
-from pytorch_lightning.utilities.seed import isolate_rng
 
 from transformer.common.errors import InputError
-from transformer.data.modules.base import BatchModule
-from transformer.model.checkpoint.checkpoint import PORTABLE
-from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
+from transformer.model.checkpoint.checkpoint import PORTABLE, load_weights
 from transformer.runs.config_warnings import warn_about_config
-from transformer.runs.finetuning import begin_with, initial_payload
 from transformer.runs.resume import changes
 from transformer.tasks.base import Task
 from transformer.tasks.registry import make_task, test, untested
@@ -82,12 +78,7 @@ def train(
 def fit(
     config: RunConfig, folder: Path, watching: Sequence[Callback] = ()
 ) -> tuple[Trainer, Task, int]:
-    """Train, and test nothing.
-
-    Args:
-        config: The run.
-        folder: The run directory.
-        watching: More callbacks.
+    """Train with more callbacks, ``watching``, and test nothing.
 
     Returns:
         The trainer, the task, and the number of new updates.
@@ -117,11 +108,23 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
         resume, payload = find_resumable(config.checkpoint)
         # The fraction of pairs that were left out was checked when the run began.
         config = replace(config, data=replace(config.data, max_left_out=1.0))
-    initial = payload or initial_payload(config)
-    config = _with_number_for_auto(config, payload, initial)
-    task = _prepared_task(config, initial)
+    initial = payload
+    if payload is None and config.finetune_from is not None:
+        from transformer.runs.finetuning import initial_payload
+
+        initial = initial_payload(config, config.finetune_from)
+    if config.automatic_budget:
+        from transformer.runs.auto_batch_size import with_resolved_budget
+
+        config = with_resolved_budget(config, payload, initial)
+    task = make_task(config, initial)
+    task.data.accumulation = config.trainer["accumulate_grad_batches"]
+    task.data.prepare_data()
+    task.data.setup("fit")
     if payload is None and initial is not None and config.finetune_from is not None:
-        begin_with(task.module.model, initial, config.finetune_from)
+        load_weights(task.module.model, initial, config.finetune_from)
+        task.module.train()
+        logger.info("beginning with the weights of %s", config.finetune_from)
     _log_size(task)
     warn_about_config(config)
     if payload is None:
@@ -132,51 +135,6 @@ def _prepare(config: RunConfig) -> tuple[RunConfig, Task, ResumeState]:
     for line in changes(payload[PORTABLE]["config"], config.resolved):
         logger.info("changed: %s", line)
     return config, task, ResumeState(resume, done, state)
-
-
-def _with_number_for_auto(
-    config: RunConfig, payload: dict[str, Any] | None, initial: dict[str, Any] | None
-) -> RunConfig:
-    """The config with the budget of the resumed run, or a measured one, instead of ``auto``."""
-    if not config.automatic_budget:
-        return config
-    if payload is not None:
-        budget = payload[PORTABLE]["config"]["data"]["batch_tokens"]
-        logger.info(
-            "data.batch_tokens=%d, as the run began with; give a number to change it", budget
-        )
-        return with_budget(config, budget)
-    # The random numbers of the measurement, such as its weights, do not change those of the run.
-    with isolate_rng():
-        return _with_measured_budget(config, initial)
-
-
-def _prepared_task(config: RunConfig, payload: dict[str, Any] | None) -> Task:
-    """The task, with its text encoded."""
-    task = make_task(config, payload)
-    task.data.accumulation = config.trainer["accumulate_grad_batches"]
-    task.data.prepare_data()
-    task.data.setup("fit")
-    return task
-
-
-def _with_measured_budget(config: RunConfig, payload: dict[str, Any] | None) -> RunConfig:
-    """The config with the largest budget that fits the memory of its device."""
-    device = resolve_device(config)
-    task = make_task(config, payload)
-    task.data.prepare_data()
-
-    def resolve_data(budget: int) -> BatchModule:
-        data = make_task(with_budget(config, budget), payload).data
-        data.setup("fit")
-        return data
-
-    attempt = Attempt(task.module, resolve_data, device, config)
-    budget = largest_fitting(attempt, config.data.batch_tokens)
-    task.module.cpu()
-    attempt.forget()
-    logger.info("data.batch_tokens=%d fits %s", budget, device)
-    return with_budget(config, budget)
 
 
 def _fit(
@@ -219,11 +177,10 @@ def _fit(
 
 
 def _log_size(task: Task) -> None:
-    parameters = sum(parameter.numel() for parameter in task.module.parameters())
-    config = task.module.model.config
+    config, parameters = task.module.model.config, task.module.parameters()
     logger.info(
         "%s parameters, vocabulary %d source, %d target",
-        f"{parameters:,}",
+        f"{sum(parameter.numel() for parameter in parameters):,}",
         config.source_vocab_size,
         config.target_vocab_size,
     )

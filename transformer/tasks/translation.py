@@ -13,7 +13,6 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.data.corpora.evaluation_text import Texts
-from transformer.data.modules.streaming import StreamData
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import guided_head
@@ -45,7 +44,11 @@ class Translation(Task):
 
     def __init__(self, config: RunConfig, tokenizer: Tokenizer | None = None) -> None:
         self.config = config
-        kind = StreamData if config.data.streaming else DataModule
+        kind: type[DataModule] = DataModule
+        if config.data.streaming:
+            from transformer.data.modules.streaming import StreamData
+
+            kind = StreamData
         self.data = kind(
             config.data,
             config.tokenizer,

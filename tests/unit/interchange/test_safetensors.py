@@ -82,9 +82,10 @@ def test_files_follow_the_umask(tmp_path: Path, mask: int, mode: int) -> None:
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {mode}
 
 
-def test_separate_vocabularies(tmp_path: Path) -> None:
+def test_separate_vocabularies_and_tags(tmp_path: Path) -> None:
     config = TokenizerConfig("bpe", 290, False, 0.1, 1.0, 1000)
-    tokenizer = Tokenizer.train(config, lambda: PAIRS)
+    tags = Tags(("de",), ("web",), False, 3, 50)
+    tokenizer = Tokenizer.train(config, lambda: PAIRS).with_tags(tags)
     model = tiny_transformer(
         source_vocab_size=tokenizer.source_vocab_size,
         target_vocab_size=tokenizer.target_vocab_size,
@@ -94,14 +95,7 @@ def test_separate_vocabularies(tmp_path: Path) -> None:
     assert (tmp_path / "source.model").read_bytes() != (tmp_path / "target.model").read_bytes()
     found = Tokenizer.from_state(read_safetensors(tmp_path).tokenizer)
     assert (found.fingerprint, found.config) == (tokenizer.fingerprint, config)
-
-
-def test_tags_go_with_it(tmp_path: Path) -> None:
-    tokenizer = tiny_translator().tokenizer.with_tags(Tags(("de",), ("web",), False, 3, 50))
-    size = tokenizer.source_vocab_size
-    model = tiny_transformer(source_vocab_size=size, target_vocab_size=size)
-    write_safetensors(model, tokenizer, RUN, tmp_path)
-    assert Tokenizer.from_state(read_safetensors(tmp_path).tokenizer).tags == tokenizer.tags
+    assert found.tags == tags
 
 
 def test_a_difference_is_noticed(tmp_path: Path) -> None:

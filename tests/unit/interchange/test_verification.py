@@ -5,6 +5,7 @@ from pathlib import Path
 
 import ctranslate2
 import pytest
+import torch
 
 from tests.helpers.metrics import RAW
 from tests.helpers.translators import PAIRS, tiny_translator
@@ -59,7 +60,10 @@ def test_a_sentence_that_we_would_cut_is_not_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
 def test_a_type_without_support_is_verified_in_another(quantization: str, tmp_path: Path) -> None:
     translator = tiny_translator()
+    before = {name: weight.clone() for name, weight in translator.model.state_dict().items()}
     write_ctranslate2(translator.model, translator.tokenizer, tmp_path, quantization)
+    for name, weight in translator.model.state_dict().items():
+        assert torch.equal(weight, before[name])
     found = verify_ctranslate2(translator, tmp_path, PAIRS, RAW).to_json()
     assert found["agreement"] > 0.5
     supported = ctranslate2.get_supported_compute_types("cpu")

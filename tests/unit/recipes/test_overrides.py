@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from transformer.recipes.overrides import merged, override
+from transformer.recipes.overrides import override
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n\r$"), max_size=12)
 VALUES = st.recursive(
@@ -47,7 +47,3 @@ def test_any_value_comes_back(value: Any) -> None:
 )
 def test_how_it_looks(value: Any, written: str) -> None:
     assert override("k", value) == f"k={written}"
-
-
-def test_of_one_key_the_last_counts() -> None:
-    assert merged(["a=1", "b=2"], ["a=3"], ["c=4", "b=5"]) == ("a=3", "b=5", "c=4")

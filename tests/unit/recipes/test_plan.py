@@ -20,14 +20,6 @@ def test_a_dry_run_writes_nothing(
     assert train in stages["05_student"]
 
 
-def test_candidates_are_compared_as_trainings_are_scored(
-    base: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenised", "output=r"]
-    [arguments] = [one for name, one in plan(call, capsys).items() if name.endswith("_select")]
-    assert {"tokenize=none", "lowercase=false"} <= set(arguments)
-
-
 def test_a_stage_has_its_own_arguments_and_the_last_of_a_key_counts(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,23 +67,29 @@ def test_a_published_corpus_is_scored_in_each_stage_as_it_is(
     assert "has no dev.ja" in refused(call, capsys)
 
 
-def test_teachers_have_seeds_of_their_own_from_that_of_the_call_on(
+def test_the_users_search_and_metrics_count_with_interpolation(
     base: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r"], capsys)
-    seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
-    assert seeds == ["seed=7", "seed=8", "seed=7"]
-    assert "data.seed=8" in stages["03_teacher_2"]
-
-
-def test_the_search_that_the_user_names_counts_with_interpolation_too(
-    base: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    call = ["recipe=distill", *base, "interpolation=2", "output=my out,dir=1"]
-    wide = plan([*call, "translate.decoding.beam_size=7"], capsys)["04_translate"]
+    call = ["recipe=distill", *base, "interpolation=2", "metrics=tokenised"]
+    call.append("output=my out,dir=1")
+    stages = plan([*call, "translate.decoding.beam_size=7"], capsys)
+    assert {"tokenize=none", "lowercase=false"} <= set(stages["05_select"])
+    wide = stages["04_translate"]
     assert {"decoding.beam_size=7", "decoding.nbest=2", "format=json"} <= set(wide)
     drawn = plan([*call, "translate.decoding=sampling"], capsys)["04_translate"]
     assert {"decoding=sampling", "decoding.nbest=2"} <= set(drawn)
     assert "output=my out,dir=1/04_translate/train.tgt.jsonl" not in drawn
     assert "output='my out,dir=1/04_translate/train.tgt.jsonl'" in drawn
     assert not any(one.startswith("decoding.beam_size") for one in drawn)
+
+
+def test_stages_have_own_arguments_and_teachers_own_seeds(
+    base: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
+    stages = plan(["recipe=distill", *base, "seed=7", "teachers=2", "output=r", *own], capsys)
+    seeds = [one for name in stages for one in stages[name] if one.startswith("seed=")]
+    assert seeds == ["seed=7", "seed=8", "seed=7"] and "data.seed=8" in stages["03_teacher_2"]
+    assert "averaging=log_probability" in stages["04_evaluate_teachers"]
+    assert "decoding.beam_size=2" in stages["07_evaluate"]
+    assert not any("averaging" in argument for argument in stages["07_evaluate"])

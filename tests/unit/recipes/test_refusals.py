@@ -39,16 +39,6 @@ def test_models_of_the_other_direction_are_refused(
     assert refused([*distilled, both], capsys).startswith(f"teachers: {tmp_path}/backward transl")
 
 
-def test_a_stage_that_scores_what_was_there_has_arguments_of_its_own(
-    base: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ["evaluate_teachers.averaging=log_probability", "evaluate.decoding.beam_size=2"]
-    stages = plan(["recipe=distill", *base, "teachers=2", "output=r", *own], capsys)
-    assert "averaging=log_probability" in stages["04_evaluate_teachers"]
-    assert "decoding.beam_size=2" in stages["07_evaluate"]
-    assert not any("averaging" in argument for argument in stages["07_evaluate"])
-
-
 def test_what_is_said_for_stages_that_are_not_there_is_refused(
     base: list[str],
     tmp_path: Path,

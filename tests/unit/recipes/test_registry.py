@@ -12,5 +12,5 @@ def test_no_key_of_a_recipe_is_one_of_a_training() -> None:
     training = (set(compose_config("train", [])) | groups) - {"recipe"}
     assert set(RECIPES) == {"distill", "backtranslate", "bidirectional"}
     for recipe in RECIPES.values():
-        keys = {"output", "dry_run", *(field.name for field in fields(recipe.config))}
+        keys = {"output", "dry_run", *(field.name for field in fields(recipe))}
         assert not (keys | set(recipe.kinds)) & training

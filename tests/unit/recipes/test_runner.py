@@ -57,12 +57,7 @@ def test_another_command_runs_again_and_what_reads_its_output(copies: Copies) ->
     assert "03_copy: starts again, 02_copy/out has changed: " in copies.log[-3]
 
 
-def test_keys_that_say_where_it_computes_may_change(copies: Copies) -> None:
-    copies.run(device="cpu")
-    assert copies.run(device="cuda") == []
-
-
-def test_another_input_runs_again_and_the_same_text_of_another_time_does_not(
+def test_only_another_text_of_an_input_runs_again(
     copies: Copies,
 ) -> None:
     copies.run()
@@ -87,9 +82,10 @@ def test_an_unfinished_stage_with_another_command_begins_anew(copies: Copies) ->
 
 
 def test_a_folder_that_was_moved_is_the_same(copies: Copies) -> None:
-    copies.run()
+    copies.run(device="cpu")
     copies.folder = copies.folder.rename(copies.home / "it's another")
-    assert copies.run() == []
+    # The key says where it computes, not what.
+    assert copies.run(device="cuda") == []
 
 
 def test_what_no_recipe_has_made_is_not_deleted(copies: Copies) -> None:
@@ -131,7 +127,7 @@ def test_a_missing_file_is_told_before_anything_runs(copies: Copies) -> None:
     assert not (copies.folder / "01_copy").exists()
 
 
-def test_a_signal_that_comes_too_late_for_a_stage_stops_before_the_next(copies: Copies) -> None:
+def test_a_late_signal_stops_before_the_next_stage(copies: Copies) -> None:
     copies.received = signal.SIGUSR1
     with pytest.raises(Interrupted, match="stopped by SIGUSR1 after 01_copy; the same") as stopped:
         copies.run()

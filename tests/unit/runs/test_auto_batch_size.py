@@ -9,29 +9,35 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides
 from transformer.common.errors import InputError
-from transformer.data.modules.base import BatchModule
-from transformer.runs import train
-from transformer.runs.auto_batch_size import Attempt, largest_fitting, resolve_device, with_budget
+from transformer.runs import auto_batch_size
+from transformer.runs.auto_batch_size import (
+    can_train,
+    largest_fitting,
+    resolve_device,
+    with_budget,
+)
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task
 from transformer.training.config import BUDGET_STEP, RunConfig
 
 
-@pytest.mark.parametrize("most", [1024, 3000, 4096, 25_000, 100_000, 1_000_000, 10**9])
-def test_the_largest_that_fits_less_a_tenth(most: int) -> None:
+@pytest.mark.parametrize(
+    ("least", "most"),
+    [(1024, most) for most in (1024, 3000, 4096, 25_000, 100_000, 10**6, 10**9)] + [(5120, 9000)],
+)
+def test_the_largest_that_fits_less_a_tenth(least: int, most: int) -> None:
     tried: list[int] = []
-    found = largest_fitting(lambda budget: tried.append(budget) or budget <= most, 1024)  # type: ignore[func-returns-value]
+
+    def fits(budget: int) -> bool:
+        tried.append(budget)
+        return budget <= most
+
+    found = largest_fitting(fits, least)
     assert found % BUDGET_STEP == 0
     bound = min(most, 2**20)
     assert found <= bound
     assert found >= min(bound * 0.9 * 15 / 16 - BUDGET_STEP, bound) - BUDGET_STEP
-    assert len(tried) == len(set(tried)) <= 16
-
-
-def test_nothing_that_does_not_hold_the_longest_pair_is_tried() -> None:
-    tried: list[int] = []
-    largest_fitting(lambda budget: tried.append(budget) or budget <= 9000, 5120)  # type: ignore[func-returns-value]
-    assert min(tried) == 5120
+    assert len(tried) == len(set(tried)) <= 16 and min(tried) == least
 
 
 def test_a_device_without_room_is_named() -> None:
@@ -48,11 +54,6 @@ def on_machine_with(gpus: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
 
 
-def test_a_cpu_has_nothing_to_measure(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"trainer\.accelerator=cpu, .*set a number"):
-        resolve_device(auto(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("gpus", "devices", "number"),
     [(4, "1", 0), (4, "'1'", 0), (4, "[2]", 2), (4, "'2,'", 2), (1, "-1", 0), (1, "auto", 0)],
@@ -65,29 +66,28 @@ def test_what_is_measured_is_what_trains(
     assert resolve_device(config) == torch.device("cuda", number)
 
 
+SEVERAL = [
+    *[f"trainer.devices={devices}" for devices in (2, "'2'", -1, "'-1'", "auto", "[0,1]")],
+    "trainer.num_nodes=2",
+]
+
+
 @pytest.mark.parametrize(
-    "override",
+    ("overrides", "message"),
     [
-        *[f"trainer.devices={devices}" for devices in (2, "'2'", -1, "'-1'", "auto", "[0,1]")],
-        "trainer.num_nodes=2",
+        ([], r"trainer\.accelerator=cpu, .*set a number"),
+        *[([f"trainer={t}", one], "memory of one GPU") for one in SEVERAL for t in ("gpu", "ddp")],
+        (["trainer=gpu", "trainer.devices=[7]"], r"^trainer\.devices="),
+        (["trainer=gpu", "trainer.devices=many"], r"^trainer\.devices="),
+        (["trainer=gpu", "trainer.devices=true"], r"^trainer\.devices="),
     ],
 )
-@pytest.mark.parametrize("trainer", ["gpu", "ddp"])
-def test_several_gpus_are_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainer: str, override: str
+def test_what_cannot_be_measured_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str], message: str
 ) -> None:
     on_machine_with(2, monkeypatch)
-    with pytest.raises(InputError, match="measures the memory of one GPU"):
-        resolve_device(auto(tmp_path, f"trainer={trainer}", override))
-
-
-@pytest.mark.parametrize("devices", ["[7]", "many", "true"])
-def test_a_gpu_that_is_not_there_is_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: str
-) -> None:
-    on_machine_with(1, monkeypatch)
-    with pytest.raises(InputError, match=r"^trainer\.devices="):
-        resolve_device(auto(tmp_path, "trainer=gpu", f"trainer.devices={devices}"))
+    with pytest.raises(InputError, match=message):
+        resolve_device(auto(tmp_path, *overrides))
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_gpu_that_is_not_there_is_not_measured(
         ["trainer=fsdp", "trainer.accelerator=cpu"],
     ],
 )
-def test_what_auto_does_not_go_with_is_said_before_anything_is_read(
+def test_auto_is_refused_before_text_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: list[str]
 ) -> None:
     on_machine_with(1, monkeypatch)
@@ -126,12 +126,6 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
     config = composed(settings, tmp_path / "cache")
     task: Any = make_task(config)
     task.data.prepare_data()
-
-    def resolve_data(budget: int) -> BatchModule:
-        data = make_task(with_budget(config, budget)).data
-        data.setup("fit")
-        return data
-
     seen: list[int] = []
     learn = task.module.micro_loss
 
@@ -142,9 +136,11 @@ def test_an_attempt_trains_on_the_largest_batch_of_the_plan(
         return learn(batch)
 
     task.module.micro_loss = micro_loss
-    attempt = Attempt(task.module, resolve_data, torch.device("cpu"), config)
-    assert attempt(1024)
-    assert not attempt(4096)
+    for budget, fits in ((1024, True), (4096, False)):
+        data = make_task(with_budget(config, budget)).data
+        data.setup("fit")
+        batch = data.largest_batch()
+        assert can_train(task.module, batch, torch.device("cpu"), config) is fits
     small, large = seen
     assert 800 < small <= 2048
     assert 3 < large / small < 5
@@ -164,8 +160,9 @@ def test_a_measured_run_is_the_run_with_the_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = [*SMALL, *corpus_overrides(tmp_path), "trainer.max_steps=1"]
-    monkeypatch.setattr(train, "resolve_device", lambda config: torch.device("cpu"))
-    monkeypatch.setattr(train, "largest_fitting", lambda fits, least: least if fits(least) else 0)
+    monkeypatch.setattr(auto_batch_size, "resolve_device", lambda config: torch.device("cpu"))
+    fitting = "transformer.runs.auto_batch_size.largest_fitting"
+    monkeypatch.setattr(fitting, lambda fits, least: least if fits(least) else 0)
     begun = {}
     for budget in ("1024", "auto"):
         weights = Weights()
@@ -175,7 +172,7 @@ def test_a_measured_run_is_the_run_with_the_number(
     assert begun["auto"].keys() == begun["1024"].keys()
     assert all(torch.equal(weight, begun["1024"][name]) for name, weight in begun["auto"].items())
     # A run that goes on measures no more.
-    monkeypatch.setattr(train, "largest_fitting", lambda fits, least: pytest.fail("measured again"))
+    monkeypatch.setattr(fitting, lambda fits, least: pytest.fail("measured again"))
     resumed = [*settings, "data.batch_tokens=auto", f"checkpoint={tmp_path / 'auto'}"]
     _, task, _ = fit(composed(resumed, tmp_path / "cache"), tmp_path / "auto")
     assert task.config.data.batch_tokens == 1024

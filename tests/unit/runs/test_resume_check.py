@@ -43,7 +43,9 @@ def check(
     return check_resume(tiny_config(tmp_path, *overrides), tmp_path, 2), parts
 
 
-def test_equal_runs_are_said_to_be_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_runs_are_equal_and_are_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said, parts = check(tmp_path, monkeypatch)
     assert said == (
         "resume_check: 4 updates at once, and 2, a restart and 2 more are equal: batches, "
@@ -51,12 +53,6 @@ def test_equal_runs_are_said_to_be_equal(tmp_path: Path, monkeypatch: pytest.Mon
     )
     broken = str(tmp_path / "broken")
     assert parts == [("at_once", None, None), ("broken", 2, None), ("broken", None, broken)]
-
-
-def test_what_an_earlier_check_has_left_is_not_mixed_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check(tmp_path, monkeypatch)
     with pytest.raises(InputError, match="holds an earlier check; choose another"):
         check(tmp_path, monkeypatch)
 

@@ -31,14 +31,6 @@ def test_two_vocabularies_of_one_size_cannot_share_an_embedding(tmp_path: Path) 
     assert model_config(apart, tokenizer).tie_embeddings == "decoder"
 
 
-def test_validations_are_counted_in_updates(tmp_path: Path) -> None:
-    config = composed(
-        ["trainer.val_check_interval=6", "trainer.accumulate_grad_batches=2"], tmp_path
-    )
-    trainer = build_trainer(config, tmp_path, [], Criterion("val/bleu", "max"))
-    assert trainer.val_check_interval == 6
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_named(tmp_path: Path) -> None:
     config = composed(["trainer=gpu"], tmp_path)
@@ -58,9 +50,11 @@ def test_several_processes_sum_their_gradients_themselves(tmp_path: Path, strate
 @pytest.mark.parametrize("patience", [None, 3])
 def test_the_order_of_the_callbacks(ema_decay: float, patience: int | None, tmp_path: Path) -> None:
     wanted = [f"callbacks.ema_decay={ema_decay}", f"callbacks.patience={patience or 'null'}"]
-    config = composed([*wanted, "callbacks.keep_last=2"], tmp_path)
+    updates = ["trainer.val_check_interval=6", "trainer.accumulate_grad_batches=2"]
+    config = composed([*wanted, *updates, "callbacks.keep_last=2"], tmp_path)
     validation = Callback()
     trainer = build_trainer(config, tmp_path, [validation], Criterion("val/x", "min"))
+    assert trainer.val_check_interval == 6
     callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     # The average must be in place before validation translates, the patience counted and the best
     # known before the last checkpoint says so.
@@ -84,7 +78,7 @@ def test_what_is_left_out_is_judged_where_a_run_begins(
         allowed.append(config.data.max_left_out)
         raise InputError("enough")
 
-    monkeypatch.setattr(train, "_prepared_task", prepared)
+    monkeypatch.setattr(train, "make_task", prepared)
     monkeypatch.setattr(train, "find_resumable", lambda path: (path, {"global_step": 1}))
     for checkpoint in ("null", str(tmp_path)):
         with pytest.raises(InputError, match="enough"):

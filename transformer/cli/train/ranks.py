@@ -83,7 +83,6 @@ def train_as_rank(
         AnotherRankFailed: Another rank has reported an error.
     """
     # Torch and Lightning take seconds to import: not before the call is known to be right.
-    from transformer.data.quality.preflight import log_faults
     from transformer.training.config import run_config
 
     OmegaConf.resolve(config)
@@ -103,7 +102,9 @@ def train_as_rank(
             if process is not None:
                 process.agreed(_call_json(config, folder, objective, exact))
         logging.getLogger(__name__).info("run directory %s", folder)
-        if rank == 0 and typed.task == "translation":
+        if rank == 0 and typed.task == "translation" and not typed.data.streaming:
+            from transformer.data.quality.preflight import log_faults
+
             log_faults(typed.data)
         if exact or typed.checkpoint is not None:
             _run(typed, folder, objective)
@@ -146,12 +147,12 @@ def _new_directory(folder: Path) -> Iterator[None]:
 
 
 def _run(config: "RunConfig", folder: Path, objective: str | None) -> None:
+    if config.resume_check is not None:
+        from transformer.runs.resume_check import check_resume
+
+        print(check_resume(config.resolved, folder, config.resume_check))
+        return
     from transformer.runs.train import train
     from transformer.training.callbacks.sweep_objective import Objective
 
-    if config.resume_check is None:
-        train(config, folder, objective=None if objective is None else Objective(objective))
-        return
-    from transformer.runs.resume_check import check_resume
-
-    print(check_resume(config.resolved, folder, config.resume_check))
+    train(config, folder, objective=None if objective is None else Objective(objective))

@@ -15,8 +15,7 @@ from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.runs.config_file import CONFIG, read_config
-from transformer.runs.resume import RunFolder, find_run_to_resume
-from transformer.runs.resume_compatibility import fixed_key_that_differs
+from transformer.runs.resume import RunFolder, find_run_to_resume, fixed_key_that_differs
 from transformer.training.checkpointing.run_directory import (
     has_checkpoint,
     is_finished,

@@ -21,7 +21,6 @@ from transformer.cli.config.compose import compose_run, composition_error, with_
 from transformer.cli.exit import run_to_exit_code
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
-from transformer.cli.train.sweep import save_trial, summarised
 from transformer.cli.train.vocabulary import names_size
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
@@ -66,6 +65,8 @@ def _launch(arguments: list[str]) -> None:
 
 def _hydra(flags: Sequence[str], overrides: Sequence[str]) -> None:
     """Let Hydra run the sweep of --multirun, or show what its other flags ask for."""
+    from transformer.cli.train.sweep import summarised
+
     check_overrides("train", overrides, sweep=True)
     sys.argv[1:] = [*flags, *with_recipe(overrides)]
     # Otherwise Hydra would print exceptions itself.
@@ -91,6 +92,7 @@ def _trial(config: DictConfig) -> float:
     Raises:
         InputError: Config or data is wrong, or the trial ends before its first validation.
     """
+    from transformer.cli.train.sweep import save_trial
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class
     from transformer.training.callbacks.sweep_objective import Objective, check_direction

@@ -12,8 +12,7 @@ from transformer.cli.config.compose import compose_config, resolve_path
 from transformer.cli.exit import run_to_exit_code
 
 if TYPE_CHECKING:
-    from transformer.runs.tuning.grid import SweepConfig
-    from transformer.runs.tuning.trial import Trial
+    from transformer.runs.tuning import SweepConfig, Trial
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,9 +25,7 @@ def _tune(config: DictConfig) -> None:
     from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
     from transformer.model.checkpoint.locate import TUNED
     from transformer.report.scores import require_writable
-    from transformer.runs.tuning.candidate_weights import with_search
-    from transformer.runs.tuning.grid import sweep
-    from transformer.runs.tuning.trial import best_trial
+    from transformer.runs.tuning import best_trial, sweep, with_search
 
     settings = _settings(config)
     path = resolve_path(config, "checkpoint")
@@ -60,12 +57,12 @@ def _settings(config: DictConfig) -> "SweepConfig":
     from transformer.cli.load import resolve_positive
     from transformer.cli.models import resolve_device
     from transformer.common.schema import typed_value
-    from transformer.runs.tuning.grid import SweepConfig
+    from transformer.runs.tuning import Metric, SweepConfig
 
     hints = {
         "beam_sizes": Sequence[int],
         "length_penalties": Sequence[float],
-        "metric": str,
+        "metric": Metric,
         "sentences": int | None,
     }
     values: Any = OmegaConf.to_container(config)
@@ -86,7 +83,7 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     from transformer.common.schema import typed_value
     from transformer.model.checkpoint.checkpoint import read_payload, require_translation
     from transformer.model.checkpoint.locate import find_checkpoint
-    from transformer.runs.tuning.candidate_weights import WeightsName, offered_weights, translating
+    from transformer.runs.tuning import WeightsName, offered_weights, translating
 
     if not path.is_dir():
         file = find_checkpoint(path)

@@ -15,7 +15,6 @@ from transformer.data.config import DataConfig, check_unused_keys
 from transformer.data.corpora.catalog import PUBLISHED, fetch, find
 from transformer.data.corpora.holdout import hold_out
 from transformer.data.corpora.mixture import AnySplit, mixed_splits
-from transformer.data.corpora.pocket import pocket_splits
 from transformer.data.corpora.split import Split as Split
 from transformer.data.text.parallel import Corpus
 from transformer.data.tokenization.tags import SourceTags
@@ -54,7 +53,7 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
     Raises InputError as `find_splits`, or if the corpus does not read a text that is named.
     """
     makers: dict[str, Callable[[DataConfig], dict[str, Split]]] = {
-        "pocket": lambda config: pocket_splits(config.source, config.target),
+        "pocket": _pocket,
         **dict.fromkeys(PUBLISHED, _published),
         "files": _files,
         "folder": lambda config: _files(as_files(config)),
@@ -69,6 +68,12 @@ def find_corpus_splits(config: DataConfig) -> dict[str, Split]:
         name: replace(split, tags=tags, sentences=config.documents or 1)
         for name, split in makers[config.corpus](config).items()
     }
+
+
+def _pocket(config: DataConfig) -> dict[str, Split]:
+    from transformer.data.corpora.pocket import pocket_splits
+
+    return pocket_splits(config.source, config.target)
 
 
 def _published(config: DataConfig) -> dict[str, Split]:

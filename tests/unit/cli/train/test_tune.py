@@ -71,7 +71,7 @@ def test_what_a_run_lacks_is_said(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["metric=ter"], "metric=ter is unknown; choose bleu or chrf"),
+        (["metric=ter"], "metric='ter' must be bleu or chrf"),
         (["weights=[swa]"], "weights='swa' must be single or average or ema"),
         (["weights=ema"], "weights='ema' must be a list"),
         (["last=1"], "last=1 must be at least 2"),
@@ -102,7 +102,7 @@ def test_where_nothing_can_be_written_nothing_is_searched(
 
     run = write_run(tmp_path)
     monkeypatch.setattr("transformer.report.scores.require_writable", raise_objections)
-    monkeypatch.setattr("transformer.runs.tuning.grid.sweep", None)
+    monkeypatch.setattr("transformer.runs.tuning.sweep", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent
         code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from transformer.common.errors import InputError
-from transformer.runs.resume import RunFolder, changes, find_run_to_resume
-from transformer.runs.resume_compatibility import fixed_key_that_differs
+from transformer.runs.resume import RunFolder, changes, find_run_to_resume, fixed_key_that_differs
 from transformer.training.checkpointing.run_directory import (
     LOCK,
     has_checkpoint,

@@ -1,0 +1,196 @@
+"""Which weights and searches are tried, and that the best is what the verbs then use."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.helpers.metrics import RAW
+from tests.helpers.steps import search_config
+from tests.helpers.translators import PAIRS
+from tests.helpers.tuning_runs import write_run
+from transformer.common.errors import InputError
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import Score, score
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
+from transformer.runs.tuning import (
+    SweepConfig,
+    Trial,
+    best_trial,
+    grid,
+    offered_weights,
+    sweep,
+    with_search,
+)
+
+NAME = "model.projection.weight"
+
+
+def test_a_run_without_a_moving_average(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    offers, lacking = offered_weights(run, ["single", "average", "ema"], 2)
+    assert list(offers) == ["single", "average"]
+    assert list(lacking) == ["ema"]
+    files = [run / "checkpoints" / f"step-0000000{step}.ckpt" for step in (1, 2)]
+    mean = torch.stack([read_payload(file)["state_dict"][NAME] for file in files]).mean(0)
+    torch.testing.assert_close(offers["average"]["state_dict"][NAME], mean)
+    best = read_payload(run / "checkpoints" / "best.ckpt")
+    assert torch.equal(offers["single"]["state_dict"][NAME], best["state_dict"][NAME])
+    for payload in offers.values():
+        assert set(payload) == {"state_dict", PORTABLE}
+
+
+def test_with_one_the_weights_beneath_it_are_the_single_ones(tmp_path: Path) -> None:
+    run = write_run(tmp_path, ema=True, steps=1)
+    offers, lacking = offered_weights(run, ["single", "average", "ema"], 5)
+    best = read_payload(run / "checkpoints" / "best.ckpt")
+    assert list(offers) == ["ema", "single"]
+    assert list(lacking) == ["average"]
+    assert torch.equal(offers["ema"]["state_dict"][NAME], best["state_dict"][NAME])
+    assert torch.equal(offers["single"]["state_dict"][NAME], best["current_model_state"][NAME])
+
+
+def test_tuned_weights_are_not_tuned_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    before = offered_weights(run, [], 5)[0]["single"]["state_dict"][NAME]
+    (run / "checkpoints" / "last.ckpt").rename(run / "checkpoints" / "tuned.ckpt")
+    assert torch.equal(offered_weights(run, [], 5)[0]["single"]["state_dict"][NAME], before)
+
+
+def test_another_task_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    payload = read_payload(run / "checkpoints" / "best.ckpt")
+    payload[PORTABLE]["config"]["task"] = "tagging"
+    write_payload(payload, run / "checkpoints" / "best.ckpt")
+    with pytest.raises(InputError, match="was trained for task=tagging and does not translate"):
+        offered_weights(run, ["single"], 5)
+
+
+def test_only_the_search_changes(tmp_path: Path) -> None:
+    payload = read_payload(write_run(tmp_path) / "checkpoints" / "best.ckpt")
+    changed = with_search(payload, search_config(beam_size=7))
+    assert changed[PORTABLE]["config"]["decoding"]["beam_size"] == 7
+    assert payload[PORTABLE]["config"]["decoding"]["beam_size"] == 2
+    changed[PORTABLE]["config"]["decoding"] = payload[PORTABLE]["config"]["decoding"]
+    assert changed == payload
+
+
+def settings(**changes: Any) -> SweepConfig:
+    values: dict[str, Any] = {
+        "beam_sizes": [1, 2, 3],
+        "length_penalties": [0.0, 1.0],
+        "metric": "chrf",
+        "sentences": None,
+        "batch_tokens": 500,
+        "device": torch.device("cpu"),
+    }
+    return SweepConfig(**(values | changes))
+
+
+def test_weights_come_first_then_searches_with_the_best_of_them(tmp_path: Path) -> None:
+    offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
+    shown: list[Trial] = []
+    trials = sweep(offers, settings(), shown.append)
+    assert trials == shown
+    assert [one.weights for one in trials[:2]] == ["single", "average"]
+    chosen = best_trial(trials[:2]).weights
+    assert {one.weights for one in trials[2:]} == {chosen}
+    # Beam 2 without a penalty is the run's own search, and has been tried.
+    assert [(one.search.beam_size, one.search.length_penalty) for one in trials[2:]] == [
+        *[(1, 0.0), (2, 1.0)],
+        *[(3, 0.0), (3, 1.0)],
+    ]
+    assert all(one.seconds > 0 and one.sentences == len(PAIRS) for one in trials)
+
+
+def test_what_is_written_scores_what_the_trial_scored(tmp_path: Path) -> None:
+    offers, _ = offered_weights(write_run(tmp_path), ["average"], 5)
+    sources, references = zip(*PAIRS, strict=True)
+    for trial in sweep(offers, settings(beam_sizes=[1, 3]), lambda trial: None):
+        file = tmp_path / "written.ckpt"
+        write_payload(with_search(offers[trial.weights], trial.search), file)
+        translator = Translator.load(file)
+        assert translator.search == trial.search
+        texts = [found.text for found in translator.translate(sources)]
+        assert score(texts, references, ("chrf",), config=RAW)[0].value == trial.score.value
+
+
+def test_trials_are_scored_as_the_run_is(tmp_path: Path) -> None:
+    offers, _ = offered_weights(write_run(tmp_path), [], 5)
+    offers["single"][PORTABLE]["config"]["metrics"] = {"tokenize": "char", "lowercase": True}
+    config = settings(beam_sizes=[], metric="bleu", sentences=2)
+    (only,) = sweep(offers, config, lambda trial: None)
+    assert "|case:lc|eff:no|tok:char|" in only.score.signature
+    assert only.sentences == 2
+
+
+def test_an_empty_validation_set_is_refused(tmp_path: Path) -> None:
+    offers, _ = offered_weights(write_run(tmp_path), [], 5)
+    for side in ("en", "de"):
+        (tmp_path / f"validation.{side}").write_text("")
+    with pytest.raises(InputError, match="the validation text of the run is empty"):
+        sweep(offers, settings(), lambda trial: None)
+    with pytest.raises(InputError, match="sentences=0 must be at least 1, or null"):
+        sweep(offers, settings(sentences=0), lambda trial: None)
+
+
+def trial(value: float, weights: str = "single", **changes: Any) -> Trial:
+    score = Score("BLEU", value, "nrefs:1", {"name": "BLEU", "score": round(value, 2)})
+    return Trial(weights, search_config(**changes), score, seconds=4.0, sentences=10)
+
+
+@pytest.mark.parametrize(
+    ("trials", "best"),
+    [
+        ([trial(30.0), trial(31.0, beam_size=10), trial(29.0, beam_size=1)], 1),
+        # Scores that look equal are equal, and the narrower beam wins, or else the first.
+        ([trial(30.0, beam_size=5), trial(30.001, beam_size=10), trial(30.0, beam_size=2)], 2),
+        ([trial(30.0, beam_size=5), trial(30.006, beam_size=10)], 1),
+        ([trial(30.0, "ema"), trial(30.0, "average")], 0),
+    ],
+)
+def test_which_trial_wins(trials: list[Trial], best: int) -> None:
+    assert best_trial(trials) is trials[best]
+
+
+def test_greedy_stands_once_and_every_beam_with_every_penalty() -> None:
+    found = grid(search_config(length_penalty=0.3), [4, 1, 2, 4], [1.0, 0.0])
+    assert [(one.algorithm, one.beam_size, one.length_penalty) for one in found] == [
+        ("greedy", 1, 0.3),
+        ("beam", 2, 0.0),
+        ("beam", 2, 1.0),
+        ("beam", 4, 0.0),
+        ("beam", 4, 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"algorithm": "sampling", "temperature": 0.5, "nbest": 4},
+        {"algorithm": "diverse", "beam_size": 4, "groups": 2, "diversity": 0.5},
+        {"algorithm": "mbr", "beam_size": 1, "candidates": 4},
+    ],
+)
+def test_what_only_another_algorithm_reads_goes_and_the_rest_stays(own: dict[str, Any]) -> None:
+    for one in grid(search_config(**own, no_repeat_ngram=3, min_length=2), [1, 2], [0.6]):
+        assert (one.no_repeat_ngram, one.min_length, one.nbest) == (3, 2, 1)
+        assert (one.temperature, one.groups, one.diversity, one.candidates) == (1.0, 1, 0.0, 1)
+
+
+def test_a_beam_of_none_is_refused() -> None:
+    with pytest.raises(InputError, match=r"decoding\.beam_size=0 must be from 1 to 10000"):
+        grid(search_config(), [0], [1.0])
+
+
+def test_plain_values() -> None:
+    assert trial(30.0).to_json() == {
+        "weights": "single",
+        "algorithm": "beam",
+        "beam_size": 3,
+        "length_penalty": 0.0,
+        "score": {"name": "BLEU", "score": 30.0},
+        "seconds": 4.0,
+        "sentences_per_second": 2.5,
+    }

@@ -1,0 +1,211 @@
+"""The weights and the search of a run that do best on its validation text.
+
+All weights are tried with the run's own search, then the best of them with every search. Each pair
+of beam size and length penalty is a search of its own, as the penalty decides when a beam stops.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from transformer.common.schema import typed
+from transformer.data.config import DataConfig
+from transformer.data.corpora.evaluation_text import validation_pairs
+from transformer.decoding.search.config import NEUTRAL, SearchConfig
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.metrics import DECIMALS, MetricsConfig, Score, score
+from transformer.model.build import build_transformer
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    Checkpoint,
+    load_weights,
+    read_payload,
+    require_translation,
+)
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.config import ModelConfig
+from transformer.training.checkpointing.averaging import average_checkpoints, newest_checkpoints
+
+WeightsName = Literal["single", "average", "ema"]
+"""Of one update; the mean of the newest checkpoints; the exponential moving average."""
+
+Metric = Literal["bleu", "chrf"]
+"""A higher value of each is better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepConfig:
+    """The searches to try, and the text.
+
+    Attributes:
+        beam_sizes: 1 is greedy search.
+        length_penalties: For each beam size from 2 on.
+        metric: Computed as in the validation of the run.
+        sentences: Number of sentences from the start of the validation set; None takes all.
+        batch_tokens: See ``Translator``.
+        device: See ``Translator``.
+    """
+
+    beam_sizes: Sequence[int]
+    length_penalties: Sequence[float]
+    metric: Metric
+    sentences: int | None
+    batch_tokens: int
+    device: torch.device
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Score on the validation set, and seconds for all its sentences."""
+
+    weights: str
+    search: SearchConfig
+    score: Score
+    seconds: float
+    sentences: int
+
+    @property
+    def sentences_per_second(self) -> float:
+        """Its speed."""
+        return self.sentences / self.seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; ``score`` is sacreBLEU's object."""
+        return {
+            "weights": self.weights,
+            "algorithm": self.search.algorithm,
+            "beam_size": self.search.beam_size,
+            "length_penalty": self.search.length_penalty,
+            "score": self.score.to_json(),
+            "seconds": round(self.seconds, 2),
+            "sentences_per_second": round(self.sentences_per_second, 2),
+        }
+
+
+def offered_weights(
+    folder: Path, names: Iterable[WeightsName], last: int
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """The payloads of checkpoints by name, and the reasons why some are missing.
+
+    The first is the one that the run translates with, whether it is named or not.
+
+    Args:
+        folder: The run directory.
+        names: The weights to look for.
+        last: Maximum number of checkpoints to average.
+
+    Raises:
+        InputError: The run has no checkpoint, or does not translate.
+    """
+    file = find_checkpoint(folder, "best")
+    best = read_payload(file)
+    require_translation(best, file)
+    raw = best.get("current_model_state")
+    offers = {"single" if raw is None else "ema": translating(best)}
+    lacking: dict[str, str] = {}
+    for name in names:
+        if name in offers:
+            continue
+        if name == "single":
+            offers[name] = translating(best) | {"state_dict": raw}
+        elif name == "ema":
+            lacking[name] = "the run kept no moving average (callbacks.ema_decay)"
+        elif len(newest := newest_checkpoints(folder)[-last:]) > 1:
+            offers[name] = average_checkpoints(newest)
+        else:
+            lacking[name] = "the run kept fewer than two step-*.ckpt (callbacks.keep_last)"
+    return offers, lacking
+
+
+def translating(payload: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint without the state of training."""
+    return {key: payload[key] for key in ("state_dict", PORTABLE)}
+
+
+def with_search(payload: dict[str, Any], search: SearchConfig) -> dict[str, Any]:
+    """A checkpoint with this search as its default decoding."""
+    portable = payload[PORTABLE]
+    config = portable["config"] | {"decoding": asdict(search)}
+    return payload | {PORTABLE: portable | {"config": config}}
+
+
+def sweep(
+    offers: Mapping[str, dict[str, Any]], config: SweepConfig, show: Callable[[Trial], None]
+) -> list[Trial]:
+    """Translate the validation set of the run in each way; the first is the run's own.
+
+    Args:
+        offers: Checkpoints of one run by the name of their weights; the run translates with the
+            first.
+        config: The searches to try, and the text.
+        show: Called with each trial as it ends.
+
+    Raises:
+        InputError: The validation set is missing, or a search is not valid.
+    """
+    portable = next(iter(offers.values()))[PORTABLE]
+    run, whose = portable["config"], Path("the checkpoint")
+    model = build_transformer(typed(ModelConfig, portable["model"], "model"))
+    trained = trained_with(Checkpoint(model, portable["tokenizer"], run, whose))
+    metrics = typed(MetricsConfig, run["metrics"], "metrics")
+    searches = grid(trained.search, config.beam_sizes, config.length_penalties)
+    pairs = validation_pairs(typed(DataConfig, run["data"], "data"), config.sentences)
+    sources, references = zip(*pairs, strict=True)
+    trials: list[Trial] = []
+
+    def attempt(weights: str, search: SearchConfig) -> None:
+        load_weights(model, offers[weights], whose)
+        translator = in_documents(
+            Translator(
+                *(model, trained.tokenizer, search, config.batch_tokens, config.device),
+                aligner=trained.aligner,
+                coverage_head=trained.aligner.head,
+            )
+        )
+        translator.translate(sources[:1])  # the first call of a process takes longer
+        start = time.perf_counter()
+        texts = [found.text for found in translator.translate(sources)]
+        seconds = time.perf_counter() - start
+        [value] = score(texts, references, (config.metric,), config=metrics)
+        trials.append(Trial(weights, search, value, seconds, len(pairs)))
+        show(trials[-1])
+
+    for weights in offers:
+        attempt(weights, trained.search)
+    chosen = best_trial(trials).weights
+    for search in searches:
+        if search != trained.search:
+            attempt(chosen, search)
+    return trials
+
+
+def best_trial(trials: Sequence[Trial]) -> Trial:
+    """The trial with the highest rounded score; at a tie the narrowest search, then the first."""
+    return min(trials, key=lambda one: (-round(one.score.value, DECIMALS), one.search.width))
+
+
+def grid(
+    own: SearchConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
+) -> list[SearchConfig]:
+    """Every beam size with every length penalty; ``greedy``, without penalty, once.
+
+    Other settings of the run's own search stay, except those of another algorithm; the n-best list
+    has one entry.
+
+    Raises:
+        InputError: A value is out of its range.
+    """
+    neutral = {**NEUTRAL, "nbest": 1}
+    greedy = {"algorithm": "greedy", "beam_size": 1, "coverage_penalty": 0.0}
+    searches = [replace(own, **{**neutral, **greedy})] if 1 in beam_sizes else []
+    for size in sorted({*beam_sizes} - {1}):
+        for penalty in sorted({*length_penalties}):
+            beam = {"algorithm": "beam", "beam_size": size, "length_penalty": penalty}
+            searches.append(replace(own, **{**neutral, **beam}))
+    return searches

@@ -1,1 +1,0 @@
-"""Which weights and which search do best on validation."""
