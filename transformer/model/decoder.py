@@ -61,7 +61,7 @@ class DecoderLayer(nn.Module):
 
     def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         x = for_products(x)
-        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias))
+        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias.rotation))
         return self.self_attention.attend_projected(x, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:

@@ -1,7 +1,4 @@
-"""Tokens to vectors.
-
-It does not know positions (positions.py).
-"""
+"""Tokens to vectors; positions.py adds the positions."""
 
 import math
 
@@ -27,5 +24,5 @@ class TokenEmbedding(nn.Module):
         return self.lookup.weight
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        """Embed tokens, padding included, which masks hide."""
+        """Embed tokens, padding included (masks hide it)."""
         return self.lookup(tokens) * self.scale
