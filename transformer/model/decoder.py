@@ -1,6 +1,6 @@
 """The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
 
-It knows nothing of vocabularies or search; state between steps is in attention/kv_cache.py.
+State between decoding steps is outside, in attention/kv_cache.py.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ class DecoderLayer(nn.Module):
         self_bias: AttentionBias,
         source_bias: AttentionBias,
     ) -> Hidden:
-        """One layer of the right half of figure 1; appends its new positions to the cache."""
+        """One layer of the right half of figure 1; adds the new positions to the cache."""
         hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_bias))
         hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_bias))
         return self.feed_forward_residual(hidden, self.feed_forward)
@@ -65,8 +65,8 @@ class DecoderLayer(nn.Module):
         return self.self_attention.attend_projected(x, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        # Target positions do not attend to each other here, so that the beams of a sentence can
-        # be one long query: (batch beam) target width -> batch (beam target) width
+        # Target positions do not attend to each other here: the hypotheses of a sentence are one
+        # long query. (batch beam) target width -> batch (beam target) width
         query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
         return self.cross_attention.attend_projected(
             query, cache.cross_keys, cache.cross_values, attention_bias
@@ -74,7 +74,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of layers; ``final_norm`` closes a pre-norm stack."""
+    """A stack of layers; ``final_norm`` ends a pre-norm stack."""
 
     def __init__(
         self,

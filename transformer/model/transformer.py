@@ -1,7 +1,4 @@
-"""The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1).
-
-It does not know text, the loss, or the choice of the next token.
-"""
+"""The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1)."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -19,9 +16,9 @@ PositionTable = SinusoidalPositions | LearnedPositions
 
 
 class Embedding(nn.Module):
-    """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4).
+    """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
 
-    ``token_dropout`` drops the token and not its position. Without ``positions``, the attention
+    ``token_dropout`` drops the token and not its position. ``positions`` is None if the attention
     has relative ones (attention/relative_positions.py).
     """
 
@@ -81,7 +78,7 @@ class Transformer(nn.Module):
         return Memory(self.encoder(self.source_embedding(source), mask), mask)
 
     def start(self, memory: Memory) -> DecoderCache:
-        """An empty cache for decoding over this memory, one row a sentence or one a beam."""
+        """An empty cache for decoding over this memory."""
         return self.decoder.start(memory)
 
     def decode(
@@ -89,7 +86,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "rows target width"]:
         """Hidden states of the target tokens that follow those in the cache.
 
-        Padding must be at the right end, where the causal mask hides it.
+        Padding must be at the right end, where the causal mask hides it. There are one or more
+        rows for each sentence (``rows = batch * beam``).
         """
         return self.decoder(self.target_embedding(target, cache.length), cache)
 
