@@ -1,13 +1,10 @@
 """A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
 
-All are written and read like a checkpoint of one file (archive.py); reading joins them. It does
-not know what the tensors are.
+All are written and read like a checkpoint of one file (archive.py); reading joins them.
 """
 
-import errno
-import io
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import read_archive
+from transformer.model.checkpoint.archive import UnreadableFile, read_archive
 
 logger = logging.getLogger(__name__)
 
@@ -29,14 +26,14 @@ _NUMBER = "place in the shards"
 
 
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Separate this rank's rows of the shared tensors from a tree of plain values.
+    """Separate this rank's rows of the sharded tensors from a tree of plain values.
 
     Args:
         tree: Nested dicts and lists.
-        part_of: Returns this rank's rows of a shared tensor, and None for any other value.
+        part_of: Returns this rank's rows of a sharded tensor, and None for any other value.
 
     Returns:
-        The tree with a mark instead of each shared tensor, and this rank's parts in order.
+        The tree with a mark instead of each sharded tensor, and this rank's rows in order.
     """
     parts: list[Tensor] = []
 
@@ -55,7 +52,7 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Put the tensors together again: the payload of a checkpoint of one file.
+    """Join the shards of an index to the payload of a checkpoint of one file.
 
     Args:
         index: The values of its file; without shards it is returned unchanged.
@@ -69,7 +66,7 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
-    shards = [_read(folder, name) for name in names]
+    shards = [_read(folder / name) for name in names]
     if len({len(shard) for shard in shards}) != 1:
         raise InputError(f"the shards {', '.join(names)} in {folder} are not of one save")
     whole: dict[tuple[int, ...], Tensor] = {}
@@ -104,23 +101,34 @@ def _names(index: Any) -> list[str]:
     return list(names or []) if plain else []
 
 
-def shard_names(file: Path) -> Sequence[str]:
+def _read(file: Path) -> list[Tensor]:
+    if not file.is_file():
+        raise InputError(
+            f"the checkpoint is in several files, and {file.name} is not in {file.parent}"
+        )
+    shard = read_archive(file)
+    if not isinstance(shard, list) or not all(isinstance(part, Tensor) for part in shard):
+        raise InputError(f"{file} is not a shard of a checkpoint")
+    return shard
+
+
+def shard_names(file: Path) -> list[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
     Raises:
         InputError: The system cannot read the file.
     """
     try:
-        index = _index(file)
-    except (OSError, MemoryError) as error:
-        # In a damaged archive, torch seeks to before the start of the file.
-        if isinstance(error, OSError) and error.errno == errno.EINVAL:
-            return []
-        raise InputError(f"{file} cannot be read: {error}") from error
+        # Unlike ``read_archive``, this does not read the tensors of a large file.
+        return _names(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
     except Exception:
-        # The reader of a damaged pickle fails with almost any exception.
-        return []
-    return _names(index)
+        # torch hides an error of the disk; reading the bytes shows it.
+        try:
+            return _names(read_archive(file))
+        except UnreadableFile:
+            raise
+        except InputError:
+            return []
 
 
 def delete_unnamed(folder: Path) -> None:
@@ -135,24 +143,3 @@ def delete_unnamed(folder: Path) -> None:
                 shard.unlink(missing_ok=True)
     except (OSError, InputError) as error:
         logger.warning("%s; no shard is deleted this time", error)
-
-
-def _index(file: Path) -> Any:
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except OSError:
-        raise
-    except Exception:
-        # torch hides an error of the disk; reading the bytes first shows it.
-        whole = io.BytesIO(file.read_bytes())
-    return torch.load(whole, map_location="cpu", weights_only=True)
-
-
-def _read(folder: Path, name: str) -> list[Tensor]:
-    path = folder / name
-    if not path.is_file():
-        raise InputError(f"the checkpoint is in several files, and {name} is not in {folder}")
-    shard = read_archive(path)
-    if not isinstance(shard, list) or not all(isinstance(part, Tensor) for part in shard):
-        raise InputError(f"{path} is not a shard of a checkpoint")
-    return shard
