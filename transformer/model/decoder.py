@@ -3,16 +3,16 @@
 State between decoding steps is outside, in attention/kv_cache.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.encoder import Memory
+from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.mixed_precision import for_products
@@ -73,21 +73,8 @@ class DecoderLayer(nn.Module):
         ).reshape(x.shape)
 
 
-class Decoder(nn.Module):
-    """A stack of layers; ``final_norm`` ends a pre-norm stack."""
-
-    def __init__(
-        self,
-        layers: Sequence[DecoderLayer],
-        attention_bias: SelfAttentionBias,
-        final_norm: nn.Module,
-        layer_drop: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.attention_bias = attention_bias
-        self.final_norm = final_norm
-        self.layer_drop = layer_drop
+class Decoder(LayerStack):
+    """A stack of decoder layers."""
 
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""

@@ -46,15 +46,15 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 
-class Encoder(nn.Module):
-    """A stack of layers; ``final_norm`` ends a pre-norm stack.
+class LayerStack(nn.Module):
+    """The layers of an encoder or decoder; ``final_norm`` ends a pre-norm stack.
 
-    With a causal ``attention_bias`` it is the stack of a language model.
+    ``layer_drop`` is the probability with which a training step skips a layer.
     """
 
     def __init__(
         self,
-        layers: Sequence[EncoderLayer],
+        layers: Sequence[nn.Module],
         attention_bias: SelfAttentionBias,
         final_norm: nn.Module,
         layer_drop: float = 0.0,
@@ -64,6 +64,10 @@ class Encoder(nn.Module):
         self.attention_bias = attention_bias
         self.final_norm = final_norm
         self.layer_drop = layer_drop
+
+
+class Encoder(LayerStack):
+    """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
 
     def forward(self, hidden: Stream, mask: Mask | None) -> Stream:
         """Encode all positions."""

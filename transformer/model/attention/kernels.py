@@ -83,11 +83,11 @@ class Sdpa:
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
-            plain = attention_bias.only_causal or attention_bias.penalty is None
+            unmasked = attention_bias.only_causal or attention_bias.penalty is None
             rest = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
             raise InputError(
                 f"model.sdpa_backend={self.backend} cannot compute {query.dtype}, heads of width "
-                f"{query.size(-1)}{'' if plain else ', a mask or bias'} on {query.device.type}; "
+                f"{query.size(-1)}{'' if unmasked else ', a mask or bias'} on {query.device.type}; "
                 f"choose another of {rest}"
             ) from error
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -100,15 +100,6 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
             raise InputError(f"{damage}; and {error}{hint}") from error
 
 
-def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
-    """The model's weights by their own names."""
-    return {
-        name.removeprefix(WEIGHTS_PREFIX): tensor
-        for name, tensor in payload["state_dict"].items()
-        if name.startswith(WEIGHTS_PREFIX)
-    }
-
-
 def checkpoint_task(payload: dict[str, Any]) -> str:
     """The task of the run that wrote the checkpoint."""
     return str(payload[PORTABLE]["config"]["task"])
@@ -129,8 +120,13 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: The weights are another model's.
     """
+    weights = {
+        name.removeprefix(WEIGHTS_PREFIX): tensor
+        for name, tensor in payload["state_dict"].items()
+        if name.startswith(WEIGHTS_PREFIX)
+    }
     try:
-        model.load_state_dict(model_weights(payload))
+        model.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
