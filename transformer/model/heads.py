@@ -108,7 +108,7 @@ def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
     for name in names:
         attention = stacks[name.kind][name.layer]
         if attention.head_mask is None:
-            attention.head_mask = attention.output.weight.new_ones(model.config.num_heads)
+            attention.head_mask = attention.output.weight.new_full((model.config.num_heads,), 1.0)
         attention.head_mask[name.head] = 0.0
 
 
