@@ -13,12 +13,17 @@ from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
 from transformer.model.initialisation import Stack, deepnorm_scale, draw_projection, initialise
-from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.layers.embedding import (
+    Embedding,
+    LearnedPositions,
+    PositionTable,
+    SinusoidalPositions,
+    TokenEmbedding,
+)
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
-from transformer.model.transformer import Embedding, PositionTable, Transformer
+from transformer.model.transformer import Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:

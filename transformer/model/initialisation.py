@@ -11,9 +11,8 @@ from transformer.model.attention.relative_positions import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder
-from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.layers.embedding import LearnedPositions, TokenEmbedding
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.layers.positions import LearnedPositions
 
 Stack = Literal["encoder", "decoder"]
 

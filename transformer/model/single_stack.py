@@ -14,9 +14,8 @@ from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
 from transformer.model.initialisation import draw_projection, initialise
-from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-from transformer.model.transformer import Embedding
 
 
 class SingleStack(nn.Module):

@@ -8,42 +8,7 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
-from transformer.model.layers.dropout import Dropout, TokenDropout
-from transformer.model.layers.embedding import TokenEmbedding
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
-
-PositionTable = SinusoidalPositions | LearnedPositions
-
-
-class Embedding(nn.Module):
-    """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
-
-    ``token_dropout`` drops the token and not its position. ``positions`` is None if the attention
-    has relative ones (attention/relative_positions.py).
-    """
-
-    def __init__(
-        self,
-        tokens: TokenEmbedding,
-        positions: PositionTable | None,
-        *,
-        token_dropout: float,
-        dropout: float,
-    ) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.token_dropout = TokenDropout(token_dropout)
-        self.positions = positions
-        self.dropout = Dropout(dropout)
-
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], start: int = 0
-    ) -> Float[Tensor, "batch length width"]:
-        """Embed tokens at the positions from ``start`` on."""
-        embedded = self.token_dropout(self.tokens(tokens))
-        if self.positions is not None:
-            embedded = embedded + self.positions(tokens.size(1), start)
-        return self.dropout(embedded)
+from transformer.model.layers.embedding import Embedding
 
 
 class Transformer(nn.Module):

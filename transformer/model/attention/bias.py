@@ -16,7 +16,12 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from transformer.model.attention.masks import causal_mask
-from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
+from transformer.model.attention.relative_positions import (
+    Indices,
+    RelativeBias,
+    RotaryPositions,
+    Rotation,
+)
 from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
@@ -71,9 +76,7 @@ class AttentionBias:
         more = self.mask is not None or self.pattern is not None or self.bias is not None
         return not more and len(self.queries) == len(self.keys)
 
-    def sees(
-        self, query: Int[Tensor, "*#shape"], key: Int[Tensor, "*#shape"]
-    ) -> Bool[Tensor, "*shape"]:
+    def sees(self, query: Indices, key: Indices) -> Bool[Tensor, "*shape"]:
         """Whether a position may attend to another, regardless of ``mask``."""
         before = key <= query
         seen = before if self.causal else torch.ones_like(before)

@@ -21,6 +21,8 @@ from transformer.model.layers.mixed_precision import HeadNorm, for_products, pre
 QueryHeads = Float[Tensor, "batch head query head_dim"]
 KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
 Bias = Float[Tensor, "#batch #head #query #key"]
+Queries = Float[Tensor, "batch query width"]
+Keys = Float[Tensor, "batch key width"]
 
 Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
 """Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
@@ -140,15 +142,13 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         d_model: Width of query, key, value and result.
-        num_heads: Heads.
+        num_heads: Heads of queries.
         num_kv_heads: Heads of keys and values, each shared by ``num_heads / num_kv_heads`` heads
-            of queries: 1 is multi-query attention (Shazeer 2019), more is grouped-query attention
-            (Ainslie et al. 2023). None: one each.
-        head_dim: ``d_k`` and ``d_v``. None: ``d_model / num_heads``.
-        query_key_norm: Normalise every query and key by its root mean square before they meet
-            (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
+            of queries (``ModelConfig`` has the sources); None is ``num_heads``.
+        head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
+        query_key_norm: Normalise every query and key by its root mean square.
         dropout: On the weights.
-        kernel: How to compute (``kernels.py``).
+        kernel: The way to compute ``attend`` (``kernels.py``).
     """
 
     head_mask: Tensor | None
@@ -178,42 +178,27 @@ class MultiHeadAttention(nn.Module):
         # A factor for the result of each head; 0 switches it off (heads.py).
         self.register_buffer("head_mask", None, persistent=False)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch query width"],
-        key: Float[Tensor, "batch key width"],
-        value: Float[Tensor, "batch key width"],
-        mask: Mask | None = None,
-    ) -> Float[Tensor, "batch query width"]:
+    def forward(self, query: Queries, key: Keys, value: Keys, mask: Mask | None = None) -> Queries:
         """Project, attend in every head, concatenate, project."""
         keys, values = self.project(key, value)
         return self.attend_projected(query, keys, values, AttentionBias(mask))
 
-    def attend_self(
-        self, hidden: Float[Tensor, "batch length width"], attention_bias: AttentionBias
-    ) -> Float[Tensor, "batch length width"]:
+    def attend_self(self, hidden: Queries, attention_bias: AttentionBias) -> Queries:
         """Self-attention: query = key = value."""
         hidden = for_products(hidden)
         keys, values = self.project(hidden, hidden, attention_bias.rotation)
         return self.attend_projected(hidden, keys, values, attention_bias)
 
     def project(
-        self,
-        key: Float[Tensor, "batch key width"],
-        value: Float[Tensor, "batch key width"],
-        rotation: Rotation | None = None,
+        self, key: Keys, value: Keys, rotation: Rotation | None = None
     ) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
         keys = self.key_norm(self._split(self.key(key)))
         return keys if rotation is None else rotation(keys), self._split(self.value(value))
 
     def attend_projected(
-        self,
-        query: Float[Tensor, "batch query width"],
-        keys: KeyHeads,
-        values: KeyHeads,
-        attention_bias: AttentionBias,
-    ) -> Float[Tensor, "batch query width"]:
+        self, query: Queries, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
+    ) -> Queries:
         """Attend to keys and values that ``project`` has made."""
         queries = self.query_norm(self._split(self.query(query)))
         if attention_bias.rotation is not None:

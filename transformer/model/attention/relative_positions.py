@@ -1,7 +1,7 @@
 """Positions inside the attention: a rotation of queries and keys, or a bias on their scores.
 
 Both depend only on the distance of a key from its query, and exist for any length. They belong to
-self-attention: positions of two different sentences have no distance. layers/positions.py has the
+self-attention: positions of two different sentences have no distance. layers/embedding.py has the
 vectors that are added to embeddings instead.
 """
 

@@ -37,18 +37,24 @@ def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list
     """
     parts: list[Tensor] = []
 
-    def marked(node: Any) -> Any:
-        part = part_of(node)
-        if part is not None:
-            parts.append(part)
-            return {_NUMBER: len(parts) - 1}
-        if isinstance(node, Mapping):
-            return {key: marked(value) for key, value in node.items()}
-        if isinstance(node, list | tuple):
-            return type(node)(map(marked, node))
-        return node
+    def mark(node: Any) -> dict[str, int] | None:
+        if (part := part_of(node)) is None:
+            return None
+        parts.append(part)
+        return {_NUMBER: len(parts) - 1}
 
-    return marked(tree), parts
+    return _replaced(tree, mark), parts
+
+
+def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
+    """Copy nested dicts and lists, with ``replace(node)`` for each node where it is not None."""
+    if (new := replace(node)) is not None:
+        return new
+    if isinstance(node, Mapping):
+        return {key: _replaced(value, replace) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return type(node)(_replaced(value, replace) for value in node)
+    return node
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -71,22 +77,18 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
         raise InputError(f"the shards {', '.join(names)} in {folder} are not of one save")
     whole: dict[tuple[int, ...], Tensor] = {}
 
-    def filled(node: Any) -> Any:
-        if isinstance(node, dict):
-            if _NUMBER in node:
-                parts = [shard[node[_NUMBER]] for shard in shards]
-                # Tied names share one tensor again.
-                key = tuple(part.data_ptr() for part in parts)
-                if key not in whole:
-                    whole[key] = torch.cat(parts)
-                return whole[key]
-            return {key: filled(value) for key, value in node.items()}
-        if isinstance(node, list | tuple):
-            return type(node)(map(filled, node))
-        return node
+    def join(node: Any) -> Tensor | None:
+        if not isinstance(node, dict) or _NUMBER not in node:
+            return None
+        parts = [shard[node[_NUMBER]] for shard in shards]
+        # Tied names share one tensor again.
+        key = tuple(part.data_ptr() for part in parts)
+        if key not in whole:
+            whole[key] = torch.cat(parts)
+        return whole[key]
 
     try:
-        return {key: filled(value) for key, value in index.items() if key != SHARDS}
+        return {key: _replaced(value, join) for key, value in index.items() if key != SHARDS}
     except (LookupError, TypeError, RuntimeError) as error:
         raise InputError(f"the shards {', '.join(names)} in {folder} do not fit") from error
 

@@ -6,8 +6,6 @@ Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import torch
@@ -33,11 +31,16 @@ class Int8Linear(nn.Module):
         largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
         scales, zeros = (largest / LARGEST).double(), torch.zeros(len(weight), dtype=torch.long)
         bias = None if linear.bias is None else linear.bias.detach().float()
-        with _onednn(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             # torch has deprecated such tensors, and has no other dynamic product yet.
             warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        engines, engine = torch.backends.quantized, torch.backends.quantized.engine
+        if "onednn" in engines.supported_engines:
+            # Its product is the fastest for a vocabulary.
+            engines.engine = "onednn"
+        self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        engines.engine = engine
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
@@ -69,15 +72,3 @@ def in_precision(model: Model, precision: Precision, device: torch.device | str 
                     packed[child] = packed.get(child) or Int8Linear(child)
                     setattr(module, name, packed[child])
     return model.to(torch.bfloat16) if precision == "bfloat16" else model.float()
-
-
-@contextmanager
-def _onednn() -> Iterator[None]:
-    """Pack for oneDNN, if torch has it: its product is the fastest for a vocabulary."""
-    engine = torch.backends.quantized.engine
-    if "onednn" in torch.backends.quantized.supported_engines:
-        torch.backends.quantized.engine = "onednn"
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = engine

@@ -11,7 +11,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
 from transformer.model.attention.relative_positions import AlibiBias, RotaryPositions
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from transformer.model.layers.embedding import LearnedPositions, SinusoidalPositions, sinusoids
 
 
 def paper(length: int, d_model: int) -> Tensor:
