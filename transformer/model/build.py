@@ -16,7 +16,6 @@ from transformer.model.initialisation import Stack, deepnorm_scale, draw_project
 from transformer.model.layers.embedding import (
     Embedding,
     LearnedPositions,
-    PositionTable,
     SinusoidalPositions,
     TokenEmbedding,
 )
@@ -53,11 +52,9 @@ def build_transformer(config: ModelConfig) -> Transformer:
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
     """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
-    positions: PositionTable | None = None
-    if config.positions == "learned":
-        positions = LearnedPositions(config.d_model, config.max_length)
-    elif config.positions == "sinusoidal":
-        positions = SinusoidalPositions(config.d_model, config.max_length)
+    tables = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
+    table = tables.get(config.positions)
+    positions = None if table is None else table(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 
@@ -132,7 +129,7 @@ def build_attention_bias(
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Self-attention or cross-attention, which are built alike."""
+    """Self-attention or cross-attention; both are built alike."""
     kernels: dict[str, Kernel] = {
         "eager": eager,
         "sdpa": Sdpa(config.sdpa_backend),

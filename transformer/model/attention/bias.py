@@ -16,15 +16,11 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from transformer.model.attention.masks import causal_mask
-from transformer.model.attention.relative_positions import (
-    Indices,
-    RelativeBias,
-    RotaryPositions,
-    Rotation,
-)
+from transformer.model.attention.relative_positions import RelativeBias, RotaryPositions, Rotation
 from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
+Positions = Int[Tensor, "*#shape"]
 T = TypeVar("T")
 
 
@@ -76,7 +72,7 @@ class AttentionBias:
         more = self.mask is not None or self.pattern is not None or self.bias is not None
         return not more and len(self.queries) == len(self.keys)
 
-    def sees(self, query: Indices, key: Indices) -> Bool[Tensor, "*shape"]:
+    def sees(self, query: Positions, key: Positions) -> Bool[Tensor, "*shape"]:
         """Whether a position may attend to another, regardless of ``mask``."""
         before = key <= query
         seen = before if self.causal else torch.ones_like(before)
@@ -125,10 +121,7 @@ class AttentionBias:
 
     @_once
     def block_mask(self) -> BlockMask:
-        """Which blocks of keys each block of queries sees, for ``flex_attention``.
-
-        Queries and keys must have positions, and the queries be the last of them.
-        """
+        """Which blocks of keys each block of queries sees, for ``flex_attention``."""
         assert self.queries is not None and self.keys is not None
         batch, heads = (None, None) if self.mask is None else self.mask.shape[:2]
         return create_block_mask(

@@ -65,11 +65,7 @@ class Sdpa:
         attention_bias: AttentionBias,
         dropout: float,
     ) -> QueryHeads:
-        """Attend.
-
-        Raises:
-            InputError: The forced backend cannot compute this here.
-        """
+        """Attend; raises InputError if the forced backend cannot compute this here."""
         if self.backend == "any":
             if not dropout and few_queries(query, key, attention_bias):
                 return attend_few(query, key, value, attention_bias)
@@ -168,10 +164,8 @@ def flex(
     """Read only the blocks of keys that a block of queries may see.
 
     On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled, without
-    dropout; on a CPU, where that has no gradient, by block_sparse.py.
-
-    Raises:
-        InputError: torch cannot compute this on a GPU.
+    dropout; on a CPU, where that has no gradient, by block_sparse.py. Raises InputError if torch
+    cannot compute this on a GPU.
     """
     if attention_bias.queries is None or query.size(2) != key.size(2):
         # Cross-attention has no pattern; a step of decoding has too few queries to skip blocks.

@@ -50,9 +50,8 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
             if previous is not None and path.exists():
                 os.replace(path, previous)
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror or error}); mend the folder"
-        ) from error
+        reason = error.strerror or error
+        raise InputError(f"{path}: cannot be written ({reason}); mend the folder") from error
 
 
 def _save(values: Any, path: Path) -> None:

@@ -93,14 +93,10 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
-    """Check that a model is no larger than its weights, before it is built.
-
-    Args:
-        model: What a file declares.
-        max_numbers: Upper bound of the numbers that its weights hold.
+    """Check that a declared model has at most ``max_numbers`` weights, before it is built.
 
     Raises:
-        InputError: It is larger.
+        InputError: It has more.
     """
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads

@@ -84,9 +84,6 @@ class LearnedPositions(nn.Module):
         return self.table[start : start + length]
 
 
-PositionTable = SinusoidalPositions | LearnedPositions
-
-
 class Embedding(nn.Module):
     """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
 
@@ -97,7 +94,7 @@ class Embedding(nn.Module):
     def __init__(
         self,
         tokens: TokenEmbedding,
-        positions: PositionTable | None,
+        positions: nn.Module | None,
         *,
         token_dropout: float,
         dropout: float,
