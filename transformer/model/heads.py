@@ -79,19 +79,16 @@ def _parse(model: Transformer, name: str) -> HeadName:
             f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
             "cross.LAYER.HEAD, such as cross.1.2"
         )
-    stack = attentions(model)[found.kind]
-    heads = model.config.num_heads
+    stack, heads = attentions(model)[found.kind], model.config.num_heads
     if found.layer >= len(stack) or found.head >= heads:
         raise InputError(
             f"head {name} is not there: {found.kind} has layers 0 to {len(stack) - 1}, "
             f"each of heads 0 to {heads - 1}"
         )
-    first = stack.index(stack[found.layer])
-    if first != found.layer:
+    if (first := stack.index(stack[found.layer])) != found.layer:
         raise InputError(
             f"head {name} is also that of layer {first}, since the layers share their attention "
-            f"(model.share_layers={model.config.share_layers}); write "
-            f"{found._replace(layer=first)}, which switches it off in all of them"
+            f"(model.share_layers={model.config.share_layers}); write {found._replace(layer=first)}"
         )
     return found
 

@@ -5,6 +5,7 @@ They are torch's fused kernels, sparse ones and plain products, and the choice b
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -72,10 +73,12 @@ class Sdpa:
             if learns_short(query, key):
                 plain = attend_short if attention_bias.every_query_sees else eager
                 return plain(query, key, value, attention_bias, dropout)
-            return _attend_fused(query, key, value, attention_bias, dropout)
         try:
-            with sdpa_kernel(BACKENDS[self.backend]):
-                return _attend_fused(query, key, value, attention_bias, dropout)
+            with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
+                if attention_bias.only_causal:
+                    return attend_fused(query, key, value, dropout=dropout, causal=True)
+                mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+                return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
@@ -86,15 +89,6 @@ class Sdpa:
                 f"{query.size(-1)}{'' if unmasked else ', a mask or bias'} on {query.device.type}; "
                 f"choose another of {rest}"
             ) from error
-
-
-def _attend_fused(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
-) -> QueryHeads:
-    if attention_bias.only_causal:
-        return attend_fused(query, key, value, dropout=dropout, causal=True)
-    mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
-    return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
 
 
 def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias) -> bool:

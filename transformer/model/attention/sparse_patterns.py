@@ -22,7 +22,6 @@ class Sliding:
     window: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other."""
         return (query - key).abs() <= self.window
 
 
@@ -38,7 +37,6 @@ class Longformer:
     global_tokens: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global."""
         near = (query - key).abs() <= self.window
         return near | (query < self.global_tokens) | (key < self.global_tokens)
 
@@ -57,7 +55,6 @@ class BigBird(Longformer):
     seed: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or one of them global, or in linked blocks."""
         seen = super().__call__(query, key)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)
@@ -76,7 +73,6 @@ class Strided:
     stride: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
-        """Near each other, or a multiple of the stride apart."""
         return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
 
 

@@ -134,7 +134,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load the checkpoint file of a translator, or the best one of a run directory.
+    """Load a translator from a checkpoint file, or from the best one of a run directory.
 
     Raises:
         InputError: There is none, it cannot be read, or it does not translate.
