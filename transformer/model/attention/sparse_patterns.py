@@ -22,6 +22,7 @@ class Sliding:
     window: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other."""
         return (query - key).abs() <= self.window
 
 
@@ -37,6 +38,7 @@ class Longformer:
     global_tokens: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or one of them global."""
         near = (query - key).abs() <= self.window
         return near | (query < self.global_tokens) | (key < self.global_tokens)
 
@@ -55,6 +57,7 @@ class BigBird(Longformer):
     seed: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or one of them global, or in linked blocks."""
         seen = super().__call__(query, key)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)
@@ -73,6 +76,7 @@ class Strided:
     stride: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
+        """Near each other, or a multiple of the stride apart."""
         return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
 
 
