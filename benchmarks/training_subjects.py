@@ -31,7 +31,7 @@ from transformer.cli.config.compose import compose_config
 from transformer.data.batching.batch import Batch
 from transformer.data.batching.loader import Update
 from transformer.data.tokenization.tokenizer import PAD
-from transformer.model.layers.positions import SinusoidalPositions
+from transformer.model.layers.embedding import SinusoidalPositions
 from transformer.model.transformer import Transformer
 from transformer.runs.train import fit
 from transformer.tasks.registry import make_task

@@ -65,5 +65,5 @@ def assert_equals_whole(home: Path, folder: Path) -> None:
     """Assert that a run ended as the one in ``home/whole`` and left nothing half-written."""
     assert differences(outcome(home / "whole"), outcome(folder)) == [], said(folder)
     assert "Traceback" not in said(folder)
-    leftovers = [path.name for path in (folder / "checkpoints").glob(".*")]
+    leftovers = [path.name for path in (folder / "checkpoints").glob("*.part")]
     assert leftovers == []

@@ -126,7 +126,7 @@ def test_stopped_by_a_signal(home: Path, tmp_path: Path, fault: SignalAt, code: 
 def test_where_the_disk_is_full_for_a_while_training_goes_on(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     finish(tiny_config(home), folder, DiskFull(3, 6))
-    assert "last.ckpt cannot be written: No space left on device" in said(folder)
+    assert "last.ckpt: cannot be written (No space left on device)" in said(folder)
     assert "training goes on" in said(folder)
     one, other = outcome(home / "whole"), outcome(folder)
     assert differences(one["last"]["state_dict"], other["last"]["state_dict"]) == []

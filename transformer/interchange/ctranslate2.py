@@ -22,8 +22,9 @@ from transformer.model.checkpoint.validation import validate_size
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.encoder import EncoderLayer
+from transformer.model.layers.embedding import Embedding
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.transformer import Embedding, Transformer
+from transformer.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec

@@ -1,5 +1,5 @@
 """Batches to logits. Read in the paper's order:
 
-layers/embedding, layers/positions, attention/masks, attention/multi_head, layers/feedforward,
-layers/norm, encoder, decoder, transformer; then config and build, which choose the variants.
+layers/embedding, attention/masks, attention/multi_head, layers/feedforward, layers/norm, encoder,
+decoder, transformer; then config and build, which choose the variants.
 """

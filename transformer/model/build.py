@@ -1,7 +1,4 @@
-"""ModelConfig to Transformer: turns the names of a config into classes.
-
-It knows nothing of training; initialisation.py draws the weights.
-"""
+"""ModelConfig to Transformer: turns the values of a config into modules."""
 
 from torch import nn
 from torch.nn import functional as F
@@ -15,17 +12,21 @@ from transformer.model.attention.sparse_patterns import BigBird, Longformer, Sli
 from transformer.model.config import ActivationName, ModelConfig, PatternName
 from transformer.model.decoder import Decoder, DecoderLayer
 from transformer.model.encoder import Encoder, EncoderLayer
-from transformer.model.initialisation import Stack, deepnorm_scale, initialise
-from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.initialisation import Stack, deepnorm_scale, draw_projection, initialise
+from transformer.model.layers.embedding import (
+    Embedding,
+    LearnedPositions,
+    SinusoidalPositions,
+    TokenEmbedding,
+)
 from transformer.model.layers.feedforward import Activation, FeedForward, GatedFeedForward
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.norm import PostNorm, PreNorm, Residual, SandwichNorm
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
-from transformer.model.transformer import Embedding, PositionTable, Transformer
+from transformer.model.transformer import Transformer
 
 
 def build_transformer(config: ModelConfig) -> Transformer:
-    """Build and initialise the model that the config describes.
+    """Build and initialise the model of a config.
 
     Raises:
         InputError: It has no decoder.
@@ -36,29 +37,24 @@ def build_transformer(config: ModelConfig) -> Transformer:
     target = source
     if config.tie_embeddings != "all":
         target = TokenEmbedding(config.target_vocab_size, config.d_model, config.pad)
-    projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = Transformer(
         config,
+        projection=Linear(config.d_model, config.target_vocab_size, bias=False),
         source_embedding=build_embedding(config, source, config.source_token_dropout),
         target_embedding=build_embedding(config, target, config.target_token_dropout),
         encoder=build_encoder(config),
         decoder=build_decoder(config),
-        projection=projection,
     )
     initialise(model, config)
-    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
-    if config.tie_embeddings != "none":
-        projection.weight = target.lookup.weight
+    draw_projection(model.projection, target, config)
     return model
 
 
 def build_embedding(config: ModelConfig, tokens: TokenEmbedding, token_dropout: float) -> Embedding:
-    """The input of a stack: tokens, position vectors unless attention has its own, dropout."""
-    positions: PositionTable | None = None
-    if config.positions == "learned":
-        positions = LearnedPositions(config.d_model, config.max_length)
-    elif config.positions == "sinusoidal":
-        positions = SinusoidalPositions(config.d_model, config.max_length)
+    """The input of a stack: tokens, absolute positions (if the config has them), dropout."""
+    tables = {"sinusoidal": SinusoidalPositions, "learned": LearnedPositions}
+    table = tables.get(config.positions)
+    positions = None if table is None else table(config.d_model, config.max_length)
     return Embedding(tokens, positions, token_dropout=token_dropout, dropout=config.dropout)
 
 
@@ -80,7 +76,7 @@ def build_decoder(config: ModelConfig) -> Decoder:
 
 
 def build_encoder_layer(config: ModelConfig, like: EncoderLayer | None = None) -> EncoderLayer:
-    """Self-attention and feed-forward; ``like`` is the layer whose modules are shared."""
+    """Self-attention and feed-forward; ``like`` is the layer whose modules it may share."""
     if like is not None and config.share_layers == "all":
         return like
     attention = like if config.share_layers == "attention" else None
@@ -113,28 +109,27 @@ def build_attention_bias(
     config: ModelConfig, pattern: PatternName, *, causal: bool
 ) -> SelfAttentionBias:
     """Mask, pattern and relative positions of the self-attention of a stack."""
-    heads = config.num_heads
     bias: AlibiBias | BucketBias | None = None
     if config.positions == "alibi":
-        bias = AlibiBias(heads)
+        bias = AlibiBias(config.num_heads)
     elif config.positions == "relative":
         buckets, distance = config.relative_buckets, config.relative_max_distance
-        bias = BucketBias(heads, buckets=buckets, max_distance=distance, causal=causal)
+        bias = BucketBias(config.num_heads, buckets=buckets, max_distance=distance, causal=causal)
     rotary = RotaryPositions(config.d_k) if config.positions == "rotary" else None
-    window, tokens = config.window, config.global_tokens
-    blocks, size, seed = config.random_blocks, config.random_block_size, config.pattern_seed
+    near = config.window, config.global_tokens
+    links = config.random_blocks, config.random_block_size, config.pattern_seed
     patterns = {
         "full": None,
-        "sliding": Sliding(window),
-        "longformer": Longformer(window, tokens),
-        "bigbird": BigBird(window, tokens, blocks, size, seed),
-        "strided": Strided(window),
+        "sliding": Sliding(config.window),
+        "longformer": Longformer(*near),
+        "bigbird": BigBird(*near, *links),
+        "strided": Strided(config.window),
     }
     return SelfAttentionBias(causal=causal, pattern=patterns[pattern], bias=bias, rotary=rotary)
 
 
 def build_attention(config: ModelConfig) -> MultiHeadAttention:
-    """Self-attention or cross-attention, which are built alike."""
+    """Self-attention or cross-attention; both are built alike."""
     kernels: dict[str, Kernel] = {
         "eager": eager,
         "sdpa": Sdpa(config.sdpa_backend),
@@ -154,19 +149,15 @@ def build_attention(config: ModelConfig) -> MultiHeadAttention:
 
 def build_feed_forward(config: ModelConfig) -> FeedForward | GatedFeedForward:
     """The block after the attention."""
-    activation: dict[ActivationName, Activation] = {
+    activations: dict[ActivationName, Activation] = {
         "relu": F.relu,
         "gelu": F.gelu,
         "swiglu": F.silu,
         "geglu": F.gelu,
     }
-    gated = config.activation in ("swiglu", "geglu")
-    return (GatedFeedForward if gated else FeedForward)(
-        config.d_model,
-        config.ffn_dim,
-        activation=activation[config.activation],
-        dropout=config.activation_dropout,
-    )
+    block = GatedFeedForward if config.activation in ("swiglu", "geglu") else FeedForward
+    activation, dropout = activations[config.activation], config.activation_dropout
+    return block(config.d_model, config.ffn_dim, activation=activation, dropout=dropout)
 
 
 def build_residual(config: ModelConfig, stack: Stack) -> Residual:
@@ -188,5 +179,5 @@ def build_norm(config: ModelConfig) -> nn.Module:
 
 
 def build_final_norm(config: ModelConfig) -> nn.Module:
-    """The norm at the end of a stack, if its residual sum is not normalised."""
+    """The norm at the end of a stack whose residual stream is not normalised."""
     return build_norm(config) if config.norm_order in ("pre", "sandwich") else nn.Identity()

@@ -1,7 +1,4 @@
-"""The architecture as plain values, for a checkpoint and for ``build_transformer``.
-
-Presets are in ``conf/model``.
-"""
+"""The architecture as plain values; ``conf/model`` has presets."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -131,16 +128,11 @@ class ModelConfig:
 
 
 def _contradictions(config: ModelConfig) -> Iterator[str]:
+    heads = f"model.num_heads={config.num_heads}"
     if config.head_dim is None and config.d_model % config.num_heads:
-        yield (
-            f"model.d_model={config.d_model} is not a multiple of model.num_heads="
-            f"{config.num_heads}; the heads share the width equally, unless model.head_dim is set"
-        )
+        yield f"model.d_model={config.d_model} is not a multiple of {heads}; or set model.head_dim"
     if config.num_kv_heads is not None and config.num_heads % config.num_kv_heads:
-        yield (
-            f"model.num_kv_heads={config.num_kv_heads} does not divide model.num_heads="
-            f"{config.num_heads}; each head of keys serves equally many heads of queries"
-        )
+        yield f"model.num_kv_heads={config.num_kv_heads} does not divide {heads}"
     if config.positions == "sinusoidal" and config.d_model % 2:
         yield f"model.d_model={config.d_model} must be even for sinusoidal positions"
     if config.positions == "rotary" and config.d_k % 2:
@@ -167,14 +159,11 @@ def _contradictions(config: ModelConfig) -> Iterator[str]:
 
 
 def _bucket_contradictions(config: ModelConfig) -> Iterator[str]:
+    buckets = f"model.relative_buckets={config.relative_buckets}"
     if config.relative_buckets % 4:
-        yield (
-            f"model.relative_buckets={config.relative_buckets} must be a multiple of 4: two "
-            "directions, and in each near and far"
-        )
+        yield f"{buckets} must be a multiple of 4: near and far, in two directions"
     if config.relative_max_distance <= config.relative_buckets // 2:
         yield (
             f"model.relative_max_distance={config.relative_max_distance} must be more than half of "
-            f"model.relative_buckets={config.relative_buckets}, or no bucket is left for what is "
-            "far"
+            f"{buckets}, or no bucket is left for far keys"
         )

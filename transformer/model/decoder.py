@@ -1,18 +1,18 @@
 """The decoder: target embeddings and memory to hidden states (Vaswani et al. 2017, figure 1).
 
-It knows nothing of vocabularies or search; state between steps is in attention/kv_cache.py.
+State between decoding steps is outside, in attention/kv_cache.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import cast
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from transformer.model.attention.bias import AttentionBias, SelfAttentionBias
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.kv_cache import DecoderCache, LayerCache, room_for
 from transformer.model.attention.multi_head import MultiHeadAttention
-from transformer.model.encoder import Memory
+from transformer.model.encoder import LayerStack, Memory
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
 from transformer.model.layers.mixed_precision import for_products
@@ -49,7 +49,7 @@ class DecoderLayer(nn.Module):
         self_bias: AttentionBias,
         source_bias: AttentionBias,
     ) -> Hidden:
-        """One layer of the right half of figure 1; appends its new positions to the cache."""
+        """One layer of the right half of figure 1; adds the new positions to the cache."""
         hidden = self.self_residual(hidden, lambda x: self._attend_self(x, cache, self_bias))
         hidden = self.cross_residual(hidden, lambda x: self._attend_source(x, cache, source_bias))
         return self.feed_forward_residual(hidden, self.feed_forward)
@@ -61,33 +61,20 @@ class DecoderLayer(nn.Module):
 
     def _attend_self(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
         x = for_products(x)
-        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias))
+        keys, values = cache.append(*self.self_attention.project(x, x, attention_bias.rotation))
         return self.self_attention.attend_projected(x, keys, values, attention_bias)
 
     def _attend_source(self, x: Hidden, cache: LayerCache, attention_bias: AttentionBias) -> Hidden:
-        # Target positions do not attend to each other here, so that the beams of a sentence can
-        # be one long query: (batch beam) target width -> batch (beam target) width
+        # Target positions do not attend to each other here: the hypotheses of a sentence are one
+        # long query. (batch beam) target width -> batch (beam target) width
         query = x.reshape(len(cache.cross_keys), -1, x.size(-1))
         return self.cross_attention.attend_projected(
             query, cache.cross_keys, cache.cross_values, attention_bias
         ).reshape(x.shape)
 
 
-class Decoder(nn.Module):
-    """A stack of layers; ``final_norm`` closes a pre-norm stack."""
-
-    def __init__(
-        self,
-        layers: Sequence[DecoderLayer],
-        attention_bias: SelfAttentionBias,
-        final_norm: nn.Module,
-        layer_drop: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.attention_bias = attention_bias
-        self.final_norm = final_norm
-        self.layer_drop = layer_drop
+class Decoder(LayerStack):
+    """A stack of decoder layers."""
 
     def start(self, memory: Memory) -> DecoderCache:
         """An empty cache over this source."""

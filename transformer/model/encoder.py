@@ -1,7 +1,4 @@
-"""The encoder: source embeddings to memory (Vaswani et al. 2017, figure 1, left).
-
-It knows nothing of vocabularies, targets or decoding.
-"""
+"""The encoder: source embeddings to memory (Vaswani et al. 2017, figure 1, left)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from transformer.model.attention.bias import AttentionBias, Mask, SelfAttentionB
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.layers.dropout import layer_is_dropped
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.layers.norm import Residual
+from transformer.model.layers.norm import Residual, Stream
 
 
 @dataclass(frozen=True)
@@ -41,9 +38,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.feed_forward_residual = feed_forward_residual
 
-    def forward(
-        self, hidden: Float[Tensor, "batch source width"], attention_bias: AttentionBias
-    ) -> Float[Tensor, "batch source width"]:
+    def forward(self, hidden: Stream, attention_bias: AttentionBias) -> Stream:
         """One layer of the left half of figure 1."""
         hidden = self.attention_residual(
             hidden, lambda x: self.attention.attend_self(x, attention_bias)
@@ -51,15 +46,15 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual(hidden, self.feed_forward)
 
 
-class Encoder(nn.Module):
-    """A stack of layers; ``final_norm`` closes a pre-norm stack.
+class LayerStack(nn.Module):
+    """The layers of an encoder or decoder; ``final_norm`` ends a pre-norm stack.
 
-    With a causal ``attention_bias`` it is the decoder of a language model.
+    ``layer_drop`` is the probability with which a training step skips a layer.
     """
 
     def __init__(
         self,
-        layers: Sequence[EncoderLayer],
+        layers: Sequence[nn.Module],
         attention_bias: SelfAttentionBias,
         final_norm: nn.Module,
         layer_drop: float = 0.0,
@@ -70,9 +65,11 @@ class Encoder(nn.Module):
         self.final_norm = final_norm
         self.layer_drop = layer_drop
 
-    def forward(
-        self, hidden: Float[Tensor, "batch source width"], mask: Mask | None
-    ) -> Float[Tensor, "batch source width"]:
+
+class Encoder(LayerStack):
+    """A stack of encoder layers; with a causal ``attention_bias``, that of a language model."""
+
+    def forward(self, hidden: Stream, mask: Mask | None) -> Stream:
         """Encode all positions."""
         attention_bias = self.attention_bias(hidden.size(1), 0, mask, hidden.device)
         for layer in self.layers:

@@ -1,15 +1,12 @@
 """Names the heads of a model, and switches heads off.
 
-Sources: Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3 (a factor a
-head); Voita et al. 2019.
+Michel et al. 2019, "Are Sixteen Heads Really Better than One?", section 2.3; Voita et al. 2019.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, cast
-
-import torch
 
 from transformer.common.errors import InputError
 from transformer.model.attention.multi_head import MultiHeadAttention
@@ -41,7 +38,7 @@ def head_name(text: str) -> HeadName | None:
 
 
 def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
-    """The attentions of each kind, one a layer; a shared one is repeated."""
+    """The attentions of each kind, layer by layer; a shared one is repeated."""
     encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
     decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
     return {
@@ -54,8 +51,8 @@ def attentions(model: Transformer) -> dict[Kind, list[MultiHeadAttention]]:
 def attention_heads(model: Transformer) -> list[HeadName]:
     """Every head once, in the order of the layers.
 
-    A head that layers share (``model.share_layers``) has the name of the first. With shared keys
-    and values (``model.num_kv_heads``), each head of queries is a head.
+    A head that layers share (``model.share_layers``) has the name of the first layer. With shared
+    keys and values (``model.num_kv_heads``), each head of queries counts.
     """
     return [
         HeadName(kind, layer, head)
@@ -67,7 +64,7 @@ def attention_heads(model: Transformer) -> list[HeadName]:
 
 
 def parse_heads(model: Transformer, names: Iterable[str]) -> list[HeadName]:
-    """Parse names of heads of this model: each once, in the order of ``attention_heads``.
+    """Parse names of heads of this model; returns each once, in order.
 
     Raises:
         InputError: A name does not have the form, or the model has no such head.
@@ -82,19 +79,16 @@ def _parse(model: Transformer, name: str) -> HeadName:
             f"{name!r} is not a head; write encoder.LAYER.HEAD, decoder.LAYER.HEAD or "
             "cross.LAYER.HEAD, such as cross.1.2"
         )
-    stack = attentions(model)[found.kind]
-    heads = model.config.num_heads
+    stack, heads = attentions(model)[found.kind], model.config.num_heads
     if found.layer >= len(stack) or found.head >= heads:
         raise InputError(
             f"head {name} is not there: {found.kind} has layers 0 to {len(stack) - 1}, "
             f"each of heads 0 to {heads - 1}"
         )
-    first = stack.index(stack[found.layer])
-    if first != found.layer:
+    if (first := stack.index(stack[found.layer])) != found.layer:
         raise InputError(
             f"head {name} is also that of layer {first}, since the layers share their attention "
-            f"(model.share_layers={model.config.share_layers}); write "
-            f"{found._replace(layer=first)}, which all of them lose"
+            f"(model.share_layers={model.config.share_layers}); write {found._replace(layer=first)}"
         )
     return found
 
@@ -104,17 +98,15 @@ def switch_off(model: Transformer, names: Iterable[HeadName]) -> None:
 
     A head that is off adds nothing to the output of its attention, in training too.
     """
-    off: dict[MultiHeadAttention, list[int]] = {}
     stacks = attentions(model)
+    for stack in stacks.values():
+        for attention in stack:
+            attention.head_mask = None
     for name in names:
-        off.setdefault(stacks[name.kind][name.layer], []).append(name.head)
-    for attention in {module for stack in stacks.values() for module in stack}:
-        weight = attention.output.weight
-        mask = None
-        if attention in off:
-            mask = torch.ones(model.config.num_heads, dtype=weight.dtype, device=weight.device)
-            mask[off[attention]] = 0.0
-        attention.head_mask = mask
+        attention = stacks[name.kind][name.layer]
+        if attention.head_mask is None:
+            attention.head_mask = attention.output.weight.new_full((model.config.num_heads,), 1.0)
+        attention.head_mask[name.head] = 0.0
 
 
 def heads_off(model: Transformer) -> list[HeadName]:

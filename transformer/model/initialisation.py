@@ -1,7 +1,4 @@
-"""Initial weights, as the paper's implementations draw them (tensor2tensor, fairseq).
-
-It knows the blocks of a model and not how they are combined.
-"""
+"""Initial weights, as the paper's implementations draw them (tensor2tensor, fairseq)."""
 
 import math
 from collections.abc import Iterable
@@ -14,8 +11,8 @@ from transformer.model.attention.relative_positions import BucketBias
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder
+from transformer.model.layers.embedding import LearnedPositions, TokenEmbedding
 from transformer.model.layers.feedforward import FeedForward, GatedFeedForward
-from transformer.model.layers.positions import LearnedPositions
 
 Stack = Literal["encoder", "decoder"]
 
@@ -46,8 +43,15 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
         _draw_deepnorm(model, config)
 
 
+def draw_projection(projection: nn.Linear, tokens: TokenEmbedding, config: ModelConfig) -> None:
+    """Draw the output projection like an embedding, or let it share the table of ``tokens``."""
+    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
+    if config.tie_embeddings != "none":
+        projection.weight = tokens.lookup.weight
+
+
 class DeepNormScale(NamedTuple):
-    """Two numbers of a stack, alpha and beta in the paper.
+    """Two numbers of a stack: alpha and beta in the paper.
 
     Attributes:
         residual: Factor of the residual stream in each sum.
@@ -69,7 +73,7 @@ def deepnorm_scale(config: ModelConfig, stack: Stack) -> DeepNormScale:
 
 
 def _draw_deepnorm(model: nn.Module, config: ModelConfig) -> None:
-    """Draw attention and feed-forward of DeepNorm (figure 2 of the paper)."""
+    """Draw attention and feed-forward as in figure 2 of the paper."""
     for stack in model.modules():
         if not isinstance(stack, Encoder | Decoder):
             continue

@@ -1,8 +1,8 @@
 """A single stack between an embedding and a projection: a tagger, or a language model.
 
-It does not know what its outputs are. Bidirectional, it is the model of Devlin et al. 2019, "BERT"
-(an encoder); causal, that of Radford et al. 2018, "Improving Language Understanding by Generative
-Pre-Training" (a decoder without cross-attention).
+Bidirectional, it is the encoder of Devlin et al. 2019, "BERT"; causal, the decoder without
+cross-attention of Radford et al. 2018, "Improving Language Understanding by Generative
+Pre-Training".
 """
 
 from jaxtyping import Float, Int
@@ -13,10 +13,9 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.build import build_embedding, build_encoder
 from transformer.model.config import ModelConfig
 from transformer.model.encoder import Encoder
-from transformer.model.initialisation import initialise
-from transformer.model.layers.embedding import TokenEmbedding
+from transformer.model.initialisation import draw_projection, initialise
+from transformer.model.layers.embedding import Embedding, TokenEmbedding
 from transformer.model.layers.linear import Linear
-from transformer.model.transformer import Embedding
 
 
 class SingleStack(nn.Module):
@@ -33,7 +32,7 @@ class SingleStack(nn.Module):
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
         """Hidden states of tokens, padded at the right end."""
-        # In a causal stack, padding at the right end is out of sight.
+        # The causal mask hides padding at the right end.
         causal = self.stack.attention_bias.causal
         mask = None if causal else padding_mask(tokens, self.config.pad)
         return self.stack(self.embedding(tokens), mask)
@@ -44,11 +43,11 @@ class SingleStack(nn.Module):
 
 
 def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
-    """Build and initialise the stack that the config describes.
+    """Build and initialise the stack of a config.
 
     Args:
         config: ``source_vocab_size`` is the size of the input vocabulary, ``target_vocab_size``
-            that of the outputs. The stack has ``encoder_layers`` and ``pattern``.
+            that of the outputs. ``encoder_layers`` and ``pattern`` are those of the stack.
         causal: A position sees itself and earlier positions only.
 
     Raises:
@@ -60,15 +59,12 @@ def build_single_stack(config: ModelConfig, *, causal: bool) -> SingleStack:
             "as the input; set model.tie_embeddings=none"
         )
     tokens = TokenEmbedding(config.source_vocab_size, config.d_model, config.pad)
-    projection = Linear(config.d_model, config.target_vocab_size, bias=False)
     model = SingleStack(
         config,
+        projection=Linear(config.d_model, config.target_vocab_size, bias=False),
         embedding=build_embedding(config, tokens, config.source_token_dropout),
         stack=build_encoder(config, causal=causal),
-        projection=projection,
     )
     initialise(model, config)
-    nn.init.normal_(projection.weight, std=config.d_model**-0.5)
-    if config.tie_embeddings != "none":
-        projection.weight = tokens.lookup.weight
+    draw_projection(model.projection, tokens, config)
     return model

@@ -1,7 +1,4 @@
-"""The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1).
-
-It does not know text, the loss, or the choice of the next token.
-"""
+"""The whole encoder-decoder: tokens to hidden states to logits (Vaswani et al. 2017, figure 1)."""
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -11,42 +8,7 @@ from transformer.model.attention.masks import padding_mask
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import Decoder
 from transformer.model.encoder import Encoder, Memory
-from transformer.model.layers.dropout import Dropout, TokenDropout
-from transformer.model.layers.embedding import TokenEmbedding
-from transformer.model.layers.positions import LearnedPositions, SinusoidalPositions
-
-PositionTable = SinusoidalPositions | LearnedPositions
-
-
-class Embedding(nn.Module):
-    """Token embedding plus position, then dropout (section 3.4, 3.5 and 5.4).
-
-    ``token_dropout`` drops the token and not its position. Without ``positions``, the attention
-    has relative ones (attention/relative_positions.py).
-    """
-
-    def __init__(
-        self,
-        tokens: TokenEmbedding,
-        positions: PositionTable | None,
-        *,
-        token_dropout: float,
-        dropout: float,
-    ) -> None:
-        super().__init__()
-        self.tokens = tokens
-        self.token_dropout = TokenDropout(token_dropout)
-        self.positions = positions
-        self.dropout = Dropout(dropout)
-
-    def forward(
-        self, tokens: Int[Tensor, "batch length"], start: int = 0
-    ) -> Float[Tensor, "batch length width"]:
-        """Embed tokens at the positions from ``start`` on."""
-        embedded = self.token_dropout(self.tokens(tokens))
-        if self.positions is not None:
-            embedded = embedded + self.positions(tokens.size(1), start)
-        return self.dropout(embedded)
+from transformer.model.layers.embedding import Embedding
 
 
 class Transformer(nn.Module):
@@ -81,7 +43,7 @@ class Transformer(nn.Module):
         return Memory(self.encoder(self.source_embedding(source), mask), mask)
 
     def start(self, memory: Memory) -> DecoderCache:
-        """An empty cache for decoding over this memory, one row a sentence or one a beam."""
+        """An empty cache for decoding over this memory."""
         return self.decoder.start(memory)
 
     def decode(
@@ -89,7 +51,8 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "rows target width"]:
         """Hidden states of the target tokens that follow those in the cache.
 
-        Padding must be at the right end, where the causal mask hides it.
+        Padding must be at the right end, where the causal mask hides it. There are one or more
+        rows for each sentence (``rows = batch * beam``).
         """
         return self.decoder(self.target_embedding(target, cache.length), cache)
 

@@ -65,14 +65,11 @@ def test_initial_weights() -> None:
     assert embedded.std().item() == pytest.approx(1, rel=0.02)
 
 
-def test_a_tied_projection_starts_as_the_embedding() -> None:
+def test_a_tied_projection_and_learned_positions_start_small() -> None:
     torch.manual_seed(1)
     model = build_transformer(tiny_config(source_vocab_size=500, target_vocab_size=500))
     assert model.projection.weight.std().item() == pytest.approx(16**-0.5, rel=0.05)
     assert not model.projection.weight[0].any()
-
-
-def test_learned_positions_start_small() -> None:
     model = tiny_transformer(positions="learned", d_model=64, max_length=400)
     for embedding in (model.source_embedding, model.target_embedding):
         assert embedding.positions.table.std().item() == pytest.approx(64**-0.5, rel=0.02)
@@ -120,7 +117,7 @@ def test_dropouts_reach_their_places() -> None:
     assert model.source_embedding.dropout.probability == 0.1
 
 
-def test_base_is_as_large_as_the_paper_says() -> None:
+def test_base_and_big_are_as_large_as_in_the_paper() -> None:
     """Section 5.1: one vocabulary of "about 37,000"; table 3: 65 million parameters.
 
     One table of 37,000 x 512 serves both embeddings and the projection, which makes 63.1 million;
@@ -135,9 +132,6 @@ def test_base_is_as_large_as_the_paper_says() -> None:
     expected = vocab * width + 6 * encoder_layer + 6 * decoder_layer
     assert expected == 63_082_496
     assert size(preset("base", vocab)) == expected
-
-
-def test_big_is_as_large_as_the_paper_says() -> None:
     # Table 3 gives 213 million.
     assert size(preset("big", 37_000)) == pytest.approx(213e6, rel=0.02)
 

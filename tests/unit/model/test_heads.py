@@ -110,17 +110,14 @@ def test_switching_off_replaces_the_heads_that_were_off() -> None:
     switch_off(model, [])
     assert masks(model) == [None] * 6
     assert torch.equal(hidden(model), before)
-
-
-def test_within_the_context_more_heads_are_off() -> None:
-    model = tiny_transformer()
+    # Within the context, more heads are off.
     first, second = parse_heads(model, ["encoder.0.3", "encoder.0.1"])
     switch_off(model, [first])
-    before = masks(model)
+    outside = masks(model)
     with pytest.raises(KeyError), switched_off(model, [second]):
         assert set(heads_off(model)) == {first, second}
         raise KeyError
-    assert all(now is then for now, then in zip(masks(model), before, strict=True))
+    assert all(now is then for now, then in zip(masks(model), outside, strict=True))
 
 
 def test_a_mask_is_no_weight_and_has_the_dtype_of_the_weights() -> None:

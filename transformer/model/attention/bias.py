@@ -20,6 +20,7 @@ from transformer.model.attention.relative_positions import RelativeBias, RotaryP
 from transformer.model.attention.sparse_patterns import Pattern
 
 Mask = Bool[Tensor, "#batch #head #query #key"]
+Positions = Int[Tensor, "*#shape"]
 T = TypeVar("T")
 
 
@@ -65,23 +66,21 @@ class AttentionBias:
 
     @property
     def only_causal(self) -> bool:
-        """Whether the causal mask is all: no padding, pattern or bias, and no earlier keys."""
-        more = self.pattern is not None or self.bias is not None or self.mask is not None
-        if not self.causal or more or self.queries is None or self.keys is None:
+        """Whether there is a causal mask and nothing else, not even earlier keys."""
+        if not self.causal or self.queries is None or self.keys is None:
             return False
-        return len(self.queries) == len(self.keys)
+        more = self.mask is not None or self.pattern is not None or self.bias is not None
+        return not more and len(self.queries) == len(self.keys)
 
-    def sees(
-        self, query: Int[Tensor, "*#shape"], key: Int[Tensor, "*#shape"]
-    ) -> Bool[Tensor, "*shape"]:
-        """Whether the position of a query may attend to that of a key, regardless of the mask."""
+    def sees(self, query: Positions, key: Positions) -> Bool[Tensor, "*shape"]:
+        """Whether a position may attend to another, regardless of ``mask``."""
         before = key <= query
         seen = before if self.causal else torch.ones_like(before)
         return seen if self.pattern is None else seen & self.pattern(query, key)
 
     @_once
     def dense_mask(self) -> Mask | None:
-        """Where every query may attend; None: everywhere."""
+        """Where every query may attend; None is everywhere."""
         seen = self.mask
         if self.queries is None or self.keys is None:
             return seen
@@ -108,10 +107,7 @@ class AttentionBias:
 
     @_once
     def penalty(self) -> Float[Tensor, "#batch #head #query #key"] | None:
-        """Mask and bias as one summand of the scores: -inf where a query may not attend.
-
-        None: nothing to add.
-        """
+        """Mask and bias as one summand of the scores, -inf where a query may not attend."""
         mask, bias = self.dense_mask, self.dense_bias
         if mask is None:
             return bias
@@ -125,33 +121,28 @@ class AttentionBias:
 
     @_once
     def block_mask(self) -> BlockMask:
-        """Which blocks of keys each block of queries sees, for ``flex_attention``.
-
-        Queries and keys must have positions, and the queries be the last of them.
-        """
+        """Which blocks of keys each block of queries sees, for ``flex_attention``."""
         assert self.queries is not None and self.keys is not None
+        batch, heads = (None, None) if self.mask is None else self.mask.shape[:2]
         return create_block_mask(
-            # Torch counts the arguments of a function, and would miscount those of a method.
+            # torch counts the arguments of a function, and would miscount those of a method.
             lambda b, h, q, k: self._sees_in_batch(b, h, q, k),
-            None if self.mask is None else self.mask.size(0),
-            None if self.mask is None else self.mask.size(1),
-            len(self.queries),
-            len(self.keys),
+            *(batch, heads, len(self.queries), len(self.keys)),
             device=self.keys.device,
         )
 
     def _sees_in_batch(self, item: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        """Whether one query sees one key, by index, in one item of the batch and one head."""
+        """Whether a query sees a key, all by their indices."""
         assert self.queries is not None and self.keys is not None
         seen = self.sees(query + (len(self.keys) - len(self.queries)), key)
         if self.mask is None:
             return seen
-        items, heads, queries, _ = self.mask.shape
-        return seen & self.mask[item % items, head % heads, query % queries, key]
+        batch, heads, queries, _ = self.mask.shape
+        return seen & self.mask[item % batch, head % heads, query % queries, key]
 
 
 class SelfAttentionBias(nn.Module):
-    """Makes the ``AttentionBias`` of the self-attention of a stack; holds pattern and positions."""
+    """Pattern and positions of a stack; makes the ``AttentionBias`` of its self-attention."""
 
     def __init__(
         self,
@@ -176,15 +167,15 @@ class SelfAttentionBias(nn.Module):
         *,
         room: int | None = None,
     ) -> AttentionBias:
-        """The bias of queries at ``start`` to ``start + length`` over all keys up to there.
+        """The bias of the queries from ``start`` to ``start + length``, over all keys up to there.
 
-        If a cache has ``room`` for more keys, these are hidden.
+        A cache with ``room`` for more keys hides these.
         """
         end = start + length
         keys = torch.arange(room or end, device=device)
         queries = keys[start:end]
         rotation = None if self.rotary is None else self.rotary(queries)
-        unfilled = len(keys) - end
         return AttentionBias(
-            mask, queries, keys, self.causal, self.pattern, self.bias, rotation, unfilled
+            *(mask, queries, keys, self.causal, self.pattern, self.bias, rotation),
+            unfilled=len(keys) - end,
         )

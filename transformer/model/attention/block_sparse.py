@@ -1,21 +1,19 @@
 """Sparse attention by gathered blocks: a block of queries reads only blocks of keys it may see.
 
 It works for any pattern. Time and memory, also of the gradient, grow with the number of visible
-blocks, which are found once for each length. Written for the CPU; Zaheer et al. 2020, "Big Bird",
-appendix D.
+blocks. Written for the CPU; Zaheer et al. 2020, "Big Bird", appendix D.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from transformer.model.attention.bias import AttentionBias, Mask
+from transformer.model.attention.bias import AttentionBias
 from transformer.model.attention.multi_head import KeyHeads, QueryHeads, attend_fused
 from transformer.model.attention.sparse_patterns import Pattern
 
@@ -23,7 +21,7 @@ BLOCK = 64
 """Positions of a block."""
 
 GROUP = 32
-"""Limit of the blocks of keys gathered at once, unless one block of queries sees more."""
+"""Maximum number of blocks of keys gathered at once, unless one block of queries sees more."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ class Group:
 def attend_blocks(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """Compute ``attend`` under an attention bias, without the hidden blocks.
+    """Compute ``attend`` without the blocks that the attention bias hides.
 
-    Queries and keys must be the same positions, from the first on.
+    Queries and keys must both be the positions from 0 on.
     """
     groups = visible_blocks(attention_bias.causal, attention_bias.pattern, -(-key.size(2) // BLOCK))
     blocks = tuple(_blocks(heads) for heads in (query, key, value))
@@ -63,27 +61,28 @@ def _attend_group(
     dropout: float,
 ) -> Tensor:
     """Attend within one group: each block of queries with its own keys, all blocks at once."""
-    assert attention_bias.queries is not None and attention_bias.keys is not None
+    assert attention_bias.keys is not None
     query = query[:, :, group.queries]
     # batch head blocks seen block head_dim -> batch head blocks (seen block) head_dim
     key, value = (heads[:, :, group.keys].flatten(3, 4) for heads in (key, value))
-    batch, _, blocks, block, _ = query.shape
-    within = torch.arange(block, device=query.device)
+    batch, _, blocks, _, _ = query.shape
+    within = torch.arange(BLOCK, device=query.device)
     # blocks -> blocks block 1; blocks seen -> blocks 1 (seen block)
-    rows = (group.queries[:, None] * block + within)[:, :, None]
-    columns = (group.keys[:, :, None] * block + within).flatten(1)[:, None, :]
-    real = (rows < len(attention_bias.queries)) & (columns < len(attention_bias.keys))
-    rows = rows.clamp(max=len(attention_bias.queries) - 1)
-    columns = columns.clamp(max=len(attention_bias.keys) - 1)
-    indices = attention_bias.queries[rows], attention_bias.keys[columns]
-    seen = (attention_bias.sees(*indices) & real)[None, :, None]
+    rows = (group.queries[:, None] * BLOCK + within)[:, :, None]
+    columns = (group.keys[:, :, None] * BLOCK + within).flatten(1)[:, None, :]
+    length = len(attention_bias.keys)
+    real = (rows < length) & (columns < length)
+    rows, columns = rows.clamp(max=length - 1), columns.clamp(max=length - 1)
+    seen = (attention_bias.sees(rows, columns) & real)[None, :, None]
     if attention_bias.mask is not None:
-        seen = seen & _gathered(attention_bias.mask, rows, columns)
+        mask = attention_bias.mask.expand(-1, -1, length, -1)
+        # batch head blocks block keys -> batch blocks head block keys
+        seen = seen & mask[:, :, rows, columns].movedim(2, 1)
     bias = None
     if attention_bias.bias is not None:
         heads = torch.arange(attention_bias.bias.num_heads, device=query.device)
         # head 1 1, blocks 1 block keys -> blocks head block keys -> (batch blocks) head block keys
-        distance = (indices[1] - indices[0])[:, None]
+        distance = (columns - rows)[:, None]
         bias = attention_bias.bias(heads[:, None, None], distance).repeat(batch, 1, 1, 1)
     # batch blocks 1 block keys -> (batch blocks) 1 block keys
     mask = seen.expand(batch, *seen.shape[1:]).flatten(0, 1)
@@ -94,45 +93,28 @@ def _attend_group(
     return attended.unflatten(0, (batch, blocks)).transpose(1, 2)
 
 
-def _gathered(mask: Mask, rows: Tensor, columns: Tensor) -> Bool[Tensor, "_ blocks _ _ keys"]:
-    """The part of a dense mask that each block of queries needs."""
-    rows = rows if mask.size(2) > 1 else torch.zeros_like(rows)
-    # batch head blocks block keys -> batch blocks head block keys
-    return mask[:, :, rows, columns].movedim(2, 1)
-
-
 @lru_cache(maxsize=256)
 def visible_blocks(
     causal: bool, pattern: Pattern | None, count: int, block: int = BLOCK
 ) -> list[Group]:
-    """Which of ``count`` blocks of keys each block of queries sees."""
+    """Which of ``count`` blocks of keys each block of queries sees; found once for each length."""
     attention_bias = AttentionBias(causal=causal, pattern=pattern)
+    groups = []
     # The cached tensors must serve training too.
     with torch.inference_mode(False):
-        return list(_groups(_seen_blocks(attention_bias, count, block)))
-
-
-def _groups(seen_blocks: Iterable[Tensor]) -> Iterator[Group]:
-    by_count: dict[int, list[tuple[int, Tensor]]] = {}
-    for number, seen in enumerate(seen_blocks):
-        keys = seen.nonzero().squeeze(1)
-        by_count.setdefault(len(keys), []).append((number, keys))
-    for count, blocks in by_count.items():
-        size = max(1, GROUP // max(1, count))
-        for start in range(0, len(blocks), size):
-            numbers, visible = zip(*blocks[start : start + size], strict=True)
-            yield Group(torch.tensor(numbers), torch.stack(visible))
-
-
-def _seen_blocks(
-    attention_bias: AttentionBias, count: int, block: int
-) -> Iterator[Bool[Tensor, " key_blocks"]]:
-    """For each block of queries, which blocks of keys hold one that it sees."""
-    positions = torch.arange(count * block)
-    for rows in positions.split(block):
-        seen = attention_bias.sees(rows[:, None], positions[None, :]).any(0)
-        # key -> key_blocks block
-        yield seen.view(-1, block).any(1)
+        positions = torch.arange(count * block)
+        by_count: dict[int, list[tuple[int, Tensor]]] = {}
+        for number, rows in enumerate(positions.split(block)):
+            seen = attention_bias.sees(rows[:, None], positions[None, :]).any(0)
+            # key -> key_blocks block
+            keys = seen.view(-1, block).any(1).nonzero().squeeze(1)
+            by_count.setdefault(len(keys), []).append((number, keys))
+        for seen_blocks, blocks in by_count.items():
+            size = max(1, GROUP // max(1, seen_blocks))
+            for start in range(0, len(blocks), size):
+                numbers, visible = zip(*blocks[start : start + size], strict=True)
+                groups.append(Group(torch.tensor(numbers), torch.stack(visible)))
+    return groups
 
 
 def _blocks(heads: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
-"""Kernels that compute what ``multi_head.eager`` computes, at other costs.
+"""Kernels that compute the same as ``multi_head.eager``, faster or in less memory.
 
-They are torch's fused kernels, sparse ones, plain products, and the choice between them. They do
-not know projections or layers.
+They are torch's fused kernels, sparse ones and plain products, and the choice between them.
 """
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,7 +36,7 @@ BACKENDS = {
 FlexAttention = Callable[..., Any]
 
 FEW = 16
-"""Plain products are faster than the fused kernel for up to so many queries, and as many keys."""
+"""Plain products are faster than the fused kernel with at most 16 queries and at least 16 keys."""
 
 SHORT = 64
 """Positions up to which plain products are faster than the fused kernel, forward and backward."""
@@ -66,45 +66,33 @@ class Sdpa:
         attention_bias: AttentionBias,
         dropout: float,
     ) -> QueryHeads:
-        """Attend.
-
-        Raises:
-            InputError: The forced backend cannot compute this here.
-        """
+        """Attend; raises InputError if the forced backend cannot compute this here."""
         if self.backend == "any":
             if not dropout and few_queries(query, key, attention_bias):
                 return attend_few(query, key, value, attention_bias)
             if learns_short(query, key):
                 plain = attend_short if attention_bias.every_query_sees else eager
                 return plain(query, key, value, attention_bias, dropout)
-            return _attend_fused(query, key, value, attention_bias, dropout)
         try:
-            with sdpa_kernel(BACKENDS[self.backend]):
-                return _attend_fused(query, key, value, attention_bias, dropout)
+            with nullcontext() if self.backend == "any" else sdpa_kernel(BACKENDS[self.backend]):
+                if attention_bias.only_causal:
+                    return attend_fused(query, key, value, dropout=dropout, causal=True)
+                mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
+                return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
         except RuntimeError as error:
             if "No viable backend" not in str(error) and "No available kernel" not in str(error):
                 raise
-            masked = not attention_bias.only_causal and attention_bias.dense_mask is not None
-            inputs = [str(query.dtype), f"heads of width {query.size(-1)}"]
-            inputs += ["a mask"] * masked + ["a bias"] * (attention_bias.bias is not None)
+            unmasked = attention_bias.only_causal or attention_bias.penalty is None
             rest = ", ".join(name for name in ("any", *BACKENDS) if name != self.backend)
             raise InputError(
-                f"model.sdpa_backend={self.backend} cannot compute {', '.join(inputs)} on "
-                f"{query.device.type}; choose another of {rest}"
+                f"model.sdpa_backend={self.backend} cannot compute {query.dtype}, heads of width "
+                f"{query.size(-1)}{'' if unmasked else ', a mask or bias'} on {query.device.type}; "
+                f"choose another of {rest}"
             ) from error
 
 
-def _attend_fused(
-    query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
-) -> QueryHeads:
-    if attention_bias.only_causal:
-        return attend_fused(query, key, value, dropout=dropout, causal=True)
-    mask, bias = attention_bias.dense_mask, attention_bias.dense_bias
-    return attend_fused(query, key, value, mask, bias=bias, dropout=dropout)
-
-
 def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias) -> bool:
-    """Whether ``attend_few`` is the fastest: a step of decoding, on a CPU, over enough keys."""
+    """Whether ``attend_few`` is the fastest: a decoding step, on a CPU, over enough keys."""
     return (
         query.device.type == "cpu"
         and query.size(2) <= FEW <= key.size(2)
@@ -115,9 +103,9 @@ def few_queries(query: QueryHeads, key: KeyHeads, attention_bias: AttentionBias)
 
 
 def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
-    """Whether ``attend_short`` is the fastest: with gradient, on a CPU, in short sentences.
+    """Whether ``attend_short`` is the fastest: in training, on a CPU, in short sentences.
 
-    torch's fused kernel goes head by head there (docs/performance.md).
+    torch's fused kernel computes head by head there (docs/performance.md).
     """
     return (
         query.device.type == "cpu"
@@ -130,9 +118,9 @@ def learns_short(query: QueryHeads, key: KeyHeads) -> bool:
 def attend_short(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """The formula for queries that each see a key, with a softmax that torch computes fast.
+    """The formula in the form that torch's softmax computes fast; each query must see a key.
 
-    On a CPU it is fast in float32 and from 16 keys on: hidden keys are added up to that number
+    On a CPU that is float32 and at least 16 keys: hidden keys are added up to that number
     (docs/performance.md).
     """
     key, value = split_query_heads(query, key), split_query_heads(query, value)
@@ -153,7 +141,7 @@ def attend_short(
 def attend_few(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias
 ) -> QueryHeads:
-    """The formula, with mask and bias as one summand, for queries that each see a key.
+    """The formula, with mask and bias as one summand; each query must see a key.
 
     torch's fused kernel takes twice as long for few queries: it computes each sentence and head
     separately (docs/decoding.md).
@@ -169,11 +157,9 @@ def flex(
 ) -> QueryHeads:
     """Read only the blocks of keys that a block of queries may see.
 
-    On a GPU it is torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled,
-    without dropout. On a CPU, where that has no gradient, blocks are gathered (block_sparse.py).
-
-    Raises:
-        InputError: torch cannot compute this on a GPU.
+    On a GPU by torch's ``flex_attention`` (Dong et al. 2024, "Flex Attention"), compiled, without
+    dropout; on a CPU, where that has no gradient, by block_sparse.py. Raises InputError if torch
+    cannot compute this on a GPU.
     """
     if attention_bias.queries is None or query.size(2) != key.size(2):
         # Cross-attention has no pattern; a step of decoding has too few queries to skip blocks.
@@ -187,12 +173,11 @@ def flex(
 
 def _flex_cannot(query: QueryHeads, key: KeyHeads) -> str | None:
     """The property of these heads that torch's ``flex_attention`` cannot compute on a GPU."""
-    if query.size(-1) < 16:
-        return f"heads of width {query.size(-1)} on a GPU, only from 16 on"
     group = query.size(1) // key.size(1)
     if group & (group - 1):
         return f"{group} heads of queries to one of keys on a GPU, only a power of two"
-    return None
+    few = query.size(-1) < 16
+    return f"heads of width {query.size(-1)} on a GPU, only from 16 on" if few else None
 
 
 def attend_flex(
@@ -226,10 +211,7 @@ def compiled_flex_attention() -> FlexAttention:
 def auto(
     query: QueryHeads, key: KeyHeads, value: KeyHeads, attention_bias: AttentionBias, dropout: float
 ) -> QueryHeads:
-    """``flex`` for a sparse pattern over a long sequence, if it can compute it, else ``sdpa``.
-
-    On a GPU, ``flex`` has no dropout and needs heads of width 16 or more, grouped by powers of two.
-    """
+    """``flex`` for a sparse pattern over a long sequence, if it can compute it, else ``sdpa``."""
     long = key.size(2) >= SPARSE_FROM and query.size(2) == key.size(2)
     cannot = query.device.type != "cpu" and (dropout > 0 or _flex_cannot(query, key) is not None)
     if attention_bias.pattern is not None and long and not cannot:

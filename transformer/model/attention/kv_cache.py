@@ -1,8 +1,7 @@
-"""Cache of the keys and values between steps of decoding, outside of the modules.
+"""Cache of keys and values between decoding steps, outside of the modules.
 
-It does not know how they were computed or which search reorders them. Hypotheses are ordered by
-sentence: ``rows = batch * beam``. Cross-attention is cached once a sentence, since all beams of a
-sentence attend to the same source.
+Hypotheses are ordered by sentence: ``rows = batch * beam``. Cross-attention is cached once for
+each sentence, since all its hypotheses attend to the same source.
 """
 
 from dataclasses import dataclass
@@ -17,23 +16,22 @@ AllHeads = Float[Tensor, "rows kv_head room head_dim"]
 SentenceHeads = Float[Tensor, "batch kv_head source head_dim"]
 
 BLOCK = 16
-"""Positions allocated at once: the vector size of the softmax on a CPU, which needs ten times as
-long for fewer."""
+"""Positions allocated at once: the vector size of torch's softmax on a CPU."""
 
 
 def room_for(past: int, new: int) -> int:
-    """Positions that a layer has memory for once the new ones are added.
+    """Positions that a layer allocates for past and new ones.
 
-    The first ones get no more than they need: teacher forcing adds none, and needs no copy.
+    The first ones get no more than they need: teacher forcing adds none later.
     """
     return -(-(past + new) // BLOCK) * BLOCK if past else new
 
 
 @dataclass
 class LayerCache:
-    """Keys and values of one decoder layer.
+    """Keys and values of one decoder layer, of ``length`` positions.
 
-    It holds ``length`` positions; ``rows`` are the hypotheses that continue, None for all.
+    ``rows`` selects the hypotheses that continue at the next position; None is all of them.
     """
 
     cross_keys: SentenceHeads
@@ -57,9 +55,7 @@ class LayerCache:
         self.rows = None
         return self.keys, self.values
 
-    def _select(
-        self, heads: Float[Tensor, "before kv_head past head_dim"], room: int
-    ) -> Float[Tensor, "rows kv_head room head_dim"]:
+    def _select(self, heads: Tensor, room: int) -> AllHeads:
         """Copy the hypotheses that continue, with room for more positions."""
         if self.rows is not None:
             heads = heads.index_select(0, self.rows)
@@ -68,11 +64,10 @@ class LayerCache:
 
 @dataclass
 class DecoderCache:
-    """The caches of all layers, the source mask, and how many positions they hold.
+    """The caches of all layers, the source mask, and the number of cached positions.
 
-    Hypotheses are selected when the next position is added: attention reads them right after,
-    while they are in the processor's cache. Moving only those that change is slower
-    (docs/decoding.md).
+    ``reorder`` takes effect when the next position is added: attention reads the keys right after,
+    while they are in the processor's cache (docs/decoding.md).
     """
 
     layers: list[LayerCache]
@@ -80,7 +75,7 @@ class DecoderCache:
     length: int = 0
 
     def gather_source(self) -> None:
-        """Lay out the source side as every step will read it, head by head."""
+        """Make the source side contiguous, as every step reads it, head by head."""
         for layer in self.layers:
             layer.cross_keys = layer.cross_keys.contiguous()
             layer.cross_values = layer.cross_values.contiguous()
@@ -88,9 +83,8 @@ class DecoderCache:
     def reorder(self, rows: Int[Tensor, " selected"]) -> None:
         """Let hypothesis ``i`` continue hypothesis ``rows[i]`` of the same sentence."""
         before = self.layers[0].rows
-        chosen = rows if before is None else before[rows]
         for layer in self.layers:
-            layer.rows = chosen
+            layer.rows = rows if before is None else before[rows]
 
     def keep(self, sentences: Int[Tensor, " kept"], beam: int) -> None:
         """Drop all sentences but these, with all their beams."""

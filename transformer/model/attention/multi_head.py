@@ -1,7 +1,7 @@
-"""Scaled dot-product attention and its multi-head form.
+"""Scaled dot-product attention and multi-head attention.
 
-The formula is a pure function; a fused kernel computes the same; the module around them only
-projects. Nothing here knows about layers, absolute positions or decoding.
+``attend`` is the formula, ``attend_fused`` computes the same with a fused kernel, and the module
+only projects. Nothing here knows layers, absolute positions or decoding.
 
 Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.
 """
@@ -14,17 +14,18 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformer.model.attention.bias import AttentionBias, Mask
+from transformer.model.attention.relative_positions import Rotation
 from transformer.model.layers.linear import Linear
 from transformer.model.layers.mixed_precision import HeadNorm, for_products, precise_on_cpu
 
 QueryHeads = Float[Tensor, "batch head query head_dim"]
 KeyHeads = Float[Tensor, "batch kv_head key head_dim"]
 Bias = Float[Tensor, "#batch #head #query #key"]
+Queries = Float[Tensor, "batch query width"]
+Keys = Float[Tensor, "batch key width"]
 
 Kernel = Callable[[QueryHeads, KeyHeads, KeyHeads, AttentionBias, float], QueryHeads]
 """Computes ``attend`` in its own way; keys and values may have fewer heads than queries."""
-
-ATTEND_FREELY = AttentionBias()
 
 
 def attend(
@@ -39,9 +40,9 @@ def attend(
     """Compute ``softmax(Q K^T / sqrt(d_k)) V`` (equation 1) and return the weights with it.
 
     Args:
-        query: Compared with the keys.
-        key: Compared with the queries.
-        value: Summed by the weights.
+        query: ``Q``.
+        key: ``K``.
+        value: ``V``, summed by the weights.
         mask: True where a query may attend; a query that may attend to nothing yields zeros.
         bias: Added to the scaled scores (relative positions).
         dropout: Probability with which a weight is dropped.
@@ -76,8 +77,8 @@ def attend_fused(
     """Compute ``attend`` with torch's fused kernel, without keeping the weights.
 
     Dao et al. 2022, "FlashAttention"; torch picks the kernel. Keys and values may have fewer
-    heads than queries. ``causal`` replaces the causal mask, without another mask or bias: kernels
-    then skip what is hidden.
+    heads than queries. ``causal=True`` replaces a causal mask, so that kernels skip hidden keys;
+    it excludes ``mask`` and ``bias``.
     """
     grouped = key.size(1) != query.size(1)
     if grouped and (mask is not None or bias is not None):
@@ -141,15 +142,13 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         d_model: Width of query, key, value and result.
-        num_heads: Heads.
+        num_heads: Heads of queries.
         num_kv_heads: Heads of keys and values, each shared by ``num_heads / num_kv_heads`` heads
-            of queries: 1 is multi-query attention (Shazeer 2019), more is grouped-query attention
-            (Ainslie et al. 2023). None: one each.
-        head_dim: ``d_k`` and ``d_v``. None: ``d_model / num_heads``.
-        query_key_norm: Normalise every query and key by its root mean square before they meet
-            (Henry et al. 2020 by the Euclidean norm; so in Gemma 3 and Qwen 3).
+            of queries (``ModelConfig`` has the sources); None is ``num_heads``.
+        head_dim: ``d_k`` and ``d_v``; None is ``d_model / num_heads``.
+        query_key_norm: Normalise every query and key by its root mean square.
         dropout: On the weights.
-        kernel: How to compute (``kernels.py``).
+        kernel: The way to compute ``attend`` (``kernels.py``).
     """
 
     head_mask: Tensor | None
@@ -176,49 +175,31 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(num_heads * self.head_dim, d_model)
         self.query_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
         self.key_norm = HeadNorm(self.head_dim, eps=1e-6) if query_key_norm else nn.Identity()
-        # A factor a head on its result; it switches heads off (Michel et al. 2019).
+        # A factor for the result of each head; 0 switches it off (heads.py).
         self.register_buffer("head_mask", None, persistent=False)
 
-    def forward(
-        self,
-        query: Float[Tensor, "batch query width"],
-        key: Float[Tensor, "batch key width"],
-        value: Float[Tensor, "batch key width"],
-        mask: Mask | None = None,
-    ) -> Float[Tensor, "batch query width"]:
+    def forward(self, query: Queries, key: Keys, value: Keys, mask: Mask | None = None) -> Queries:
         """Project, attend in every head, concatenate, project."""
-        attention_bias = AttentionBias(mask)
-        keys, values = self.project(key, value, attention_bias)
-        return self.attend_projected(query, keys, values, attention_bias)
+        keys, values = self.project(key, value)
+        return self.attend_projected(query, keys, values, AttentionBias(mask))
 
-    def attend_self(
-        self, hidden: Float[Tensor, "batch length width"], attention_bias: AttentionBias
-    ) -> Float[Tensor, "batch length width"]:
+    def attend_self(self, hidden: Queries, attention_bias: AttentionBias) -> Queries:
         """Self-attention: query = key = value."""
         hidden = for_products(hidden)
-        keys, values = self.project(hidden, hidden, attention_bias)
+        keys, values = self.project(hidden, hidden, attention_bias.rotation)
         return self.attend_projected(hidden, keys, values, attention_bias)
 
     def project(
-        self,
-        key: Float[Tensor, "batch key width"],
-        value: Float[Tensor, "batch key width"],
-        attention_bias: AttentionBias = ATTEND_FREELY,
+        self, key: Keys, value: Keys, rotation: Rotation | None = None
     ) -> tuple[KeyHeads, KeyHeads]:
         """Keys and values of every head, as a cache stores them."""
         keys = self.key_norm(self._split(self.key(key)))
-        if attention_bias.rotation is not None:
-            keys = attention_bias.rotation(keys)
-        return keys, self._split(self.value(value))
+        return keys if rotation is None else rotation(keys), self._split(self.value(value))
 
     def attend_projected(
-        self,
-        query: Float[Tensor, "batch query width"],
-        keys: KeyHeads,
-        values: KeyHeads,
-        attention_bias: AttentionBias = ATTEND_FREELY,
-    ) -> Float[Tensor, "batch query width"]:
-        """Attend to keys and values that were projected before."""
+        self, query: Queries, keys: KeyHeads, values: KeyHeads, attention_bias: AttentionBias
+    ) -> Queries:
+        """Attend to keys and values that ``project`` has made."""
         queries = self.query_norm(self._split(self.query(query)))
         if attention_bias.rotation is not None:
             queries = attention_bias.rotation(queries)

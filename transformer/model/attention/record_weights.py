@@ -1,4 +1,4 @@
-"""Records the weights of attentions while they compute: for a page, an alignment, a loss."""
+"""Records attention weights: for the page of attention, alignments and guided alignment."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ def recording(
 ) -> Iterator[list[Float[Tensor, "batch head query key"]]]:
     """Let these attentions compute by the formula, and list their weights before dropout.
 
-    Each call adds one tensor to the list; gradients flow through it.
+    Each call of an attention adds one tensor to the list; gradients flow through it.
     """
     weights: list[Tensor] = []
 

@@ -1,8 +1,8 @@
 """Positions inside the attention: a rotation of queries and keys, or a bias on their scores.
 
-Both depend only on how far a key is from its query, and exist for any length. They belong to
-self-attention: the positions of two different sentences have no distance. Nothing here knows
-tokens; positions.py holds the vectors that are added to embeddings instead.
+Both depend only on the distance of a key from its query, and exist for any length. They belong to
+self-attention: positions of two different sentences have no distance. layers/embedding.py has the
+vectors that are added to embeddings instead.
 """
 
 import math
@@ -12,17 +12,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+Heads = Float[Tensor, "batch head length head_dim"]
+Indices = Int[Tensor, "*#shape"]
+
 
 @dataclass(frozen=True)
 class Rotation:
-    """Cosine and sine of the angles that rotate the pairs of a head, one row a position."""
+    """Cosine and sine of the angles that rotate the pairs of a head, for each position."""
 
     cosine: Float[Tensor, "length head_dim"]
     sine: Float[Tensor, "length head_dim"]
 
-    def __call__(
-        self, heads: Float[Tensor, "batch head length head_dim"]
-    ) -> Float[Tensor, "batch head length head_dim"]:
+    def __call__(self, heads: Heads) -> Heads:
         """Rotate each position of queries or keys by its own angles."""
         # Component i makes a pair with component i + head_dim / 2.
         left, right = heads.chunk(2, dim=-1)
@@ -43,11 +44,11 @@ class RotaryPositions(nn.Module):
 
     def forward(self, positions: Int[Tensor, " length"]) -> Rotation:
         """Angles of these positions: ``position * base ** (-2i / head_dim)``."""
-        # Not stored: a model in half precision would round it.
+        # Computed each time, because a model in half precision would round a stored table.
         pairs = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=positions.device)
         frequency = self.base ** -(pairs / self.head_dim)
         angle = positions[:, None].float() * frequency
-        # length frequency, twice -> length (half frequency)
+        # length frequency, twice -> length head_dim
         angle = torch.cat((angle, angle), dim=-1)
         return Rotation(angle.cos(), angle.sin())
 
@@ -63,9 +64,7 @@ class AlibiBias(nn.Module):
         super().__init__()
         self.num_heads = num_heads
 
-    def forward(
-        self, head: Int[Tensor, "*#shape"], distance: Int[Tensor, "*#shape"]
-    ) -> Float[Tensor, "*shape"]:
+    def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
         """``-slope * |key - query|`` at ``distance = key - query``."""
         return -alibi_slope(head, self.num_heads) * distance.abs()
 
@@ -96,14 +95,12 @@ class BucketBias(nn.Module):
         self.causal = causal
         self.table = nn.Parameter(torch.empty(buckets, num_heads))
 
-    def forward(
-        self, head: Int[Tensor, "*#shape"], distance: Int[Tensor, "*#shape"]
-    ) -> Float[Tensor, "*shape"]:
-        """What a head adds at ``distance = key - query``."""
+    def forward(self, head: Indices, distance: Indices) -> Float[Tensor, "*shape"]:
+        """The summand of a head at ``distance = key - query``."""
         return self.table[self.bucket(distance), head]
 
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """The row of the table for a distance; causal tables have none for later keys."""
+        """The row of the table for a distance; a causal table has none for later keys."""
         buckets = len(self.table)
         if self.causal:
             offset, steps = torch.zeros_like(distance), (-distance).clamp(min=0)

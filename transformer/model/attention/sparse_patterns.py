@@ -1,8 +1,8 @@
 """Sparse attention patterns: which positions may attend to which.
 
 Each is a function of two tensors of positions that broadcast against each other; True means "may
-attend". It knows neither lengths nor padding, so that a sentence is treated alike in any batch. A
-decoder also hides later positions (see ``AttentionBias``).
+attend". It does not depend on length or padding, so that a sentence is treated alike in any batch.
+A decoder also hides later positions (``AttentionBias``).
 """
 
 from collections.abc import Callable
@@ -39,11 +39,12 @@ class Longformer:
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or one of them global."""
-        return _near_or_global(query, key, self.window, self.global_tokens)
+        near = (query - key).abs() <= self.window
+        return near | (query < self.global_tokens) | (key < self.global_tokens)
 
 
 @dataclass(frozen=True)
-class BigBird:
+class BigBird(Longformer):
     """Longformer's pattern and random links between blocks of positions.
 
     Each block is linked, both ways, with ``random_blocks`` blocks drawn among itself and those
@@ -51,15 +52,13 @@ class BigBird:
     Zaheer et al. 2020, "Big Bird: Transformers for Longer Sequences", section 2.
     """
 
-    window: int
-    global_tokens: int
     random_blocks: int
     block: int
     seed: int
 
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or one of them global, or in linked blocks."""
-        seen = _near_or_global(query, key, self.window, self.global_tokens)
+        seen = super().__call__(query, key)
         later = torch.maximum(query // self.block, key // self.block)
         earlier = torch.minimum(query // self.block, key // self.block)
         for draw in range(self.random_blocks):
@@ -79,10 +78,6 @@ class Strided:
     def __call__(self, query: Tensor, key: Tensor) -> Tensor:
         """Near each other, or a multiple of the stride apart."""
         return ((query - key).abs() <= self.stride) | ((query - key) % self.stride == 0)
-
-
-def _near_or_global(query: Tensor, key: Tensor, window: int, global_tokens: int) -> Tensor:
-    return ((query - key).abs() <= window) | (query < global_tokens) | (key < global_tokens)
 
 
 def _hash(number: Tensor, seed: int) -> Tensor:

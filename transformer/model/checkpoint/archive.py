@@ -1,27 +1,26 @@
 """A file of plain values and tensors: written whole or not at all, and read whole or not at all.
 
-It does not know what the values are for. A file is only opened with ``weights_only=True``, so that
-no code in it runs. Its records are checked against its size before it is opened, and the nesting
-of its values before they are used, so that time and memory are bounded by the size of the file.
+A file is only opened with ``weights_only=True``, so that no code in it runs. Its records are
+checked against its size before it is opened, and the nesting of its values before they are used,
+so that time and memory are bounded by the size of the file.
 """
 
 import errno
 import os
 import pickletools
-import uuid
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
-from transformer.common.files import sync
+from transformer.common.files import written_whole
 
 _MAX_STRUCTURE = 4 * 2**20
-"""Limit of the pickle in bytes. It holds no tensor data: that of a base model has 0.1 MB."""
+"""Maximum size of the pickle in bytes; that of a base model, without tensor data, has 0.1 MB."""
 
 _MAX_DEPTH = 32
 _DTYPES = (
@@ -46,45 +45,33 @@ def write_archive(values: Any, path: Path, previous: Path | None = None) -> None
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(values, path, previous)
+        with written_whole(path) as part:
+            _save(values, part)
+            if previous is not None and path.exists():
+                os.replace(path, previous)
     except OSError as error:
-        raise InputError(
-            f"{path} cannot be written: {error.strerror or error}; free some space, or mend the "
-            "folder"
-        ) from error
+        reason = error.strerror or error
+        raise InputError(f"{path}: cannot be written ({reason}); mend the folder") from error
 
 
-def _replace(values: Any, path: Path, previous: Path | None) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        # Opened like any new file, so that the user's umask applies.
-        with temporary.open("xb") as file:
-            _save(values, file)
-            file.flush()
-            os.fsync(file.fileno())
-        if previous is not None and path.exists():
-            os.replace(path, previous)
-        os.replace(temporary, path)
-        sync(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _save(values: Any, file: IO[bytes]) -> None:
-    try:
-        torch.save(values, file)
-    except RuntimeError as error:
-        # torch reports a wrong position of its writer, and hides the cause.
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
+def _save(values: Any, path: Path) -> None:
+    # Opened like any new file, so that the user's umask applies.
+    with path.open("xb") as file:
+        try:
+            torch.save(values, file)
+        except RuntimeError as error:
+            # torch reports a wrong position of its writer, and hides the cause.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            raise
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def remove_leftovers(folder: Path, names: Iterable[str]) -> None:
     """Delete the temporary files of killed processes that were writing one of these files."""
     for name in names:
-        for file in folder.glob(f".{name}.*"):
+        for file in folder.glob(f"{name}.*.part"):
             file.unlink(missing_ok=True)
 
 
@@ -115,7 +102,7 @@ def read_archive(path: Path) -> Any:
         # In a damaged archive, zipfile seeks to before the start of the file: EINVAL.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise UnreadableFile(f"{path} cannot be read: {error.strerror}") from error
-        # The readers of a damaged archive fail with almost any exception.
+        # Readers of a damaged archive raise almost any exception.
         raise InputError(
             f"{path} cannot be read as a checkpoint: it is damaged, or holds more than plain "
             "values and tensors; use another"
@@ -126,11 +113,7 @@ def read_archive(path: Path) -> Any:
 
 
 def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
-    """Read the pickle of an archive, if the records fit into the file and name no code.
-
-    Raises:
-        Exception: They do not, or the pickle is none.
-    """
+    """Read the pickle of an archive; any exception is a fault of its records or its pickle."""
     records = archive.infolist()
     if any(record.compress_type != zipfile.ZIP_STORED for record in records):
         raise zipfile.BadZipFile("a checkpoint is not compressed")
@@ -154,10 +137,8 @@ def _checked_structure(archive: zipfile.ZipFile, path: Path) -> bytes:
 def _first_fault(values: Any, max_values: int) -> str | None:
     """What is wrong with the values of an archive; None if nothing is.
 
-    Args:
-        values: As they were read.
-        max_values: Size of the pickle in bytes; no pickle holds more values than that. If a walk
-            meets more, the same list is nested many times over, or contains itself.
+    A pickle of ``max_values`` bytes holds no more values: a walk that meets more is in a list that
+    contains itself, or that is nested many times over.
     """
     waiting, seen = [(values, 0)], 0
     views: dict[tuple[Any, ...], int] = {}

@@ -1,15 +1,11 @@
-"""The checkpoint: one file of plain values and tensors that needs no other file.
-
-It knows neither who writes the file (Lightning during training, ``average`` and other verbs) nor
-what the tokenizer's state contains: both hand in plain values.
-"""
+"""The checkpoint: one file of plain values and tensors that needs no other file."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
@@ -49,17 +45,16 @@ class Checkpoint:
 def portable_part(
     model: ModelConfig, tokenizer: dict[str, Any], config: dict[str, Any]
 ) -> dict[str, Any]:
-    """All but the weights that inference needs, stored under the key ``PORTABLE``."""
-    portable = {"format": FORMAT, "model": model.to_dict()}
-    return portable | {"tokenizer": tokenizer, "config": config}
+    """What inference needs besides the weights, stored under the key ``PORTABLE``."""
+    return {"format": FORMAT, "model": model.to_dict(), "tokenizer": tokenizer, "config": config}
 
 
 def read_payload(path: Path) -> dict[str, Any]:
     """Everything in the file, as plain values and tensors on the CPU.
 
     Raises:
-        InputError: It is not a checkpoint, not ours, damaged, of another format, or holds what no
-            training writes (validation.py).
+        InputError: It is not a checkpoint of this framework, damaged, of another format, or holds
+            what no training writes (validation.py).
     """
     payload = read_archive(path)
     if not _is_ours(payload):
@@ -80,9 +75,9 @@ def _is_ours(payload: Any) -> bool:
 
 
 def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Find and read the checkpoint to resume from.
+    """Find and read the checkpoint to resume from: a file, or the newest of a run directory.
 
-    It is the file itself, or the newest of a run directory; if that is damaged, the previous one.
+    If the newest is damaged, it is the previous one.
 
     Raises:
         InputError: There is none that can be read, or the system cannot read it.
@@ -105,28 +100,14 @@ def find_last(path: Path) -> tuple[Path, dict[str, Any]]:
             raise InputError(f"{damage}; and {error}{hint}") from error
 
 
-def model_weights(payload: dict[str, Any]) -> dict[str, Tensor]:
-    """The model's weights by their own names."""
-    return {
-        name.removeprefix(WEIGHTS_PREFIX): tensor
-        for name, tensor in payload["state_dict"].items()
-        if name.startswith(WEIGHTS_PREFIX)
-    }
-
-
 def checkpoint_task(payload: dict[str, Any]) -> str:
     """The task of the run that wrote the checkpoint."""
     return str(payload[PORTABLE]["config"]["task"])
 
 
 def require_translation(payload: dict[str, Any], file: Path) -> None:
-    """Refuse a model of another task.
-
-    Raises:
-        InputError: It was not trained to translate.
-    """
-    task = checkpoint_task(payload)
-    if task != "translation":
+    """Raise InputError if the model was trained for another task."""
+    if (task := checkpoint_task(payload)) != "translation":
         raise InputError(
             f"{file} was trained for task={task} and does not translate; predict checkpoint=… "
             "takes new text, evaluate checkpoint=… split=test scores it"
@@ -139,8 +120,13 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
     Raises:
         InputError: The weights are another model's.
     """
+    weights = {
+        name.removeprefix(WEIGHTS_PREFIX): tensor
+        for name, tensor in payload["state_dict"].items()
+        if name.startswith(WEIGHTS_PREFIX)
+    }
     try:
-        model.load_state_dict(model_weights(payload))
+        model.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"the weights in {file} do not fit its model: {reason}") from error
@@ -148,7 +134,7 @@ def load_weights(model: nn.Module, payload: dict[str, Any], file: Path) -> None:
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Load the checkpoint file of a translator, or the best one of a run directory.
+    """Load a translator from a checkpoint file, or from the best one of a run directory.
 
     Raises:
         InputError: There is none, it cannot be read, or it does not translate.

@@ -1,4 +1,4 @@
-"""Finds the checkpoint file of a run directory. It does not know what a checkpoint holds."""
+"""Finds the checkpoint file of a run directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ LAST, PREVIOUS = "last", "previous"
 _FOLDER = "checkpoints"
 
 ENGINE_WEIGHTS = "model.bin"
-"""Name of the file of an export that CTranslate2 reads."""
+"""Name of the weights in an export for CTranslate2."""
 
 ENGINE_EXPORT = (
     "is an export for CTranslate2; translate with engine=ctranslate2, or give the run that it was "
@@ -25,9 +25,9 @@ ENGINE_EXPORT = (
 
 
 def find_checkpoint(path: Path, name: str = TUNED) -> Path:
-    """Find the checkpoint of a path, which is the file itself or a run directory.
+    """Find the checkpoint of a path: the file itself, or one of a run directory.
 
-    In a run directory it is the first that exists of tuned, best, last, previous; from ``name`` on.
+    There it is the first that exists of tuned, best, last and previous, from ``name`` on.
 
     Raises:
         InputError: There is none.
@@ -42,24 +42,23 @@ def find_checkpoint(path: Path, name: str = TUNED) -> Path:
     names = [TUNED, "best", LAST, PREVIOUS]
     names = names[names.index(name) :]
     for name in names:
-        if (path / _FOLDER / f"{name}.ckpt").is_file():
-            return path / _FOLDER / f"{name}.ckpt"
+        if (file := path / _FOLDER / f"{name}.ckpt").is_file():
+            return file
     similar = did_you_mean(path.name, [file.name for file in path.parent.glob("*")])
     missing = f"does not exist{similar}; give a run directory or a .ckpt file"
     raise InputError(f"checkpoint={path} {_folder_content(path, names) if exists else missing}")
 
 
 def _folder_content(path: Path, names: Sequence[str]) -> str:
-    """What a folder without checkpoints of these names holds instead, and what to do."""
+    """What a folder holds instead of checkpoints of these names, and what to do."""
     if (path / ENGINE_WEIGHTS).is_file():
         return ENGINE_EXPORT
     if any(path.glob("*.ckpt")):
         return f"is a folder of checkpoints; give its run, {path.parent}, or a file in it"
-    runs = [file.parent.parent for file in path.glob(f"*/{_FOLDER}/*.ckpt")]
-    runs += [file.parent.parent for file in path.glob(f"*/*/{_FOLDER}/*.ckpt")]
-    if runs:
-        newest = max(runs, key=lambda run: (run / _FOLDER).stat().st_mtime)
-        return f"is a folder of runs, and no run; the newest in it is {newest}"
+    files = [*path.glob(f"*/{_FOLDER}/*.ckpt"), *path.glob(f"*/*/{_FOLDER}/*.ckpt")]
+    if files:
+        newest = max((file.parent for file in files), key=lambda folder: folder.stat().st_mtime)
+        return f"is a folder of runs, and no run; the newest in it is {newest.parent}"
     if files := sorted((path / _FOLDER).glob("*.ckpt")):
         wanted = " or ".join(f"{name}.ckpt" for name in names)
         return f"holds no {wanted}; give a file of it, such as {files[0]}"

@@ -1,13 +1,10 @@
 """A checkpoint in several files: an index, and a shard with each rank's rows of every tensor.
 
-All are written and read like a checkpoint of one file (archive.py); reading joins them. It does
-not know what the tensors are.
+All are written and read like a checkpoint of one file (archive.py); reading joins them.
 """
 
-import errno
-import io
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
-from transformer.model.checkpoint.archive import read_archive
+from transformer.model.checkpoint.archive import UnreadableFile, read_archive
 
 logger = logging.getLogger(__name__)
 
@@ -29,33 +26,39 @@ _NUMBER = "place in the shards"
 
 
 def split(tree: Any, part_of: Callable[[Any], Tensor | None]) -> tuple[Any, list[Tensor]]:
-    """Separate this rank's rows of the shared tensors from a tree of plain values.
+    """Separate this rank's rows of the sharded tensors from a tree of plain values.
 
     Args:
         tree: Nested dicts and lists.
-        part_of: Returns this rank's rows of a shared tensor, and None for any other value.
+        part_of: Returns this rank's rows of a sharded tensor, and None for any other value.
 
     Returns:
-        The tree with a mark instead of each shared tensor, and this rank's parts in order.
+        The tree with a mark instead of each sharded tensor, and this rank's rows in order.
     """
     parts: list[Tensor] = []
 
-    def marked(node: Any) -> Any:
-        part = part_of(node)
-        if part is not None:
-            parts.append(part)
-            return {_NUMBER: len(parts) - 1}
-        if isinstance(node, Mapping):
-            return {key: marked(value) for key, value in node.items()}
-        if isinstance(node, list | tuple):
-            return type(node)(map(marked, node))
-        return node
+    def mark(node: Any) -> dict[str, int] | None:
+        if (part := part_of(node)) is None:
+            return None
+        parts.append(part)
+        return {_NUMBER: len(parts) - 1}
 
-    return marked(tree), parts
+    return _replaced(tree, mark), parts
+
+
+def _replaced(node: Any, replace: Callable[[Any], Any]) -> Any:
+    """Copy nested dicts and lists, with ``replace(node)`` for each node where it is not None."""
+    if (new := replace(node)) is not None:
+        return new
+    if isinstance(node, Mapping):
+        return {key: _replaced(value, replace) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return type(node)(_replaced(value, replace) for value in node)
+    return node
 
 
 def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Put the tensors together again: the payload of a checkpoint of one file.
+    """Join the shards of an index to the payload of a checkpoint of one file.
 
     Args:
         index: The values of its file; without shards it is returned unchanged.
@@ -69,27 +72,23 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")
-    shards = [_read(folder, name) for name in names]
+    shards = [_read(folder / name) for name in names]
     if len({len(shard) for shard in shards}) != 1:
         raise InputError(f"the shards {', '.join(names)} in {folder} are not of one save")
     whole: dict[tuple[int, ...], Tensor] = {}
 
-    def filled(node: Any) -> Any:
-        if isinstance(node, dict):
-            if _NUMBER in node:
-                parts = [shard[node[_NUMBER]] for shard in shards]
-                # Tied names share one tensor again.
-                key = tuple(part.data_ptr() for part in parts)
-                if key not in whole:
-                    whole[key] = torch.cat(parts)
-                return whole[key]
-            return {key: filled(value) for key, value in node.items()}
-        if isinstance(node, list | tuple):
-            return type(node)(map(filled, node))
-        return node
+    def join(node: Any) -> Tensor | None:
+        if not isinstance(node, dict) or _NUMBER not in node:
+            return None
+        parts = [shard[node[_NUMBER]] for shard in shards]
+        # Tied names share one tensor again.
+        key = tuple(part.data_ptr() for part in parts)
+        if key not in whole:
+            whole[key] = torch.cat(parts)
+        return whole[key]
 
     try:
-        return {key: filled(value) for key, value in index.items() if key != SHARDS}
+        return {key: _replaced(value, join) for key, value in index.items() if key != SHARDS}
     except (LookupError, TypeError, RuntimeError) as error:
         raise InputError(f"the shards {', '.join(names)} in {folder} do not fit") from error
 
@@ -104,23 +103,34 @@ def _names(index: Any) -> list[str]:
     return list(names or []) if plain else []
 
 
-def shard_names(file: Path) -> Sequence[str]:
+def _read(file: Path) -> list[Tensor]:
+    if not file.is_file():
+        raise InputError(
+            f"the checkpoint is in several files, and {file.name} is not in {file.parent}"
+        )
+    shard = read_archive(file)
+    if not isinstance(shard, list) or not all(isinstance(part, Tensor) for part in shard):
+        raise InputError(f"{file} is not a shard of a checkpoint")
+    return shard
+
+
+def shard_names(file: Path) -> list[str]:
     """The shards that a checkpoint names; none if it is one file, or damaged.
 
     Raises:
         InputError: The system cannot read the file.
     """
     try:
-        index = _index(file)
-    except (OSError, MemoryError) as error:
-        # In a damaged archive, torch seeks to before the start of the file.
-        if isinstance(error, OSError) and error.errno == errno.EINVAL:
-            return []
-        raise InputError(f"{file} cannot be read: {error}") from error
+        # Unlike ``read_archive``, this does not read the tensors of a large file.
+        return _names(torch.load(file, map_location="cpu", weights_only=True, mmap=True))
     except Exception:
-        # The reader of a damaged pickle fails with almost any exception.
-        return []
-    return _names(index)
+        # torch hides an error of the disk; reading the bytes shows it.
+        try:
+            return _names(read_archive(file))
+        except UnreadableFile:
+            raise
+        except InputError:
+            return []
 
 
 def delete_unnamed(folder: Path) -> None:
@@ -135,24 +145,3 @@ def delete_unnamed(folder: Path) -> None:
                 shard.unlink(missing_ok=True)
     except (OSError, InputError) as error:
         logger.warning("%s; no shard is deleted this time", error)
-
-
-def _index(file: Path) -> Any:
-    try:
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except OSError:
-        raise
-    except Exception:
-        # torch hides an error of the disk; reading the bytes first shows it.
-        whole = io.BytesIO(file.read_bytes())
-    return torch.load(whole, map_location="cpu", weights_only=True)
-
-
-def _read(folder: Path, name: str) -> list[Tensor]:
-    path = folder / name
-    if not path.is_file():
-        raise InputError(f"the checkpoint is in several files, and {name} is not in {folder}")
-    shard = read_archive(path)
-    if not isinstance(shard, list) or not all(isinstance(part, Tensor) for part in shard):
-        raise InputError(f"{path} is not a shard of a checkpoint")
-    return shard

@@ -1,7 +1,7 @@
 """What a checkpoint must hold to be read: format, model, config, weights that fit the model.
 
-It knows the names of the groups of a run's config, and that their values are plain. The class
-that reads a group knows what its values are for.
+Of the config, it checks that every group is there, with plain values; the class that reads a
+group checks the values.
 """
 
 import math
@@ -15,23 +15,20 @@ from transformer.common.schema import typed
 from transformer.model.config import ModelConfig
 
 FORMAT = 8
-"""Of the portable part; a reader refuses every other."""
+"""Format of the portable part; every other is refused."""
 
 GROUPS = (
     *("data", "tokenizer", "model", "loss", "optimizer", "schedule", "recovery", "trainer"),
     *("callbacks", "logger", "decoding", "metrics"),
 )
-"""Of the config of every run."""
+"""Groups in the config of every run."""
 
 _WITH_WEIGHTS = ("state_dict", "current_model_state", "optimizer_states")
 _MAX_LAYERS = 1_000
 
 
 def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
-    """Check the portable part of a checkpoint, and return its model.
-
-    Args:
-        portable: See ``checkpoint.portable_part``.
+    """Check ``checkpoint.portable_part`` of a checkpoint, and return its model.
 
     Raises:
         InputError: It has another format, a part or group is missing or of another kind, or a
@@ -70,11 +67,7 @@ def validate_portable(portable: Mapping[str, Any]) -> ModelConfig:
 
 
 def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
-    """Check that weights are as many as the model declares, and finite.
-
-    Args:
-        model: The model of the weights.
-        payload: Everything in a checkpoint.
+    """Check that the weights in a payload are as many as the model declares, and finite.
 
     Raises:
         InputError: They are not; or moments of the optimiser are not finite.
@@ -100,14 +93,10 @@ def validate_weights(model: ModelConfig, payload: Mapping[str, Any]) -> None:
 
 
 def validate_size(model: ModelConfig, max_numbers: int) -> None:
-    """Check that a model is no larger than its weights, before it is built.
-
-    Args:
-        model: What a file declares.
-        max_numbers: Upper bound of the numbers that its weights hold.
+    """Check that a declared model has at most ``max_numbers`` weights, before it is built.
 
     Raises:
-        InputError: It is larger.
+        InputError: It has more.
     """
     layers = model.encoder_layers + model.decoder_layers
     attention = 2 * model.d_model * model.d_k * model.num_heads
@@ -126,11 +115,7 @@ def validate_size(model: ModelConfig, max_numbers: int) -> None:
 
 
 def _check_plain_values(node: Any, key: str) -> None:
-    """Refuse in a config what OmegaConf would replace, tensors and NaN.
-
-    Raises:
-        InputError: The config holds one.
-    """
+    """Raise InputError for tensors, NaN, and texts in which OmegaConf replaces something."""
     if isinstance(node, dict):
         for name, value in node.items():
             _check_plain_values(name, key)

@@ -1,9 +1,7 @@
-"""Dropout with a mask that is cheap on a CPU too.
+"""Dropout (Srivastava et al. 2014) with a mask that is cheap on a CPU too.
 
 torch draws a CPU mask one number at a time, which takes a sixth of a training step of a small
 model; here eight elements share one draw of 64 bits.
-
-Source: Srivastava et al. 2014, "Dropout".
 """
 
 from collections.abc import Iterator
@@ -15,14 +13,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Embedded = Float[Tensor, "batch length width"]
+
 _LEVELS = 256
+"""Values of a byte."""
 
 
 class Dropout(nn.Module):
     """Zeroes elements in training and scales the rest up; the identity in evaluation.
 
-    On a CPU the probability is rounded to a multiple of 1/256 below 1, and the scale with it, so
-    that the expectation stays the same (in bfloat16 but for the rounding of the scale).
+    On a CPU the probability is rounded to a multiple of 1/256 below 1. The scale follows from the
+    rounded probability, so that the expectation stays the same.
     """
 
     def __init__(self, probability: float) -> None:
@@ -41,10 +42,6 @@ class Dropout(nn.Module):
         keep = random_bytes(hidden.numel()).ge_(dropped).view(hidden.shape)
         return hidden * keep.to(hidden.dtype).mul_(_LEVELS / (_LEVELS - dropped))
 
-    def extra_repr(self) -> str:
-        """Show the probability when the model is printed."""
-        return f"probability={self.probability}"
-
 
 class TokenDropout(Dropout):
     """Zeroes the embeddings of whole tokens in training and scales the rest up.
@@ -55,9 +52,7 @@ class TokenDropout(Dropout):
     Neural Machine Translation Systems for WMT 16", use it in translation.
     """
 
-    def forward(
-        self, embedded: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, embedded: Embedded) -> Embedded:
         """Drop."""
         if not self.training or self.probability == 0:
             return embedded

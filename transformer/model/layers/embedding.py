@@ -1,12 +1,13 @@
-"""Tokens to vectors.
-
-It does not know positions (positions.py).
-"""
+"""Tokens and their positions to vectors (Vaswani et al. 2017, sections 3.4 and 3.5)."""
 
 import math
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from transformer.common.errors import InputError
+from transformer.model.layers.dropout import Dropout, TokenDropout
 
 
 class TokenEmbedding(nn.Module):
@@ -27,5 +28,88 @@ class TokenEmbedding(nn.Module):
         return self.lookup.weight
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length width"]:
-        """Embed tokens, padding included, which masks hide."""
+        """Embed tokens, padding included (masks hide it)."""
         return self.lookup(tokens) * self.scale
+
+
+def sinusoids(length: int, d_model: int, start: int = 0) -> Float[Tensor, "length width"]:
+    """``PE(pos, 2i) = sin(pos / 10000^(2i/d_model))``, the cosine at ``2i + 1``."""
+    position = torch.arange(start, start + length, dtype=torch.float64)[:, None]
+    frequency = 10_000 ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    angle = position * frequency
+    # length frequency, twice -> length (frequency sine_or_cosine)
+    return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2).float()
+
+
+_TABLE = 4096
+"""Limit of the table; positions beyond are computed when needed."""
+
+
+class SinusoidalPositions(nn.Module):
+    """Fixed sinusoids for any length, precomputed up to the expected one."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, expected_length: int) -> None:
+        super().__init__()
+        length = min(expected_length, _TABLE)
+        self.register_buffer("table", sinusoids(length, d_model), persistent=False)
+
+    def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
+        """Vectors of positions ``start`` to ``start + length``."""
+        end = start + length
+        if end > len(self.table):
+            return sinusoids(length, self.table.size(-1), start).to(self.table)
+        return self.table[start:end]
+
+
+class LearnedPositions(nn.Module):
+    """One trained vector a position, up to ``max_length`` (Gehring et al. 2017)."""
+
+    def __init__(self, d_model: int, max_length: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, length: int, start: int = 0) -> Float[Tensor, "length width"]:
+        """Vectors of positions ``start`` to ``start + length``.
+
+        Raises:
+            InputError: There are fewer positions.
+        """
+        if start + length > len(self.table):
+            raise InputError(
+                f"a sentence of {start + length} tokens does not fit model.max_length="
+                f"{len(self.table)}; shorten it, or train with a larger model.max_length"
+            )
+        return self.table[start : start + length]
+
+
+class Embedding(nn.Module):
+    """Token embedding plus position, then dropout (sections 3.4, 3.5 and 5.4).
+
+    ``token_dropout`` drops the token and not its position. ``positions`` is None if the attention
+    has relative ones (attention/relative_positions.py).
+    """
+
+    def __init__(
+        self,
+        tokens: TokenEmbedding,
+        positions: nn.Module | None,
+        *,
+        token_dropout: float,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.token_dropout = TokenDropout(token_dropout)
+        self.positions = positions
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, tokens: Int[Tensor, "batch length"], start: int = 0
+    ) -> Float[Tensor, "batch length width"]:
+        """Embed tokens at the positions from ``start`` on."""
+        embedded = self.token_dropout(self.tokens(tokens))
+        if self.positions is not None:
+            embedded = embedded + self.positions(tokens.size(1), start)
+        return self.dropout(embedded)

@@ -9,6 +9,7 @@ from transformer.model.layers.dropout import Dropout
 from transformer.model.layers.linear import Linear
 
 Activation = Callable[[Tensor], Tensor]
+Hidden = Float[Tensor, "batch length width"]
 
 
 class FeedForward(nn.Module):
@@ -23,9 +24,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
         self.outer = Linear(ffn_dim, d_model)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, hidden: Hidden) -> Hidden:
         """Widen, activate, narrow."""
         return self.outer(self.dropout(self.activation(self.inner(hidden))))
 
@@ -47,9 +46,7 @@ class GatedFeedForward(nn.Module):
         self.dropout = Dropout(dropout)
         self.outer = Linear(ffn_dim, d_model)
 
-    def forward(
-        self, hidden: Float[Tensor, "batch length width"]
-    ) -> Float[Tensor, "batch length width"]:
+    def forward(self, hidden: Hidden) -> Hidden:
         """Widen twice, let one half gate the other, narrow."""
         gated = self.activation(self.gate(hidden)) * self.inner(hidden)
         return self.outer(self.dropout(gated))

@@ -11,7 +11,16 @@ Stream = Float[Tensor, "batch length width"]
 Sublayer = Callable[[Stream], Stream]
 
 
-class PostNorm(nn.Module):
+class Residual(nn.Module):
+    """The parts of a residual connection: the norm, and the dropout of the sublayer's output."""
+
+    def __init__(self, norm: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+
+class PostNorm(Residual):
     """``Norm(scale * x + Dropout(Sublayer(x)))``.
 
     Vaswani et al. 2017, section 3.1, with a scale of 1; with a larger one DeepNorm (Wang et al.
@@ -19,9 +28,7 @@ class PostNorm(nn.Module):
     """
 
     def __init__(self, norm: nn.Module, dropout: float, scale: float = 1.0) -> None:
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
+        super().__init__(norm, dropout)
         self.scale = scale
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
@@ -30,37 +37,27 @@ class PostNorm(nn.Module):
         return self.norm(output + (hidden if self.scale == 1 else hidden * self.scale))
 
 
-class PreNorm(nn.Module):
+class PreNorm(Residual):
     """``x + Dropout(Sublayer(Norm(x)))``: the stream itself is never normalised.
 
     Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture".
     """
-
-    def __init__(self, norm: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
         """Run the sublayer on the normalised stream, and add its output."""
         return hidden + self.dropout(sublayer(self.norm(hidden)))
 
 
-class SandwichNorm(nn.Module):
+class SandwichNorm(Residual):
     """``x + Dropout(Norm(Sublayer(Norm(x))))``: the output is normalised too.
 
     Ding et al. 2021, "CogView", section 2.4.
     """
 
     def __init__(self, norm: nn.Module, outer_norm: nn.Module, dropout: float) -> None:
-        super().__init__()
-        self.norm = norm
+        super().__init__(norm, dropout)
         self.outer_norm = outer_norm
-        self.dropout = Dropout(dropout)
 
     def forward(self, hidden: Stream, sublayer: Sublayer) -> Stream:
         """Run the sublayer between two norms, and add the result."""
         return hidden + self.dropout(self.outer_norm(sublayer(self.norm(hidden))))
-
-
-Residual = PostNorm | PreNorm | SandwichNorm

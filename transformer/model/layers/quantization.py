@@ -1,13 +1,11 @@
 """A model for inference in fewer bits: bfloat16, or int8 linear maps.
 
-Source of the scheme: Jacob et al. 2018, "Quantization and Training of Neural Networks for Efficient
-Integer-Arithmetic-Only Inference", section 2. Weights are symmetric with a scale for each output,
-activations have a scale for each product, computed from its input.
+Weights are symmetric with a scale for each output; activations have a scale for each product,
+computed from its input. Jacob et al. 2018, "Quantization and Training of Neural Networks for
+Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import torch
@@ -31,10 +29,18 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = linear.weight.detach().float()
         largest = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny)
-        quantized = _quantize_rows(weight, largest / LARGEST)
+        scales, zeros = (largest / LARGEST).double(), torch.zeros(len(weight), dtype=torch.long)
         bias = None if linear.bias is None else linear.bias.detach().float()
-        with _onednn():
-            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        with warnings.catch_warnings():
+            # torch has deprecated such tensors, and has no other dynamic product yet.
+            warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
+            quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        engines, engine = torch.backends.quantized, torch.backends.quantized.engine
+        if "onednn" in engines.supported_engines:
+            # Its product is the fastest for a vocabulary.
+            engines.engine = "onednn"
+        self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
+        engines.engine = engine
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width_out"]:
         """Map the last axis."""
@@ -44,7 +50,7 @@ class Int8Linear(nn.Module):
     def unpacked(
         self,
     ) -> tuple[Float[Tensor, "width_out width"], Float[Tensor, " width_out"] | None]:
-        """The rounded weights, and the bias; ``state_dict`` has neither."""
+        """The rounded weights and the bias; ``state_dict`` has neither."""
         weight, bias = torch.ops.quantized.linear_unpack(self.packed)
         return weight.dequantize(), bias
 
@@ -58,38 +64,11 @@ def in_precision(model: Model, precision: Precision, device: torch.device | str 
     if precision == "int8":
         if torch.device(device).type != "cpu":
             raise InputError(f"precision=int8 computes on a CPU, not on device={device}")
-        _quantize(model)
+        # Shared layers have the same module several times: it is packed once.
+        packed: dict[nn.Module, Int8Linear] = {}
+        for module in list(model.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, Linear):
+                    packed[child] = packed.get(child) or Int8Linear(child)
+                    setattr(module, name, packed[child])
     return model.to(torch.bfloat16) if precision == "bfloat16" else model.float()
-
-
-def _quantize_rows(
-    weight: Float[Tensor, "width_out width"], scales: Float[Tensor, " width_out"]
-) -> Tensor:
-    zeros = torch.zeros(len(weight), dtype=torch.long)
-    with warnings.catch_warnings():
-        # torch has deprecated such tensors, and has no other dynamic product yet.
-        warnings.filterwarnings("ignore", "torch.quantize_per", UserWarning)
-        return torch.quantize_per_channel(weight, scales.double(), zeros, 0, torch.qint8)
-
-
-def _quantize(model: nn.Module) -> None:
-    # Shared layers have the same module several times: it is packed once.
-    packed: dict[nn.Module, Int8Linear] = {}
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, Linear):
-                if child not in packed:
-                    packed[child] = Int8Linear(child)
-                setattr(module, name, packed[child])
-
-
-@contextmanager
-def _onednn() -> Iterator[None]:
-    """Pack for oneDNN, if torch has it: its product is the fastest for a vocabulary."""
-    engine = torch.backends.quantized.engine
-    if "onednn" in torch.backends.quantized.supported_engines:
-        torch.backends.quantized.engine = "onednn"
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = engine

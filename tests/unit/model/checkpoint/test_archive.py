@@ -112,8 +112,8 @@ def test_at_every_moment_a_whole_file_is_there(file: Path, monkeypatch: pytest.M
             monkeypatch.setattr(os, name, look(getattr(os, name)))
         write_archive({"number": number}, file, before)
         monkeypatch.undo()
-    # Seen before the file's fsync, both renamings, and the folder's fsync.
-    assert moments == [[7], [7], [7], [8, 7], [8, 7], [8, 7], [8], [9, 8]]
+    # Seen before the renamings and before fsync: of the file (twice) and of the folder.
+    assert moments == [[7], [7], [7], [7], [8, 7], [8, 7], [8, 7], [8], [8], [9, 8]]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
@@ -136,7 +136,9 @@ def small_disk() -> Iterator[None]:
 
 
 def test_a_failed_write_leaves_the_old_file(file: Path, small_disk: None) -> None:
-    with pytest.raises(InputError, match=r"last\.ckpt cannot be written: File too large") as caught:
+    with pytest.raises(
+        InputError, match=r"last\.ckpt: cannot be written \(File too larg"
+    ) as caught:
         write_archive(VALUES, file, file.with_name("previous.ckpt"))
     assert "\n" not in str(caught.value)
     assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
@@ -149,21 +151,15 @@ def test_a_disk_that_is_full(file: Path, name: str, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, name, full)
-    with pytest.raises(InputError, match="cannot be written: No space left on device; free some"):
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free"):
         write_archive({"number": 8}, file)
     assert [path.name for path in file.parent.iterdir()] == ["last.ckpt"]
     assert not refused(file)
 
 
 def test_only_leftovers_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    ours = (".last.ckpt.0aZ_", ".step-00000008.ckpt.xyz", ".last-0f-1of2.shard.0aZ_")
-    others = (
-        "last.ckpt",
-        "last-0f-1of2.shard",
-        "step-00000008.ckpt",
-        ".tuned.ckpt.0aZ_",
-        ".last.ckpt",
-    )
+    ours = ("last.ckpt.0f.part", "step-00000008.ckpt.a.part", "last-0f-1of2.shard.0f.part")
+    others = ("last.ckpt", "last-0f-1of2.shard", "step-00000008.ckpt", "tuned.ckpt.0f.part")
     for name in (*ours, *others):
         (tmp_path / name).touch()
     remove_leftovers(tmp_path, ("last.ckpt", "best.ckpt", "step-*.ckpt", "*.shard"))

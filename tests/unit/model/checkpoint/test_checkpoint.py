@@ -2,7 +2,6 @@
 
 import os
 import pickle
-import random
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +70,6 @@ def test_round_trip(tmp_path: Path, tie_embeddings: str, positions: str) -> None
     )
 
 
-def test_the_file_holds_plain_values_and_tensors_only(file: Path) -> None:
-    payload = torch.load(file, weights_only=True)
-    assert payload[PORTABLE] == portable_part(tiny_transformer().config, TOKENIZER, CONFIG)
-    assert payload[PORTABLE]["format"] == FORMAT
-
-
 @pytest.mark.parametrize("task", ["tagging", "language_modelling"])
 def test_what_does_not_translate_is_refused(tmp_path: Path, task: str) -> None:
     payload = payload_of(tiny_transformer())
@@ -142,28 +135,6 @@ def assert_one_line(error: InputError, path: Path) -> None:
     assert len(message.replace(str(path), "")) < 200
 
 
-@pytest.mark.parametrize("fraction", [0.0, 0.001, 0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file(file: Path, fraction: float) -> None:
-    whole = file.read_bytes()
-    file.write_bytes(whole[: int(len(whole) * fraction)])
-    with pytest.raises(InputError, match="damaged") as caught:
-        load_checkpoint(file)
-    assert_one_line(caught.value, file)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_random_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "noise.ckpt"
-    draw = random.Random(1)
-    for number in range(150):
-        # Every third looks like the start of a pickle.
-        start = b"\x80\x02" if number % 3 == 0 else b""
-        path.write_bytes(start + draw.randbytes(draw.choice([1, 10, 100, 3000])))
-        with pytest.raises(InputError, match="damaged") as caught:
-            load_checkpoint(path)
-        assert_one_line(caught.value, path)
-
-
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -192,14 +163,11 @@ def test_another_format_is_refused(file: Path, other: int, advice: str) -> None:
     with pytest.raises(InputError, match=rf"reads format {FORMAT}; {advice}") as caught:
         load_checkpoint(file)
     assert_one_line(caught.value, file)
-
-
-def test_a_file_of_format_1_is_refused() -> None:
-    """``format_1.ckpt`` was written by ``average`` at commit 3f92525."""
-    file = Path(__file__).parents[3] / "regression" / "format_1.ckpt"
+    # ``average`` wrote this file at commit 3f92525.
+    old = Path(__file__).parents[3] / "regression" / "format_1.ckpt"
     with pytest.raises(InputError, match="has format '1', this version reads format") as caught:
-        load_checkpoint(file)
-    assert_one_line(caught.value, file)
+        load_checkpoint(old)
+    assert_one_line(caught.value, old)
 
 
 def test_weights_of_another_shape_are_refused(file: Path) -> None:

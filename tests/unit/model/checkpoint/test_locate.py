@@ -42,6 +42,7 @@ def test_find_a_checkpoint(tmp_path: Path) -> None:
         ("nowhere", "nowhere does not exist; give a run directory"),
         (".", "holds no checkpoints folder; give a run directory"),
         ("export", "is an export for CTranslate2; translate with engine=ct"),
+        ("x" * 300, "x cannot be read: File name too long"),
     ],
 )
 def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
@@ -49,18 +50,13 @@ def test_find_no_checkpoint(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "export" / "model.bin").touch()
     with pytest.raises(InputError, match=message):
         find_checkpoint(tmp_path / name)
+    assert not is_exported(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["nowhere.ckpt", "."])
 def test_no_file_at_all(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=r"cannot be read: (No such file|Is a directory)"):
         read_payload(tmp_path / name)
-
-
-def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="x cannot be read: File name too long"):
-        find_checkpoint(tmp_path / ("x" * 300))
-    assert not is_exported(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize(

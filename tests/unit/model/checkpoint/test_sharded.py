@@ -2,6 +2,7 @@
 
 import errno
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_an_unreadable_index_deletes_nothing(
     file = write(payload(), tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(torch, "load", hiding if hidden else failing)
-        patch.setattr(Path, "read_bytes", failing)
+        patch.setattr(zipfile, "ZipFile", failing)
         delete_unnamed(tmp_path)
         with pytest.raises(InputError, match=r"last\.ckpt cannot be read: .*Input/output error"):
             shard_names(file)

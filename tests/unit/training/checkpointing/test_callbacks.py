@@ -73,7 +73,7 @@ def test_the_last_is_written_at_start_interval_and_end(tmp_path: Path) -> None:
 
 
 def test_what_killed_ranks_were_writing_is_removed(tmp_path: Path) -> None:
-    for name in (".last.ckpt.0f", ".last-0f-1of2.shard.0f", "last-0f-1of2.shard"):
+    for name in ("last.ckpt.0f.part", "last-0f-1of2.shard.0f.part", "last-0f-1of2.shard"):
         (tmp_path / name).touch()
     LastCheckpoint(tmp_path, None).on_train_start(saving_trainer()[0], module())
     assert {path.name for path in tmp_path.iterdir()} == {"last-0f-1of2.shard", "last.ckpt"}
