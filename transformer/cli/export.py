@@ -7,22 +7,17 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.load import load_translator
 from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import written_whole
 from transformer.interchange.formats import FORMATS
 from transformer.model.checkpoint.locate import run_folder
+from transformer.report.scores import require_writable
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Export; returns the exit code."""
-    return run_to_exit_code(lambda: _export(compose_config("export", arguments), arguments))
-
-
-def _export(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import load_translator
-    from transformer.common.files import written_whole
-    from transformer.report.scores import require_writable
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Export."""
 
     if config.format not in FORMATS:
         raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")

@@ -13,22 +13,17 @@ from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
+from transformer.common.schema import typed_value
+from transformer.recipes.overrides import sort_arguments
 
 if TYPE_CHECKING:
     from transformer.recipes.plan import Plan
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run a recipe, or resume it; returns the exit code."""
-    return run_to_exit_code(lambda: _recipe(arguments))
-
-
-def _recipe(arguments: Sequence[str]) -> None:
-    from transformer.common.schema import typed_value
-    from transformer.recipes.overrides import sort_arguments
+def run(arguments: Sequence[str]) -> None:
+    """Run a recipe, or resume it."""
     from transformer.recipes.plan import Plan
     from transformer.recipes.registry import RECIPES
 

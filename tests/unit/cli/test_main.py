@@ -54,13 +54,13 @@ def test_stopped_while_a_verb_is_imported(
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_every_verb_has_its_module_and_its_config(verb: str) -> None:
-    assert callable(importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").main)
+    assert callable(importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run)
     assert (config_folder() / f"{verb}.yaml").is_file()
 
 
 def test_every_verb_is_listed() -> None:
     folder = Path(importlib.import_module("transformer.cli").__path__[0])
-    verbs = {file.stem for file in folder.rglob("*.py") if "\ndef main(" in file.read_text()}
+    verbs = {file.stem for file in folder.rglob("*.py") if "\ndef run(" in file.read_text()}
     assert verbs == set(VERBS)
 
 

@@ -4,29 +4,21 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.data.quality.cleaning.cleaning import CleanedSplit
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Clean; returns the exit code."""
-    return run_to_exit_code(lambda: _clean(compose_config("clean", arguments), arguments))
+from transformer.common.schema import typed_value
+from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
+from transformer.data.quality.factory import Checks
+from transformer.data.quality.texts import given_texts
 
 
-def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data import corpus_options
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.cleaning.cleaning import clean
-    from transformer.data.quality.factory import Checks
-    from transformer.data.quality.texts import given_texts
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Clean."""
 
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")
@@ -46,7 +38,7 @@ def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     print(json.dumps(_report(folder, cleaned, checks.skipped), indent=1, ensure_ascii=False))
 
 
-def _show(cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str], repair: bool) -> None:
+def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:
     """Print a summary to stderr."""
     for name, split in cleaned.items():
         total = split.kept + split.rejected
@@ -64,7 +56,7 @@ def _show(cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str], rep
 
 
 def _report(
-    folder: Path, cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str]
+    folder: Path, cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str]
 ) -> dict[str, Any]:
     return {
         "output": str(folder),

@@ -1,30 +1,31 @@
 """Options that doctor, clean and text share: the text, its splits, the tokenizer, the checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path
 from transformer.cli.train.vocabulary import names_size, with_largest
+from transformer.common.cache import locked
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.files import given_path
+from transformer.common.schema import typed, typed_value
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import Split
+from transformer.data.quality.config import ExaminationConfig
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
 
-if TYPE_CHECKING:
-    from transformer.data.config import DataConfig
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.quality.config import ExaminationConfig
-    from transformer.data.tokenization.tokenizer import Tokenizer
 
-
-def data_config(config: DictConfig) -> "DataConfig":
+def data_config(config: DictConfig) -> DataConfig:
     """Return the config of the corpus.
 
     Raises:
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
-    from transformer.common.schema import typed
-    from transformer.data.config import DataConfig
 
     values: Any = OmegaConf.to_container(config.data)
     data = typed(DataConfig, values, "data")
@@ -45,7 +46,6 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
     Raises:
         InputError: There is none, or one is unknown.
     """
-    from transformer.common.schema import typed_value
 
     values: Any = OmegaConf.to_container(config)
     known = list(known)
@@ -59,15 +59,13 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
 
 
 def examination_config(
-    config: DictConfig, data: "DataConfig", checks: Iterable[str], examples: int
-) -> "ExaminationConfig":
+    config: DictConfig, data: DataConfig, checks: Iterable[str], examples: int
+) -> ExaminationConfig:
     """Return which checks run, and their settings.
 
     Raises:
         InputError: A value has the wrong type or is out of range.
     """
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.config import ExaminationConfig
 
     return ExaminationConfig(
         checks=frozenset(checks),
@@ -79,30 +77,24 @@ def examination_config(
 
 
 def build_tokenizer(
-    config: DictConfig, splits: "Mapping[str, Split]", cache: str, arguments: Sequence[str]
-) -> "Tokenizer | None":
+    config: DictConfig, splits: Mapping[str, Split], cache: str, arguments: Sequence[str]
+) -> Tokenizer | None:
     """Return the tokenizer of ``checkpoint=``, or learn that of ``tokenizer=``; None without both.
 
     Raises:
         InputError: Both are given, or the tokenizer cannot be read or learnt.
     """
-    from transformer.common.schema import typed
-    from transformer.data.tokenization.tags import Tags
-    from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
         if chosen is not None:
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
-        from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-        from transformer.model.checkpoint.locate import find_checkpoint
 
         payload = read_payload(find_checkpoint(resolve_path(config, "checkpoint")))
         # The text has no tags, even if the model needs some.
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
         return None
-    from transformer.common.cache import locked
 
     folder, train = given_path(cache), splits["train"]
 

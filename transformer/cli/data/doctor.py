@@ -11,23 +11,19 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.data.quality import report as rows
+from transformer.data.quality.config import Thresholds
+from transformer.data.quality.report import to_json
+from transformer.data.quality.scan import examine
+from transformer.data.quality.texts import given_texts
+from transformer.report.scores import build_table, table_console
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Examine; returns the exit code."""
-    return run_to_exit_code(lambda: _doctor(compose_config("doctor", arguments), arguments))
-
-
-def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data import corpus_options
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.config import Thresholds
-    from transformer.data.quality.report import to_json
-    from transformer.data.quality.scan import examine
-    from transformer.data.quality.texts import given_texts
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Examine."""
 
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
@@ -54,8 +50,6 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _show(report: Mapping[str, Any], unit: str, speed: int) -> None:
     """Print tables and examples to stderr."""
-    from transformer.data.quality import report as rows
-    from transformer.report.scores import build_table, table_console
 
     console = table_console()
     lengths = rows.length_rows(report)

@@ -4,17 +4,12 @@ import json
 from collections.abc import Sequence
 
 from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Show attention; returns the exit code."""
-    return run_to_exit_code(lambda: _attention(arguments))
-
-
-def _attention(arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
+    """Show the attention in one sentence pair."""
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
     if "text" not in sentences:

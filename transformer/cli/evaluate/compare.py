@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
 from transformer.common.errors import InputError
 
 if TYPE_CHECKING:
     from transformer.evaluation.comparison.compare import ComparisonConfig
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Compare; returns the exit code."""
-    return run_to_exit_code(lambda: _compare(*_composed(arguments)))
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -56,7 +50,9 @@ def _sacrebleu_seed(default: int) -> int:
     return int(value)
 
 
-def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
+    """Compare systems."""
+    config, arguments = _composed(arguments)
     from transformer.cli.evaluate.systems import find_compared, own_training_text, training_text
     from transformer.evaluation.comparison.compare import compare
     from transformer.report.comparison import (

@@ -3,31 +3,43 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.evaluate.scored_text import (
+    own_text,
+    pairs_to_score,
+    resolve_metrics,
+    scored_split,
+    text_name,
+)
+from transformer.cli.load import load_translator, resolve_positive
+from transformer.cli.models import checkpoint_paths, resolve_device, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
+from transformer.common.schema import typed_value
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.text.parallel import Pair
+from transformer.data.text.phrases import occurs, read_phrases
+from transformer.data.text.word_alignment import WordLinks, read_links
+from transformer.decoding.constraints.request import Constraints
+from transformer.decoding.forced.alignment import align
+from transformer.decoding.translation.document_translator import in_documents
+from transformer.decoding.translation.length_limit import warn_about_length_limit
+from transformer.decoding.translation.translator import Translator
+from transformer.evaluation.alignment_error import count_links
+from transformer.evaluation.metrics import Score, score
+from transformer.evaluation.term_accuracy import term_accuracy
+from transformer.interchange.safetensors import is_exported
+from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.report.scores import format_json, print_table, require_writable, save_report
 
-if TYPE_CHECKING:
-    from transformer.data.corpora.mixture import AnySplit
-    from transformer.data.text.parallel import Pair
-    from transformer.data.text.word_alignment import WordLinks
-    from transformer.decoding.constraints.request import Constraints
-    from transformer.decoding.translation.translator import Translator
-    from transformer.evaluation.metrics import Score
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Evaluate; returns the exit code."""
-    return run_to_exit_code(lambda: _evaluate(compose_config("evaluate", arguments), arguments))
-
-
-def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Evaluate."""
     task = _task(config)
     if task == "translation":
         _evaluate_translations(config, arguments)
@@ -36,9 +48,6 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _task(config: DictConfig) -> str:
-    from transformer.interchange.safetensors import is_exported
-    from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-    from transformer.model.checkpoint.locate import find_checkpoint
 
     # An ensemble and an export are always of translators.
     path = resolve_path(config, "checkpoint")
@@ -49,7 +58,6 @@ def _task(config: DictConfig) -> str:
 
 def _writable(config: DictConfig) -> Path | None:
     """The folder of ``output=``; errors with it come before the evaluation."""
-    from transformer.report.scores import require_writable
 
     if config.output is None:
         return None
@@ -60,10 +68,6 @@ def _writable(config: DictConfig) -> Path | None:
 
 def _evaluate_again(config: DictConfig, task: str) -> None:
     """A tagger or a language model, as its run was tested."""
-    from transformer.cli.load import resolve_positive
-    from transformer.cli.models import resolve_device
-    from transformer.common.schema import typed_value
-    from transformer.report.scores import format_json
     from transformer.tasks.registry import evaluate_again
 
     if config.source is not None or config.reference is not None:
@@ -83,18 +87,6 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.scored_text import (
-        own_text,
-        pairs_to_score,
-        resolve_metrics,
-        scored_split,
-        text_name,
-    )
-    from transformer.cli.load import load_translator
-    from transformer.decoding.translation.document_translator import in_documents
-    from transformer.decoding.translation.length_limit import warn_about_length_limit
-    from transformer.evaluation.metrics import score
-    from transformer.report.scores import format_json, print_table, save_report
 
     translator, run = load_translator(config, arguments)
     metrics = resolve_metrics(config, run)
@@ -117,9 +109,8 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
         save_report(output, name, scores, hypotheses)
 
 
-def _description(config: DictConfig, translator: "Translator") -> str:
+def _description(config: DictConfig, translator: Translator) -> str:
     """The files and the search, in the words of the command line."""
-    from transformer.cli.models import checkpoint_paths, resolve_file
 
     files = [str(resolve_file(path)) for path in checkpoint_paths(config.checkpoint)]
     search = translator.search
@@ -132,11 +123,8 @@ def _description(config: DictConfig, translator: "Translator") -> str:
 
 def _terms(
     config: DictConfig, pairs: int
-) -> "tuple[list[tuple[str, ...]] | None, list[Constraints] | None]":
+) -> tuple[list[tuple[str, ...]] | None, list[Constraints] | None]:
     """The terms of each pair, if they are counted; and as constraints of the search, if asked."""
-    from transformer.common.schema import typed_value
-    from transformer.data.text.phrases import read_phrases
-    from transformer.decoding.constraints.request import Constraints
 
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
@@ -151,10 +139,8 @@ def _terms(
 
 
 def _term_scores(
-    hypotheses: "list[str]", terms: "list[tuple[str, ...]] | None", *, constrained: bool
-) -> "list[Score]":
-    from transformer.data.text.phrases import occurs
-    from transformer.evaluation.term_accuracy import term_accuracy
+    hypotheses: list[str], terms: list[tuple[str, ...]] | None, *, constrained: bool
+) -> list[Score]:
 
     if terms is None:
         return []
@@ -162,10 +148,8 @@ def _term_scores(
     return [term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}")]
 
 
-def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | None":
+def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
     """The gold links of each pair, if alignment is to be scored: from a file, or the split's."""
-    from transformer.common.schema import typed_value
-    from transformer.data.text.word_alignment import read_links
 
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:
@@ -181,10 +165,8 @@ def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | Non
 
 
 def _alignment_scores(
-    translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
-) -> "list[Score]":
-    from transformer.decoding.forced.alignment import align
-    from transformer.evaluation.alignment_error import count_links
+    translator: Translator, pairs: list[Pair], gold: list[WordLinks]
+) -> list[Score]:
 
     links = align(
         translator.model,

@@ -7,22 +7,16 @@ from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import load_translator, resolve_positive
 from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
+from transformer.report.heads import HeadReport
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Rank heads; returns the exit code."""
-    return run_to_exit_code(lambda: _heads(compose_config("heads", arguments), arguments))
-
-
-def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.scored_text import require_trusted
-    from transformer.cli.load import load_translator, resolve_positive
-    from transformer.common.schema import typed_value
-    from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
-    from transformer.report.heads import HeadReport
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Rank heads."""
 
     alone = typed_value(config.alone, bool, "alone")
     metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")

@@ -2,30 +2,28 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import config_folder
 from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.schema import typed, typed_value
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.trust import require_trust
+from transformer.data.text.parallel import Corpus, Pair
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
 
-if TYPE_CHECKING:
-    from transformer.data.corpora.mixture import AnySplit
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.text.parallel import Pair
-    from transformer.evaluation.metrics import MetricsConfig
 
-
-def own_text(config: DictConfig) -> "Split | None":
+def own_text(config: DictConfig) -> Split | None:
     """The user's two files, if they are given.
 
     Raises:
         InputError: Only one is, or they are no text.
     """
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.text.parallel import Corpus
 
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
@@ -35,7 +33,7 @@ def own_text(config: DictConfig) -> "Split | None":
     return Split(Corpus.of(files, "source", "reference"))
 
 
-def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
+def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
     """The split of the run's corpus that is named; the training text cannot be.
 
     Raises:
@@ -68,14 +66,12 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     Raises:
         InputError: It names such text, and the command does not say ``trust=true``.
     """
-    from transformer.common.schema import typed_value
-    from transformer.data.corpora.trust import require_trust
 
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
-def pairs_to_score(split: "AnySplit") -> "list[Pair]":
+def pairs_to_score(split: AnySplit) -> list[Pair]:
     """All pairs of a text.
 
     Raises:
@@ -91,14 +87,12 @@ def text_name(config: DictConfig) -> str:
     return str(config.split) if config.source is None else resolve_path(config, "source").name
 
 
-def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":
+def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
     """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it.
 
     Raises:
         InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
     """
-    from transformer.common.schema import typed
-    from transformer.evaluation.metrics import MetricsConfig
 
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]

@@ -5,20 +5,15 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.model.checkpoint.checkpoint import write_payload
+from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Average; returns the exit code."""
-    return run_to_exit_code(lambda: _average(compose_config("average", arguments)))
-
-
-def _average(config: DictConfig) -> None:
-    from transformer.common.schema import typed_value
-    from transformer.model.checkpoint.checkpoint import write_payload
-    from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Average."""
 
     folder = resolve_path(config, "checkpoint")
     if not folder.is_dir():

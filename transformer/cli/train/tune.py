@@ -4,31 +4,35 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import resolve_positive
+from transformer.cli.models import resolve_device
+from transformer.common.schema import typed_value
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    read_payload,
+    require_translation,
+    write_payload,
+)
+from transformer.model.checkpoint.locate import TUNED, find_checkpoint
+from transformer.report.scores import require_writable
+from transformer.runs.tuning.candidate_weights import (
+    WeightsName,
+    offered_weights,
+    translating,
+    with_search,
+)
+from transformer.runs.tuning.grid import SweepConfig, sweep
+from transformer.runs.tuning.trial import Trial, best_trial
 
-if TYPE_CHECKING:
-    from transformer.runs.tuning.grid import SweepConfig
-    from transformer.runs.tuning.trial import Trial
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Tune; returns the exit code."""
-    return run_to_exit_code(lambda: _tune(compose_config("tune", arguments)))
-
-
-def _tune(config: DictConfig) -> None:
-    from transformer.cli.evaluate.scored_text import require_trusted
-    from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
-    from transformer.model.checkpoint.locate import TUNED
-    from transformer.report.scores import require_writable
-    from transformer.runs.tuning.candidate_weights import with_search
-    from transformer.runs.tuning.grid import sweep
-    from transformer.runs.tuning.trial import best_trial
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Tune."""
 
     settings = _settings(config)
     path = resolve_path(config, "checkpoint")
@@ -56,11 +60,7 @@ def _tune(config: DictConfig) -> None:
     print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _settings(config: DictConfig) -> "SweepConfig":
-    from transformer.cli.load import resolve_positive
-    from transformer.cli.models import resolve_device
-    from transformer.common.schema import typed_value
-    from transformer.runs.tuning.grid import SweepConfig
+def _settings(config: DictConfig) -> SweepConfig:
 
     hints = {
         "beam_sizes": Sequence[int],
@@ -82,11 +82,6 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     Raises:
         InputError: They cannot be read.
     """
-    from transformer.cli.load import resolve_positive
-    from transformer.common.schema import typed_value
-    from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-    from transformer.model.checkpoint.locate import find_checkpoint
-    from transformer.runs.tuning.candidate_weights import WeightsName, offered_weights, translating
 
     if not path.is_dir():
         file = find_checkpoint(path)
@@ -105,7 +100,7 @@ def _table() -> Callable[["Trial"], None]:
     """A function that shows a trial, the first one below the header of the table."""
     header = iter(["weights  algorithm  beam  penalty   score  seconds  sentences/s"])
 
-    def show(trial: "Trial") -> None:
+    def show(trial: Trial) -> None:
         for line in header:
             print(line, file=sys.stderr)
         _show(trial)
@@ -113,7 +108,7 @@ def _table() -> Callable[["Trial"], None]:
     return show
 
 
-def _show(trial: "Trial") -> None:
+def _show(trial: Trial) -> None:
     """A line of the table."""
     search = trial.search
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"

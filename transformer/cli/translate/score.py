@@ -6,26 +6,21 @@ from itertools import islice
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.load import resolve_positive, tagged_tokenizer
+from transformer.cli.models import load_checkpoint_model, load_checkpoints
 from transformer.cli.translate.line_io import is_json
 from transformer.common.errors import InputError
+from transformer.data.text.parallel import Corpus
+from transformer.decoding.forced.scorer import score_pairs
+from transformer.decoding.translation.trained import trained_with
 
 WINDOW = 4096
 """Pairs that are read before the first is scored."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Score; returns the exit code."""
-    return run_to_exit_code(lambda: _score(compose_config("score", arguments)))
-
-
-def _score(config: DictConfig) -> None:
-    from transformer.cli.load import resolve_positive, tagged_tokenizer
-    from transformer.cli.models import load_checkpoint_model, load_checkpoints
-    from transformer.data.text.parallel import Corpus
-    from transformer.decoding.forced.scorer import score_pairs
-    from transformer.decoding.translation.trained import trained_with
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Score."""
 
     as_json, batch_tokens = is_json(config), resolve_positive(config, "batch_tokens")
     checkpoints = load_checkpoints(config.checkpoint)

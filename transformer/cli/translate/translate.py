@@ -11,33 +11,31 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
+from transformer.common.schema import typed_value
+from transformer.data.text.lines import file_digest
+from transformer.data.tokenization.tags import parse_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Request
+from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.translation.length_limit import warn_about_length_limit
+from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
-if TYPE_CHECKING:
-    from transformer.data.tokenization.tokenizer import Tokenizer
-    from transformer.decoding.constraints.request import Request
-    from transformer.decoding.translation.document_translator import DocumentTranslator
-    from transformer.decoding.translation.result import Translation
-    from transformer.decoding.translation.translator import Translator
 
-
-def main(arguments: Sequence[str]) -> int:
-    """Translate; returns the exit code."""
-    return run_to_exit_code(lambda: _translate(compose_config("translate", arguments), arguments))
-
-
-def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.translate.engine import translator_by_engine
-    from transformer.common.schema import typed_value
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Translate."""
 
     for key in ("attention", "alignment"):
         typed_value(config[key], bool, key)
@@ -60,11 +58,9 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _translator(
-    config: DictConfig, translator: "Translator", assignment: LineAssignment
-) -> "Translator | DocumentTranslator":
+    config: DictConfig, translator: Translator, assignment: LineAssignment
+) -> Translator | DocumentTranslator:
     """The translator of documents, if the model or ``documents`` says so."""
-    from transformer.common.schema import typed_value
-    from transformer.decoding.translation.document_translator import in_documents
 
     documents = typed_value(config.documents, bool | None, "documents")
     if documents and not translator.tokenizer.tags.sentences:
@@ -80,7 +76,7 @@ def _translator(
 
 def _translate_file(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    translator: Translator | DocumentTranslator,
     assignment: LineAssignment,
     source: Path,
     output: Path,
@@ -101,7 +97,7 @@ def _translate_file(
         parts.join()
 
 
-def _check_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
+def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
     """Raise errors of the input now: a corrected file is another job, which starts again."""
     lines, _ = open_input(str(source))
     read: Iterator[Any] = lines
@@ -112,7 +108,7 @@ def _check_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> Non
 
 def _stream(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    translator: Translator | DocumentTranslator,
     lines: Iterator[str],
     output: BinaryIO,
     number: Callable[[int], int],
@@ -121,8 +117,6 @@ def _stream(
     done: int = 0,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
-    from transformer.decoding.translation.document_translator import DocumentTranslator
-    from transformer.decoding.translation.length_limit import warn_about_length_limit
 
     name = config.input or "stdin"
 
@@ -148,7 +142,7 @@ def _stream(
     warn_about_length_limit([translator.length_limit.pop_counts()])
 
 
-def _line(translation: "Translation", where: str, form: str) -> str:
+def _line(translation: Translation, where: str, form: str) -> str:
     if form == "json":
         return json.dumps(translation.to_json(), ensure_ascii=False)
     if translation.unmet:
@@ -158,10 +152,8 @@ def _line(translation: "Translation", where: str, form: str) -> str:
 
 
 def _requests(
-    lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
-) -> "Iterator[Request]":
-    from transformer.data.tokenization.tags import parse_tags
-    from transformer.decoding.constraints.request import Request
+    lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
+) -> Iterator[Request]:
 
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
@@ -172,15 +164,12 @@ def _requests(
         yield request
 
 
-def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
+def _job(config: DictConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
     The device and the size of batches change probabilities by rounding alone: a call that had too
     little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
-    from transformer.data.text.lines import file_digest
-    from transformer.decoding.translation.fingerprint import compute_fingerprint
-    from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]

@@ -1,6 +1,5 @@
 """Wrong calls of doctor and clean, and what a right one says."""
 
-import importlib
 import json
 import os
 import sys
@@ -11,6 +10,7 @@ import pytest
 from tests.unit.cli.test_load import RUN
 from tests.unit.cli.test_load import written as write_checkpoint
 from tests.unit.data.quality.texts import call_of, clean_texts, written
+from transformer.__main__ import main
 from transformer.data.tokenization.tags import Tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
@@ -25,8 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def call(verb: str, *arguments: str) -> int:
-    code: int = importlib.import_module(f"transformer.cli.data.{verb}").main(arguments)
-    return code
+    return main([verb, *arguments])
 
 
 @pytest.mark.parametrize("name", ["doctor", "clean"])

@@ -2,8 +2,9 @@
 
 import pytest
 
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.evaluate.attention import _literal, main
+from transformer.cli.evaluate.attention import _literal
 
 NAMES = ("text", "target")
 
@@ -49,7 +50,7 @@ def test_a_target_of_null_is_none() -> None:
 def test_a_wrong_call_is_one_line(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert main(["attention", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"error: {says}")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
@@ -82,13 +83,13 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
-    assert train.main([]) == 0
+    train.run([])
     assert len(trained) == 2
     assert len(shrinks) == (0 if exact else 2)
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert train.main(["launch=optuna", "seed=2"]) == 2
+    assert main(["train", "launch=optuna", "seed=2"]) == 2
     assert capsys.readouterr().err == "error: launch=optuna is for a sweep; add --multirun\n"
 
 
