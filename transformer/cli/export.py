@@ -18,7 +18,6 @@ from transformer.report.scores import require_writable
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Export."""
-
     if config.format not in FORMATS:
         raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
     chosen = FORMATS[config.format]

@@ -19,7 +19,6 @@ from transformer.data.quality.texts import given_texts
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Clean."""
-
     values: Any = OmegaConf.to_container(config)
     filters = typed_value(values["filters"], Mapping[str, bool], "filters")
     repair = typed_value(config.repair, bool, "repair")

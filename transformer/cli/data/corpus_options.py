@@ -26,7 +26,6 @@ def data_config(config: DictConfig) -> DataConfig:
     Raises:
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
-
     values: Any = OmegaConf.to_container(config.data)
     data = typed(DataConfig, values, "data")
     refused = {
@@ -46,7 +45,6 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
     Raises:
         InputError: There is none, or one is unknown.
     """
-
     values: Any = OmegaConf.to_container(config)
     known = list(known)
     names: Sequence[str] | None = typed_value(values["splits"], Sequence[str] | None, "splits")
@@ -66,7 +64,6 @@ def examination_config(
     Raises:
         InputError: A value has the wrong type or is out of range.
     """
-
     return ExaminationConfig(
         checks=frozenset(checks),
         examples=examples,
@@ -84,7 +81,6 @@ def build_tokenizer(
     Raises:
         InputError: Both are given, or the tokenizer cannot be read or learnt.
     """
-
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
         if chosen is not None:

@@ -24,7 +24,6 @@ from transformer.report.scores import build_table, table_console
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Examine."""
-
     values: Any = OmegaConf.to_container(config)
     thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
     examples = typed_value(config.examples, int, "examples")
@@ -50,7 +49,6 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _show(report: Mapping[str, Any], unit: str, speed: int) -> None:
     """Print tables and examples to stderr."""
-
     console = table_console()
     lengths = rows.length_rows(report)
     console.print(build_table(f"lengths ({unit})", rows.LENGTHS, lengths, right=(1, 3, 4, 5, 6, 7)))

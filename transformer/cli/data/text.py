@@ -18,7 +18,6 @@ from transformer.data.corpora.resolve import Split, find_corpus_splits
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Write the text."""
-
     data = data_config(config)
     splits = find_corpus_splits(data)
     folder = resolve_path(config, "output")
@@ -39,7 +38,6 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 def _write_split(split: Split, files: Sequence[Path]) -> int:
     """Write both sides, each whole or not at all; returns the number of pairs."""
-
     count = 0
     with ExitStack() as stack:
         parts = [stack.enter_context(written_whole(file)) for file in files]

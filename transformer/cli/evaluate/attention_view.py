@@ -111,13 +111,12 @@ def _kinds(
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
     return [
         AttentionKind(
-            **_LABELS[kind],
-            name=kind,
-            queries=axes[kind][0],
-            keys=axes[kind][1],
-            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
-            visible=attended.visible[0].cpu(),
-            characters=characters[kind],
+            kind,
+            *_LABELS[kind],
+            *axes[kind],
+            torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
+            attended.visible[0].cpu(),
+            characters[kind],
         )
         for kind in KINDS
         if (attended := getattr(seen, kind)).weights
@@ -125,22 +124,20 @@ def _kinds(
 
 
 _LABELS = {
-    "encoder": {
-        "title": "Encoder self-attention",
-        "note": "Each row is a source token; the columns are the source tokens it looks at.",
-        "query_name": "source",
-        "key_name": "source",
-    },
-    "decoder": {
-        "title": "Decoder self-attention",
-        "note": "Each row is the target token read last; the columns are those read so far.",
-        "query_name": "target",
-        "key_name": "target",
-    },
-    "cross": {
-        "title": "Cross-attention",
-        "note": "Each row is the target token being written; the columns are the source tokens.",
-        "query_name": "target",
-        "key_name": "source",
-    },
+    "encoder": (
+        "Encoder self-attention",
+        "Each row is a source token; the columns are the source tokens it looks at.",
+        *("source", "source"),
+    ),
+    "decoder": (
+        "Decoder self-attention",
+        "Each row is the target token read last; the columns are those read so far.",
+        *("target", "target"),
+    ),
+    "cross": (
+        "Cross-attention",
+        "Each row is the target token being written; the columns are the source tokens.",
+        *("target", "source"),
+    ),
 }
+"""Title, note, and names of a row and of a column."""

@@ -2,15 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_type_hints
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.evaluation.comparison.compare import ComparisonConfig
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -53,45 +49,21 @@ def _sacrebleu_seed(default: int) -> int:
 def run(arguments: Sequence[str]) -> None:
     """Compare systems."""
     config, arguments = _composed(arguments)
-    from transformer.cli.evaluate.systems import find_compared, own_training_text, training_text
+    # Torch takes seconds to import: not before the call is known to be right.
+    from transformer.cli.evaluate import systems
+    from transformer.cli.evaluate.scored_text import writable_output
     from transformer.evaluation.comparison.compare import compare
-    from transformer.report.comparison import (
-        format_comparison,
-        print_comparison,
-        save_comparison,
-    )
-    from transformer.report.scores import require_writable
+    from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 
     # Errors of the call come before minutes of translation.
-    _comparison(config, None)
-    training = own_training_text(config)
-    output = None if config.output is None else resolve_path(config, "output")
-    if output is not None:
-        require_writable(output)
-    found = find_compared(config, arguments, lambda run: _comparison(config, run))
+    systems.resolve_comparison(config, None)
+    training = systems.own_training_text(config)
+    output = writable_output(config)
+    found = systems.find_compared(config, arguments)
     if config.training is True:
-        training = training_text(config, found.run)
+        training = systems.training_text(config, found.run)
     comparison = compare(found.text, found.systems, found.comparison, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
     if output is not None:
         save_comparison(output, comparison)
-
-
-def _comparison(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
-    from transformer.cli.evaluate.scored_text import resolve_metrics
-    from transformer.common.schema import typed_value
-    from transformer.evaluation.comparison.compare import ComparisonConfig
-    from transformer.evaluation.comparison.significance import Resampling
-
-    values: Any = OmegaConf.to_container(config)
-
-    def fields(kind: type) -> dict[str, Any]:
-        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
-        return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
-
-    return ComparisonConfig(
-        **fields(ComparisonConfig),
-        resampling=Resampling(**fields(Resampling)),
-        scoring=resolve_metrics(config, run),
-    )

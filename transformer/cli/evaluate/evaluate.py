@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig, ListConfig
 
@@ -13,6 +12,7 @@ from transformer.cli.evaluate.scored_text import (
     resolve_metrics,
     scored_split,
     text_name,
+    writable_output,
 )
 from transformer.cli.load import load_translator, resolve_positive
 from transformer.cli.models import checkpoint_paths, resolve_device, resolve_file
@@ -35,35 +35,21 @@ from transformer.evaluation.term_accuracy import term_accuracy
 from transformer.interchange.safetensors import is_exported
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
 from transformer.model.checkpoint.locate import find_checkpoint
-from transformer.report.scores import format_json, print_table, require_writable, save_report
+from transformer.report.scores import format_json, print_table, save_report
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Evaluate."""
-    task = _task(config)
+    """Score a model, as its task demands."""
+    path = resolve_path(config, "checkpoint")
+    # An ensemble and an export are always of translators.
+    if isinstance(config.checkpoint, ListConfig) or is_exported(path):
+        task = "translation"
+    else:
+        task = checkpoint_task(read_payload(find_checkpoint(path)))
     if task == "translation":
         _evaluate_translations(config, arguments)
     else:
         _evaluate_again(config, task)
-
-
-def _task(config: DictConfig) -> str:
-
-    # An ensemble and an export are always of translators.
-    path = resolve_path(config, "checkpoint")
-    if isinstance(config.checkpoint, ListConfig) or is_exported(path):
-        return "translation"
-    return checkpoint_task(read_payload(find_checkpoint(path)))
-
-
-def _writable(config: DictConfig) -> Path | None:
-    """The folder of ``output=``; errors with it come before the evaluation."""
-
-    if config.output is None:
-        return None
-    folder = resolve_path(config, "output")
-    require_writable(folder)
-    return folder
 
 
 def _evaluate_again(config: DictConfig, task: str) -> None:
@@ -78,7 +64,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
     scores = evaluate_again(
         resolve_path(config, "checkpoint"),
         config.split,
-        output=_writable(config),
+        output=writable_output(config),
         device=resolve_device(config.device),
         batch_tokens=resolve_positive(config, "batch_tokens"),
         trusted=typed_value(config.trust, bool, "trust"),
@@ -87,20 +73,22 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
 
 
 def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None:
-
     translator, run = load_translator(config, arguments)
     metrics = resolve_metrics(config, run)
     split = own_text(config) or scored_split(config, run)
     pairs = pairs_to_score(split)
     gold = _gold_links(config, split)
     terms, constraints = _terms(config, len(pairs))
-    output = _writable(config)
+    output = writable_output(config)
     aligned = [] if gold is None else _alignment_scores(translator, pairs, gold)
     found = in_documents(translator).translate([source for source, _ in pairs], constraints)
     warn_about_length_limit([translator.length_limit.pop_counts()])
     hypotheses = [translation.text for translation in found]
     scores = score(hypotheses, [reference for _, reference in pairs], config=metrics)
-    scores += _term_scores(hypotheses, terms, constrained=constraints is not None) + aligned
+    if terms is not None:
+        search = "free" if constraints is None else "must"
+        scores.append(term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}"))
+    scores += aligned
     name = text_name(config)
     print(escaped(_description(config, translator)), file=sys.stderr)
     print_table(name, scores)
@@ -111,7 +99,6 @@ def _evaluate_translations(config: DictConfig, arguments: Sequence[str]) -> None
 
 def _description(config: DictConfig, translator: Translator) -> str:
     """The files and the search, in the words of the command line."""
-
     files = [str(resolve_file(path)) for path in checkpoint_paths(config.checkpoint)]
     search = translator.search
     words = [] if search.algorithm == "beam" else [f"decoding.algorithm={search.algorithm}"]
@@ -125,7 +112,6 @@ def _terms(
     config: DictConfig, pairs: int
 ) -> tuple[list[tuple[str, ...]] | None, list[Constraints] | None]:
     """The terms of each pair, if they are counted; and as constraints of the search, if asked."""
-
     constrain = typed_value(config.constrain, bool, "constrain")
     if config.terms is None:
         return None, None
@@ -138,19 +124,8 @@ def _terms(
     return terms, [Constraints(must=line) for line in terms] if constrain else None
 
 
-def _term_scores(
-    hypotheses: list[str], terms: list[tuple[str, ...]] | None, *, constrained: bool
-) -> list[Score]:
-
-    if terms is None:
-        return []
-    search = "must" if constrained else "free"
-    return [term_accuracy(hypotheses, terms, occurs, f"match:words|search:{search}")]
-
-
 def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
     """The gold links of each pair, if alignment is to be scored: from a file, or the split's."""
-
     alignment = typed_value(config.alignment, bool | str | None, "alignment")
     if not alignment:
         return None
@@ -167,14 +142,8 @@ def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
 def _alignment_scores(
     translator: Translator, pairs: list[Pair], gold: list[WordLinks]
 ) -> list[Score]:
-
-    links = align(
-        translator.model,
-        translator.tokenizer,
-        pairs,
-        aligner=translator.aligner,
-        batch_tokens=translator.batch_tokens,
-    )
+    model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
+    batch_tokens = translator.batch_tokens
+    links = align(model, tokenizer, pairs, aligner=aligner, batch_tokens=batch_tokens)
     triples = zip(links, (g.sure for g in gold), (g.possible for g in gold), strict=True)
-    signature = f"npairs:{len(pairs)}|{translator.aligner.signature}"
-    return count_links(triples).scores(signature)
+    return count_links(triples).scores(f"npairs:{len(pairs)}|{aligner.signature}")

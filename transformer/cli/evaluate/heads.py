@@ -16,8 +16,7 @@ from transformer.report.heads import HeadReport
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Rank heads."""
-
+    """Rank the heads."""
     alone = typed_value(config.alone, bool, "alone")
     metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
     sentences = resolve_positive(config, "sentences")

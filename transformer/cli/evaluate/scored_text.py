@@ -1,7 +1,7 @@
 """The text that a verb scores on, and the metrics: the keys from ``split`` to ``lowercase``."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,6 +16,7 @@ from transformer.data.corpora.trust import require_trust
 from transformer.data.text.parallel import Corpus, Pair
 from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
+from transformer.report.scores import require_writable
 
 
 def own_text(config: DictConfig) -> Split | None:
@@ -24,7 +25,6 @@ def own_text(config: DictConfig) -> Split | None:
     Raises:
         InputError: Only one is, or they are no text.
     """
-
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
@@ -40,7 +40,7 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
         InputError: The corpus does not exist, or has no such split to score on.
     """
     require_trusted(config, run)
-    with _advising_own_text():
+    try:
         splits = run_splits(run["data"])
         known = [name for name in splits if not name.startswith("train")]
         if config.split not in known:
@@ -49,13 +49,6 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
                 f"{', '.join(known)}, or give source= and reference="
             )
         return found_in_run(splits[config.split])
-
-
-@contextmanager
-def _advising_own_text() -> Iterator[None]:
-    """Add to the message about a missing text of a run that another may be given."""
-    try:
-        yield
     except MissingFile as error:
         raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
 
@@ -66,7 +59,6 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     Raises:
         InputError: It names such text, and the command does not say ``trust=true``.
     """
-
     trusted = typed_value(config.get("trust", False), bool, "trust")
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
@@ -82,6 +74,19 @@ def pairs_to_score(split: AnySplit) -> list[Pair]:
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 
+def writable_output(config: DictConfig) -> Path | None:
+    """The folder of ``output=``, if it is given; it exists then.
+
+    Raises:
+        InputError: It cannot be written to. Call this before anything takes long.
+    """
+    if config.output is None:
+        return None
+    folder = resolve_path(config, "output")
+    require_writable(folder)
+    return folder
+
+
 def text_name(config: DictConfig) -> str:
     """The name of the text in reports."""
     return str(config.split) if config.source is None else resolve_path(config, "source").name
@@ -93,7 +98,6 @@ def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> Metric
     Raises:
         InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
     """
-
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
     given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}

@@ -1,11 +1,11 @@
 """The text and the systems of a call of ``compare``."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,6 +14,7 @@ from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
     require_trusted,
+    resolve_metrics,
     scored_split,
     text_name,
 )
@@ -28,6 +29,7 @@ from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
+from transformer.evaluation.comparison.significance import Resampling
 from transformer.model.checkpoint.locate import run_folder
 
 Run = dict[str, Any]
@@ -50,16 +52,12 @@ class Compared:
     comparison: ComparisonConfig
 
 
-def find_compared(
-    config: DictConfig, arguments: Sequence[str], comparison: Callable[[Run | None], Any]
-) -> Compared:
+def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     """Read the text and the hypotheses, and translate where there are none yet.
 
     Args:
         config: Of the call.
         arguments: Of the call, without paths.
-        comparison: Makes the ``ComparisonConfig`` from the config of the first run; called before
-            anything is translated.
 
     Raises:
         InputError: A file or a run cannot be read, or the runs have other sources or references.
@@ -75,13 +73,13 @@ def find_compared(
     if text is not None:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
-    first, resolved = None, comparison(None)
+    first, comparison = None, resolve_comparison(config, None)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
         if first is None:
-            first, resolved = run, comparison(run)
+            first, comparison = run, resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
         pairs = pairs_to_score(scored_split(single, run)) if own is None else own
         if text is None:
@@ -97,7 +95,26 @@ def find_compared(
     assert text is not None  # of the user or of a run
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
     compared = ComparedText(text_name(config), sources, references)
-    return Compared(compared, [systems[path] for path in paths], first, resolved)
+    return Compared(compared, [systems[path] for path in paths], first, comparison)
+
+
+def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
+    """What to compare, by the metrics of a run.
+
+    Raises:
+        InputError: A value has the wrong type or is out of range.
+    """
+    values: Any = OmegaConf.to_container(config)
+
+    def fields(kind: type) -> dict[str, Any]:
+        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
+        return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
+
+    return ComparisonConfig(
+        **fields(ComparisonConfig),
+        resampling=Resampling(**fields(Resampling)),
+        scoring=resolve_metrics(config, run),
+    )
 
 
 def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:

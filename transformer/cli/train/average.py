@@ -14,7 +14,6 @@ from transformer.training.checkpointing.averaging import average_checkpoints, re
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Average."""
-
     folder = resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")

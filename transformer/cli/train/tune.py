@@ -33,7 +33,6 @@ from transformer.runs.tuning.trial import Trial, best_trial
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Tune."""
-
     settings = _settings(config)
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
@@ -61,7 +60,6 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _settings(config: DictConfig) -> SweepConfig:
-
     hints = {
         "beam_sizes": Sequence[int],
         "length_penalties": Sequence[float],
@@ -82,7 +80,6 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     Raises:
         InputError: They cannot be read.
     """
-
     if not path.is_dir():
         file = find_checkpoint(path)
         payload = read_payload(file)

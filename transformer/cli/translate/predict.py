@@ -41,7 +41,6 @@ def _predictor(config: DictConfig) -> Predictor:
     Raises:
         InputError: It cannot be read, or translates.
     """
-
     file = find_checkpoint(resolve_path(config, "checkpoint"))
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
     if (task := checkpoint_task(read_payload(file))) not in kinds:

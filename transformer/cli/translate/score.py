@@ -21,7 +21,6 @@ WINDOW = 4096
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Score."""
-
     as_json, batch_tokens = is_json(config), resolve_positive(config, "batch_tokens")
     checkpoints = load_checkpoints(config.checkpoint)
     model = load_checkpoint_model(config, checkpoints)

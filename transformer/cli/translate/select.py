@@ -17,7 +17,6 @@ from transformer.evaluation.nbest_oracle import nearest
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Select."""
-
     nbest, reference, output = (
         resolve_path(config, key) for key in ("nbest", "reference", "output")
     )

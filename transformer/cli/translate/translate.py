@@ -36,7 +36,6 @@ from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate."""
-
     for key in ("attention", "alignment"):
         typed_value(config[key], bool, key)
     as_json, _ = is_json(config), is_json(config, "input_format")
@@ -61,7 +60,6 @@ def _translator(
     config: DictConfig, translator: Translator, assignment: LineAssignment
 ) -> Translator | DocumentTranslator:
     """The translator of documents, if the model or ``documents`` says so."""
-
     documents = typed_value(config.documents, bool | None, "documents")
     if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
@@ -117,7 +115,6 @@ def _stream(
     done: int = 0,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
-
     name = config.input or "stdin"
 
     def where(index: int) -> str:
@@ -154,7 +151,6 @@ def _line(translation: Translation, where: str, form: str) -> str:
 def _requests(
     lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
 ) -> Iterator[Request]:
-
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
         try:
@@ -170,7 +166,6 @@ def _job(config: DictConfig, translator: Translator | DocumentTranslator, source
     The device and the size of batches change probabilities by rounding alone: a call that had too
     little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
-
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:
