@@ -6,9 +6,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.models import load_checkpoint_model, load_checkpoints
 from transformer.common.errors import InputError
-from transformer.common.schema import typed, typed_value
+from transformer.common.schema import typed
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
@@ -50,8 +51,7 @@ def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
     Raises:
         InputError: The model has no such tag.
     """
-    # Not every verb has the keys.
-    given = (typed_value(config.get(key), str | None, key) for key in ("to", "tag"))
+    given = (resolve_value(config, key, str | None) for key in ("to", "tag"))
     return tokenizer.tagged(SourceTags(*given))
 
 
@@ -79,11 +79,8 @@ def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> 
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)
-    # Not every verb has the key.
-    if (threshold := config.get("alignment_threshold")) is not None:
-        near_best = typed_value(threshold, float, "alignment_threshold")
-        aligner = replace(aligner, near_best=near_best)
-    return aligner
+    threshold = resolve_value(config, "alignment_threshold", float | None)
+    return aligner if threshold is None else replace(aligner, near_best=threshold)
 
 
 def _named_head(arguments: Sequence[str]) -> HeadName | None:
@@ -98,15 +95,3 @@ def _named_head(arguments: Sequence[str]) -> HeadName | None:
                 )
             return named
     return None
-
-
-def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
-    """A whole number.
-
-    Raises:
-        InputError: It is another value, or below the minimum.
-    """
-    number: int = typed_value(config[key], int, key)
-    if number < minimum:
-        raise InputError(f"{key}={number} must be at least {minimum}")
-    return number

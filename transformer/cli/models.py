@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, ListConfig
 
+from transformer.cli.config.compose import resolve_value
 from transformer.common.errors import InputError, how_to_install
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
@@ -69,7 +70,7 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
         InputError: There is no such device, head or precision, or ``averaging`` averages nothing.
     """
     device = resolve_device(config.get("device", "cpu"))
-    precision = typed_value(config.get("precision", "float32"), Precision, "precision")
+    precision = resolve_value(config, "precision", Precision, "float32")
     names = config.get("heads_off")
     given = names if isinstance(names, ListConfig) else [] if names is None else [names]
     heads = list(map(str, given))
@@ -78,7 +79,7 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, heads))
     models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
-    averaging = typed_value(config.get("averaging"), Averaging | None, "averaging")
+    averaging = resolve_value(config, "averaging", Averaging | None)
     if len(models) > 1:
         return Ensemble(models, averaging or "probability")
     if averaging is not None:

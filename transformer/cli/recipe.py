@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
+from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import typed_value
 from transformer.recipes.overrides import sort_arguments
 
 if TYPE_CHECKING:
@@ -36,14 +35,14 @@ def run(arguments: Sequence[str]) -> None:
     training = {*groups, *map(str, compose_config("train", []))}
     keys = {"recipe", "output", "dry_run", *hints}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
-    plain: Any = OmegaConf.to_container(compose_config("recipe", own))
-    config = recipe.config(**{key: typed_value(plain[key], hints[key], key) for key in hints})
-    if plain["output"] in (None, ""):
+    given = compose_config("recipe", own)
+    config = recipe.config(**{key: resolve_value(given, key, hints[key]) for key in hints})
+    if given.output in (None, ""):
         raise InputError("output= names no folder; give one")
-    plan = Plan(given_path(str(plain["output"])), base, extras, _compose)
+    plan = Plan(resolve_path(given, "output"), base, extras, _compose)
     recipe.add(plan, config)
     plan.complete()
-    (_show if typed_value(plain["dry_run"], bool, "dry_run") else _run)(plan)
+    (_show if resolve_value(given, "dry_run", bool) else _run)(plan)
 
 
 def _compose(

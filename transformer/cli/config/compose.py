@@ -7,13 +7,14 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf, is_config
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.config.arguments import check_overrides, choices, config_folder, override_key
 from transformer.cli.config.unknown_keys import known_keys, nearest_key
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import given_path
+from transformer.common.schema import typed_value
 
 SWEEP_SIGNS = (",", "(")
 """What stands in a value that Hydra sweeps over."""
@@ -82,6 +83,28 @@ def resolve_path(config: DictConfig, key: str) -> Path:
         InputError: It is in the home folder of an unknown user.
     """
     return given_path(str(config[key]))
+
+
+def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
+    """The plain value of a key, in the type of its annotation; not every verb has each key.
+
+    Raises:
+        InputError: It has another type.
+    """
+    value = config.get(key, default)
+    return typed_value(OmegaConf.to_container(value) if is_config(value) else value, hint, key)
+
+
+def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
+    """A whole number.
+
+    Raises:
+        InputError: It is another value, or below the minimum.
+    """
+    number: int = resolve_value(config, key, int)
+    if number < minimum:
+        raise InputError(f"{key}={number} must be at least {minimum}")
+    return number
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
 from transformer.data.quality.factory import Checks
 from transformer.data.quality.texts import given_texts
@@ -19,9 +18,8 @@ from transformer.data.quality.texts import given_texts
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Clean."""
-    values: Any = OmegaConf.to_container(config)
-    filters = typed_value(values["filters"], Mapping[str, bool], "filters")
-    repair = typed_value(config.repair, bool, "repair")
+    filters = resolve_value(config, "filters", Mapping[str, bool])
+    repair = resolve_value(config, "repair", bool)
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
     enabled = {name for name, is_on in filters.items() if is_on}

@@ -1,16 +1,14 @@
 """Options that doctor, clean and text share: the text, its splits, the tokenizer, the checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.train.vocabulary import names_size, with_largest
 from transformer.common.cache import locked
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import typed, typed_value
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import Split
 from transformer.data.quality.config import ExaminationConfig
@@ -26,16 +24,16 @@ def data_config(config: DictConfig) -> DataConfig:
     Raises:
         InputError: A value has the wrong type, there are several corpora, or there is a stream.
     """
-    values: Any = OmegaConf.to_container(config.data)
-    data = typed(DataConfig, values, "data")
-    refused = {
-        "data.corpora is for training; give one corpus, as data=files data.train=… data.source=… "
-        "data.target=…": data.corpora,
-        "data.streaming is for training; set data.streaming=false, and data.train=FILE": (
-            data.streaming
-        ),
-    }
-    raise_objections(message for message, given in refused.items() if given)
+    data: DataConfig = resolve_value(config, "data", DataConfig)
+    if data.corpora:
+        raise InputError(
+            "data.corpora is for training; give one corpus, as data=files data.train=… "
+            "data.source=… data.target=…"
+        )
+    if data.streaming:
+        raise InputError(
+            "data.streaming is for training; set data.streaming=false, and data.train=FILE"
+        )
     return data
 
 
@@ -45,9 +43,8 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
     Raises:
         InputError: There is none, or one is unknown.
     """
-    values: Any = OmegaConf.to_container(config)
     known = list(known)
-    names: Sequence[str] | None = typed_value(values["splits"], Sequence[str] | None, "splits")
+    names: Sequence[str] | None = resolve_value(config, "splits", Sequence[str] | None)
     if names is None:
         return known
     unknown = [name for name in names if name not in known]
@@ -67,7 +64,7 @@ def examination_config(
     return ExaminationConfig(
         checks=frozenset(checks),
         examples=examples,
-        ratio=typed_value(config.ratio, float, "ratio"),
+        ratio=resolve_value(config, "ratio", float),
         max_length=data.max_length,
         languages=(data.source, data.target),
     )
@@ -95,8 +92,7 @@ def build_tokenizer(
     folder, train = given_path(cache), splits["train"]
 
     def learn() -> Tokenizer:
-        values: Any = OmegaConf.to_container(config.tokenizer)
-        settings = typed(TokenizerConfig, values, "tokenizer")
+        settings = resolve_value(config, "tokenizer", TokenizerConfig)
         content = train.fingerprint(folder)
         return Tokenizer.train(settings, train.__iter__, folder, content, train.location)
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from transformer.cli.config.compose import resolve_value
 from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.data.quality import report as rows
 from transformer.data.quality.config import Thresholds
 from transformer.data.quality.report import to_json
@@ -24,9 +24,8 @@ from transformer.report.scores import build_table, table_console
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Examine."""
-    values: Any = OmegaConf.to_container(config)
-    thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
-    examples = typed_value(config.examples, int, "examples")
+    thresholds: Thresholds = resolve_value(config, "thresholds", Thresholds)
+    examples = resolve_value(config, "examples", int)
     allowed = thresholds.enabled()
     data = corpus_options.data_config(config)
     settings = corpus_options.examination_config(config, data, allowed, examples)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from transformer.cli.config.compose import compose_config, resolve_path
+from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
 
@@ -17,13 +17,12 @@ def run(arguments: Sequence[str]) -> None:
     from transformer.cli.evaluate.attention_view import attention_view
     from transformer.cli.load import load_translator
     from transformer.common.files import written_whole
-    from transformer.common.schema import typed_value
     from transformer.report.attention_figure import attention_figure, require_matplotlib
     from transformer.report.attention_page import attention_page
     from transformer.report.attention_summary import print_best
     from transformer.report.scores import require_writable, write_whole
 
-    if png := typed_value(config.png, bool, "png"):
+    if png := resolve_value(config, "png", bool):
         require_matplotlib()
     if config.output is None:
         folder = run_folder(resolve_path(config, "checkpoint")) / "attention"

@@ -5,9 +5,8 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import resolve_positive
 from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
@@ -114,9 +113,9 @@ def _kinds(
             kind,
             *_LABELS[kind],
             *axes[kind],
-            torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
-            attended.visible[0].cpu(),
-            characters[kind],
+            weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
+            visible=attended.visible[0].cpu(),
+            characters=characters[kind],
         )
         for kind in KINDS
         if (attended := getattr(seen, kind)).weights

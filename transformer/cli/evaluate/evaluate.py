@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
@@ -14,12 +14,11 @@ from transformer.cli.evaluate.scored_text import (
     text_name,
     writable_output,
 )
-from transformer.cli.load import load_translator, resolve_positive
+from transformer.cli.load import load_translator
 from transformer.cli.models import checkpoint_paths, resolve_device, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path
-from transformer.common.schema import typed_value
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.parallel import Pair
 from transformer.data.text.phrases import occurs, read_phrases
@@ -67,7 +66,7 @@ def _evaluate_again(config: DictConfig, task: str) -> None:
         output=writable_output(config),
         device=resolve_device(config.device),
         batch_tokens=resolve_positive(config, "batch_tokens"),
-        trusted=typed_value(config.trust, bool, "trust"),
+        trusted=resolve_value(config, "trust", bool),
     )
     print(format_json(scores))
 
@@ -112,7 +111,7 @@ def _terms(
     config: DictConfig, pairs: int
 ) -> tuple[list[tuple[str, ...]] | None, list[Constraints] | None]:
     """The terms of each pair, if they are counted; and as constraints of the search, if asked."""
-    constrain = typed_value(config.constrain, bool, "constrain")
+    constrain = resolve_value(config, "constrain", bool)
     if config.terms is None:
         return None, None
     terms = list(read_phrases(resolve_path(config, "terms")))
@@ -126,7 +125,7 @@ def _terms(
 
 def _gold_links(config: DictConfig, split: AnySplit) -> list[WordLinks] | None:
     """The gold links of each pair, if alignment is to be scored: from a file, or the split's."""
-    alignment = typed_value(config.alignment, bool | str | None, "alignment")
+    alignment = resolve_value(config, "alignment", bool | str | None)
     if not alignment:
         return None
     if alignment is not True:

@@ -7,8 +7,9 @@ from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
+from transformer.cli.config.compose import resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import load_translator, resolve_positive
+from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
 from transformer.common.schema import typed_value
 from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
@@ -17,8 +18,8 @@ from transformer.report.heads import HeadReport
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Rank the heads."""
-    alone = typed_value(config.alone, bool, "alone")
-    metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
+    alone = resolve_value(config, "alone", bool)
+    metric = resolve_value(config, "metric", Literal["loss", "bleu"])
     sentences = resolve_positive(config, "sentences")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
     fractions = typed_value(prune, Sequence[float], "prune")

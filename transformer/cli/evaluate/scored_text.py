@@ -7,9 +7,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
-from transformer.common.schema import typed, typed_value
+from transformer.common.schema import typed
 from transformer.data.corpora.mixture import AnySplit
 from transformer.data.corpora.resolve import Split
 from transformer.data.corpora.trust import require_trust
@@ -59,7 +59,7 @@ def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
     Raises:
         InputError: It names such text, and the command does not say ``trust=true``.
     """
-    trusted = typed_value(config.get("trust", False), bool, "trust")
+    trusted = resolve_value(config, "trust", bool, False)
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 

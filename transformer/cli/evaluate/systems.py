@@ -10,6 +10,7 @@ from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config.compose import resolve_value
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
@@ -22,7 +23,6 @@ from transformer.cli.load import load_translator
 from transformer.cli.models import resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import typed_value
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Pair
 from transformer.decoding.translation.translator import Translator
@@ -104,11 +104,10 @@ def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
     Raises:
         InputError: A value has the wrong type or is out of range.
     """
-    values: Any = OmegaConf.to_container(config)
 
     def fields(kind: type) -> dict[str, Any]:
-        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
-        return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
+        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in config}
+        return {key: resolve_value(config, key, hint) for key, hint in hints.items()}
 
     return ComparisonConfig(
         **fields(ComparisonConfig),
@@ -119,8 +118,7 @@ def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
 
 def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
     """All systems, and the runs among them, each once."""
-    values: Any = OmegaConf.to_container(config)
-    paths = list(map(given_path, typed_value(values["runs"], Sequence[str], "runs")))
+    paths = list(map(given_path, resolve_value(config, "runs", Sequence[str])))
     if len(paths) < 2:
         raise InputError("one system alone cannot be compared; give two or more")
     return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
@@ -132,7 +130,7 @@ def own_training_text(config: DictConfig) -> Iterator[str] | None:
     Raises:
         InputError: It cannot.
     """
-    name = typed_value(config.training, bool | str, "training")
+    name = resolve_value(config, "training", bool | str)
     if isinstance(name, bool):
         return None
     lines = read_lines(given_path(name))

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.model.checkpoint.checkpoint import write_payload
 from transformer.training.checkpointing.averaging import average_checkpoints, recent_checkpoints
 
@@ -17,7 +16,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     folder = resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")
-    paths = recent_checkpoints(folder, typed_value(config.last, int, "last"))
+    paths = recent_checkpoints(folder, resolve_value(config, "last", int))
     output = folder / "checkpoints" / "average.ckpt"
     if config.output is not None:
         output = resolve_path(config, "output")

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import resolve_positive
 from transformer.cli.models import resolve_device
-from transformer.common.schema import typed_value
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     read_payload,
@@ -66,9 +64,8 @@ def _settings(config: DictConfig) -> SweepConfig:
         "metric": str,
         "sentences": int | None,
     }
-    values: Any = OmegaConf.to_container(config)
     return SweepConfig(
-        **{key: typed_value(values[key], hint, key) for key, hint in hints.items()},
+        **{key: resolve_value(config, key, hint) for key, hint in hints.items()},
         batch_tokens=resolve_positive(config, "batch_tokens"),
         device=resolve_device(config.device),
     )
@@ -85,8 +82,7 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
         payload = read_payload(file)
         require_translation(payload, file)
         return {"own": translating(payload)}
-    values: Any = OmegaConf.to_container(config)
-    names = typed_value(values["weights"], Sequence[WeightsName], "weights")
+    names = resolve_value(config, "weights", Sequence[WeightsName])
     candidates, lacking = offered_weights(path, names, resolve_positive(config, "last", 2))
     for name, reason in lacking.items():
         print(f"without weights={name}: {reason}", file=sys.stderr)

@@ -6,8 +6,7 @@ from contextlib import ExitStack
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
-from transformer.cli.load import resolve_positive
+from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.models import resolve_device
 from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
 from transformer.common.errors import InputError

@@ -6,8 +6,8 @@ from itertools import islice
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
-from transformer.cli.load import resolve_positive, tagged_tokenizer
+from transformer.cli.config.compose import resolve_path, resolve_positive
+from transformer.cli.load import tagged_tokenizer
 from transformer.cli.models import load_checkpoint_model, load_checkpoints
 from transformer.cli.translate.line_io import is_json
 from transformer.common.errors import InputError

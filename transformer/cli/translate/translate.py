@@ -15,13 +15,12 @@ from typing import Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
-from transformer.common.schema import typed_value
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
@@ -37,7 +36,7 @@ from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
     """Translate."""
     for key in ("attention", "alignment"):
-        typed_value(config[key], bool, key)
+        resolve_value(config, key, bool)
     as_json, _ = is_json(config), is_json(config, "input_format")
     if config.attention and not as_json:
         raise InputError("attention=true needs format=json")
@@ -60,7 +59,7 @@ def _translator(
     config: DictConfig, translator: Translator, assignment: LineAssignment
 ) -> Translator | DocumentTranslator:
     """The translator of documents, if the model or ``documents`` says so."""
-    documents = typed_value(config.documents, bool | None, "documents")
+    documents = resolve_value(config, "documents", bool | None)
     if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
     found = translator if documents is False else in_documents(translator)
