@@ -79,7 +79,7 @@ def test_the_engine_translates_alike(search: list[str], home: Path, engines: Pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["engine=onnx"], "engine=onnx is unknown; choose torch or ctranslate2"),
+        (["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
         (["engine=ctranslate2", "engine_folder=x"], "engine_folder=x holds no model.bin"),
         (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),

@@ -179,7 +179,7 @@ def test_predict_tells_what_is_probable(language_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["format=xml"], "format=xml is unknown; choose text or json"),
+        (["format=xml"], "format='xml' must be text or json"),
         (["input=none"], "none: no such file"),
     ],
 )

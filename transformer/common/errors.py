@@ -19,12 +19,8 @@ class MissingFile(InputError):
 
 
 @contextmanager
-def errors_name(file: Path) -> Iterator[None]:
-    """Begin the message of an InputError with the name of the file.
-
-    Raises:
-        InputError: The same, with the file.
-    """
+def errors_name(file: Path | str) -> Iterator[None]:
+    """Begin the message of an InputError with a file, or a line of it, unless it names that."""
     try:
         yield
     except InputError as error:

@@ -11,7 +11,7 @@ from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from tests.unit.cli.test_load import RUN, written
 from transformer.cli.config.compose import compose_config
-from transformer.cli.models import load_checkpoint_model, load_checkpoints, resolve_device
+from transformer.cli.load import load_checkpoint_model, load_checkpoints, resolve_device
 from transformer.cli.translate.engine import translator_by_engine
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer

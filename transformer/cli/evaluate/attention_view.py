@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.models import resolve_file
+from transformer.cli.load import resolve_file
 from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import (

@@ -14,8 +14,7 @@ from transformer.cli.evaluate.scored_text import (
     text_name,
     writable_output,
 )
-from transformer.cli.load import load_translator
-from transformer.cli.models import checkpoint_paths, resolve_device, resolve_file
+from transformer.cli.load import checkpoint_paths, load_translator, resolve_device, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.escaping import escaped
 from transformer.common.files import given_path

@@ -19,8 +19,7 @@ from transformer.cli.evaluate.scored_text import (
     scored_split,
     text_name,
 )
-from transformer.cli.load import load_translator
-from transformer.cli.models import resolve_file
+from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.data.text.lines import read_lines

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.models import resolve_device
+from transformer.cli.load import resolve_device
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     read_payload,

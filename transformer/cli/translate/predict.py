@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path, resolve_positive
-from transformer.cli.models import resolve_device
-from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.load import resolve_device
+from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
 from transformer.decoding.prediction.language_model import LanguageModel
@@ -19,16 +19,16 @@ from transformer.model.checkpoint.locate import find_checkpoint
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
-    """Predict."""
-    as_json = is_json(config)
-    source, target, files = line_files(config)
+    """Predict the lines of the input, one by one."""
+    as_json = resolve_value(config, "format", Form) == "json"
+    source, target, regular = line_files(config)
     predictor = _predictor(config)
     with ExitStack() as stack:
         lines, ready = open_input(source)
-        if files is not None:
-            target = str(stack.enter_context(written_whole(files[1])))
+        if regular and target is not None:
+            target = stack.enter_context(written_whole(target))
         output = open_output(target, stack)
-        for found in predictor.predict_stream(lines, name=source or "stdin", ready=ready):
+        for found in predictor.predict_stream(lines, name=str(source or "stdin"), ready=ready):
             line = json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_line()
             output.write(line.encode() + b"\n")
             output.flush()

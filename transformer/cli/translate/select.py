@@ -16,7 +16,7 @@ from transformer.evaluation.nbest_oracle import nearest
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
-    """Select."""
+    """Select the candidates."""
     nbest, reference, output = (
         resolve_path(config, key) for key in ("nbest", "reference", "output")
     )

@@ -17,9 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.translate.engine import translator_by_engine
-from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
+from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.escaping import escaped
 from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
@@ -34,20 +34,21 @@ from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Translate."""
+    """Translate the lines of the input, one by one."""
     for key in ("attention", "alignment"):
         resolve_value(config, key, bool)
-    as_json, _ = is_json(config), is_json(config, "input_format")
-    if config.attention and not as_json:
+    for key in ("format", "input_format"):
+        resolve_value(config, key, Form)
+    if config.attention and config.format != "json":
         raise InputError("attention=true needs format=json")
     assignment = LineAssignment.from_environment()
-    source, target, files = line_files(config)
-    if files is None and assignment.world > 1:
+    source, target, regular = line_files(config)
+    if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
     translator = _translator(config, translator_by_engine(config, arguments), assignment)
-    if files is not None:
-        _check_lines(files[0], config.input_format, translator.tokenizer)
-        _translate_file(config, translator, assignment, *files)
+    if regular and source is not None and target is not None:
+        _check_lines(source, config.input_format, translator.tokenizer)
+        _translate_file(config, translator, assignment, source, target)
         return
     with ExitStack() as stack:
         lines, ready = open_input(source)
@@ -85,7 +86,7 @@ def _translate_file(
             part, done = parts.open(stack)
             if done:
                 print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
-            lines, _ = open_input(str(source))
+            lines, _ = open_input(source)
             own = assignment.lines(lines, 0)
             with parts.naming_part():
                 _stream(config, translator, own, part, assignment.number, done=done)
@@ -96,7 +97,7 @@ def _translate_file(
 
 def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
     """Raise errors of the input now: a corrected file is another job, which starts again."""
-    lines, _ = open_input(str(source))
+    lines, _ = open_input(source)
     read: Iterator[Any] = lines
     if input_format == "json":
         read = _requests(lines, lambda index: f"{source}:{index + 1}", tokenizer)
@@ -152,10 +153,8 @@ def _requests(
 ) -> Iterator[Request]:
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
-        try:
+        with errors_name(where(index)):
             tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
-        except InputError as error:
-            raise InputError(f"{where(index)}: {error}") from error
         yield request
 
 

@@ -73,5 +73,5 @@ def test_an_input_that_cannot_be_read_is_one_line() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_an_output_without_room_is_named() -> None:
     with pytest.raises(OSError, match="No space left") as raised, ExitStack() as stack:
-        open_output("/dev/full", stack).write(b"one\n")
+        open_output(Path("/dev/full"), stack).write(b"one\n")
     assert raised.value.filename == "/dev/full"

@@ -15,7 +15,7 @@ from transformer.cli.translate.translate import _job
     [
         ("attention=true", "attention=true needs format=json"),
         ("alignment=3", "alignment=3 must be true or false"),
-        ("format=xml", "format=xml is unknown; choose text or json"),
+        ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),
     ],
 )
