@@ -56,11 +56,7 @@ def load_translator(
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:
-    """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary.
-
-    Raises:
-        InputError: One cannot be read, or another was trained with another tokenizer.
-    """
+    """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary."""
     first, *more = checkpoints = [_load(path) for path in checkpoint_paths(names)]
     vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
     for other in more:
@@ -100,9 +96,6 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
     """The model of these checkpoints on its device, as the config says.
 
     Of its keys ``device``, ``heads_off``, ``precision`` and ``averaging`` any may be missing.
-
-    Raises:
-        InputError: There is no such device, head or precision, or ``averaging`` averages nothing.
     """
     device = resolve_device(config.get("device", "cpu"))
     precision = resolve_value(config, "precision", Precision, "float32")
@@ -123,11 +116,7 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
 
 
 def resolve_device(name: Any) -> torch.device:
-    """The device of that name; ``cuda`` is the GPU of this process among several.
-
-    Raises:
-        InputError: It does not exist.
-    """
+    """The device of that name; ``cuda`` is the GPU of this process among several."""
     name = typed_value(name, str, "device")
     try:
         device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" else name)
@@ -139,11 +128,7 @@ def resolve_device(name: Any) -> torch.device:
 
 
 def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself.
-
-    Raises:
-        InputError: The model has no such tag.
-    """
+    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself."""
     given = (resolve_value(config, key, str | None) for key in ("to", "tag"))
     return tokenizer.tagged(SourceTags(*given))
 
@@ -151,11 +136,7 @@ def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
 def resolve_search(
     arguments: Sequence[str], composed: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> SearchConfig:
-    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
-
-    Raises:
-        InputError: The values make no search.
-    """
+    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own."""
     keys = [argument.partition("=")[0] for argument in arguments]
     if "decoding" in keys:
         return typed(SearchConfig, composed, "decoding")

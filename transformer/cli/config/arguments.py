@@ -39,8 +39,8 @@ def override_key(override: str) -> str:
     return override.partition("=")[0]
 
 
-def parse_override(override: str, *, sweeps: str = "") -> Override:
-    """One argument as Hydra reads it; ``sweeps`` is the advice for several values.
+def parse_override(override: str, verb: str = "train", *, sweeps: str = "") -> Override:
+    """One argument of a verb as Hydra reads it; ``sweeps`` is the advice for several values.
 
     Raises:
         InputError: It is not ``KEY=VALUE`` with one value.
@@ -51,7 +51,7 @@ def parse_override(override: str, *, sweeps: str = "") -> Override:
         advice = "keys have no dashes before them"
     elif override.startswith(("+", "~")) and override != "~experiment":
         advice = "no key can be added or removed"
-    elif not equals and os.path.exists(override):
+    elif not equals and "checkpoint" in _verb_file(verb) and os.path.exists(override):
         advice = f"a run is given as checkpoint={override}"
     if advice or (not equals and override != "~experiment"):
         reason = f"{override!r} is not of the form KEY=VALUE"
@@ -75,13 +75,9 @@ ANY = "any"
 
 
 def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False) -> None:
-    """Check the form of arguments, and the choices of groups; Hydra passes over some of these.
-
-    Raises:
-        InputError: An argument is not ``KEY=VALUE``, or a choice does not exist.
-    """
+    """Check the form of arguments, and the choices of groups; Hydra passes over some of these."""
     hint = "add --multirun to sweep over them" if verb == "train" else ""
-    parsed = [parse_override(override, sweeps=ANY if sweep else hint) for override in overrides]
+    parsed = [parse_override(one, verb, sweeps=ANY if sweep else hint) for one in overrides]
     raise_objections(reason for override in parsed for reason in _objections(verb, override))
 
 
@@ -109,11 +105,7 @@ def unknown_choice(group: str, name: str) -> str:
 
 
 def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The flags of Hydra with their values, and the other arguments, in any order.
-
-    Raises:
-        InputError: A flag is unknown, or has no value or a wrong one.
-    """
+    """The flags of Hydra with their values, and the other arguments, in any order."""
     parser = get_args_parser()
     parser.allow_abbrev = parser.exit_on_error = False
     try:
@@ -126,9 +118,15 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
     return [argument for argument in arguments if argument not in overrides], overrides
 
 
-@cache
 def _optional_groups(verb: str) -> frozenset[str]:
     """Groups that ``conf/VERB.yaml`` marks as optional in its defaults list."""
-    file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
-    keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
+    entries = [entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict)]
+    keys = [key for entry in entries for key in entry]
     return frozenset(key.removeprefix("optional ") for key in keys if key.startswith("optional "))
+
+
+@cache
+def _verb_file(verb: str) -> dict[str, Any]:
+    """The content of ``conf/VERB.yaml``."""
+    file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
+    return dict(file)

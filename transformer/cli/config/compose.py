@@ -7,7 +7,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, ListConfig, OmegaConf, is_config
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from transformer.cli.config.arguments import check_overrides, choices, config_folder, override_key
@@ -31,11 +31,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def compose_run(overrides: Sequence[str]) -> tuple[DictConfig, Path]:
-    """The config of a training run, and its new directory, which does not exist yet.
-
-    Raises:
-        InputError: As of ``compose_config``.
-    """
+    """The config of a training run, and its new directory, which does not exist yet."""
     config, folder = _composed("train", overrides)
     return config, Path(folder).absolute()
 
@@ -77,30 +73,20 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
 
 
 def resolve_path(config: DictConfig, key: str) -> Path:
-    """The path that a key holds; a name such as 2014 is a number to Hydra.
-
-    Raises:
-        InputError: It is in the home folder of an unknown user.
-    """
+    """The path that a key holds; a name such as 2014 is a number to Hydra."""
     return given_path(str(config[key]))
 
 
 def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
-    """The plain value of a key, in the type of its annotation; not every verb has each key.
-
-    Raises:
-        InputError: It has another type.
-    """
+    """The plain value of a key, checked by its annotation; not every verb has each key."""
     value = config.get(key, default)
-    return typed_value(OmegaConf.to_container(value) if is_config(value) else value, hint, key)
+    return typed_value(
+        OmegaConf.to_container(value) if OmegaConf.is_config(value) else value, hint, key
+    )
 
 
 def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
-    """A whole number.
-
-    Raises:
-        InputError: It is another value, or below the minimum.
-    """
+    """A whole number, not below the minimum."""
     number: int = resolve_value(config, key, int)
     if number < minimum:
         raise InputError(f"{key}={number} must be at least {minimum}")

@@ -19,11 +19,7 @@ from transformer.model.checkpoint.locate import find_checkpoint
 
 
 def data_config(config: DictConfig) -> DataConfig:
-    """Return the config of the corpus.
-
-    Raises:
-        InputError: A value has the wrong type, there are several corpora, or there is a stream.
-    """
+    """The config of the corpus, which is one and no stream."""
     data: DataConfig = resolve_value(config, "data", DataConfig)
     if data.corpora:
         raise InputError(
@@ -38,11 +34,7 @@ def data_config(config: DictConfig) -> DataConfig:
 
 
 def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
-    """Return the names in ``splits=``; null, where the verb allows it, are all.
-
-    Raises:
-        InputError: There is none, or one is unknown.
-    """
+    """The names in ``splits=``, which must be known; null, where the verb allows it, are all."""
     known = list(known)
     names: Sequence[str] | None = resolve_value(config, "splits", Sequence[str] | None)
     if names is None:
@@ -56,11 +48,7 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
 def examination_config(
     config: DictConfig, data: DataConfig, checks: Iterable[str], examples: int
 ) -> ExaminationConfig:
-    """Return which checks run, and their settings.
-
-    Raises:
-        InputError: A value has the wrong type or is out of range.
-    """
+    """Which checks run, and their settings."""
     return ExaminationConfig(
         checks=frozenset(checks),
         examples=examples,
@@ -73,11 +61,7 @@ def examination_config(
 def build_tokenizer(
     config: DictConfig, splits: Mapping[str, Split], cache: str, arguments: Sequence[str]
 ) -> Tokenizer | None:
-    """Return the tokenizer of ``checkpoint=``, or learn that of ``tokenizer=``; None without both.
-
-    Raises:
-        InputError: Both are given, or the tokenizer cannot be read or learnt.
-    """
+    """The tokenizer of ``checkpoint=``, or a new one of ``tokenizer=``; None without both."""
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
         if chosen is not None:

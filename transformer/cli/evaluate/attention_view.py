@@ -25,11 +25,7 @@ from transformer.model.transformer import Transformer
 def attention_view(
     config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
 ) -> AttentionView:
-    """Translate the text, unless the target is given, and record every head.
-
-    Raises:
-        InputError: A sentence is blank or too long, or the run's corpus does not exist.
-    """
+    """Translate the text, unless the target is given, and record every head."""
     pair = encoded_pair(translator, text, target)
     pairs, measured = _measured_pairs(config, pair, translator, run)
     characters = survey(translator, pairs)

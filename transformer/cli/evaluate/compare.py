@@ -30,11 +30,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
 
 
 def _sacrebleu_seed(default: int) -> int:
-    """The seed of sacreBLEU's own variable, where it is set.
-
-    Raises:
-        InputError: It is no number from 1 on; sacreBLEU would draw without a seed, or fail.
-    """
+    """The seed of sacreBLEU's own variable, where it is set, or the default."""
     from transformer.evaluation.comparison.significance import SEED
 
     value = os.environ.get(SEED, str(default))

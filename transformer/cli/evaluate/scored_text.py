@@ -20,11 +20,7 @@ from transformer.report.scores import require_writable
 
 
 def own_text(config: DictConfig) -> Split | None:
-    """The user's two files, if they are given.
-
-    Raises:
-        InputError: Only one is, or they are no text.
-    """
+    """The user's two files, if they are given."""
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
@@ -34,11 +30,7 @@ def own_text(config: DictConfig) -> Split | None:
 
 
 def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
-    """The split of the run's corpus that is named; the training text cannot be.
-
-    Raises:
-        InputError: The corpus does not exist, or has no such split to score on.
-    """
+    """The split of the run's corpus that is named; the training text cannot be."""
     require_trusted(config, run)
     try:
         splits = run_splits(run["data"])
@@ -54,32 +46,20 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
 
 
 def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
-    """Check the paths of text in a checkpoint: outside of the working folder needs ``trust=true``.
-
-    Raises:
-        InputError: It names such text, and the command does not say ``trust=true``.
-    """
+    """Refuse text outside of the working folder that a checkpoint names, without ``trust=true``."""
     trusted = resolve_value(config, "trust", bool, False)
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
 def pairs_to_score(split: AnySplit) -> list[Pair]:
-    """All pairs of a text.
-
-    Raises:
-        InputError: It cannot be read, or is empty.
-    """
+    """All pairs of a text; there is one at least."""
     if pairs := list(split):
         return pairs
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
 
 
 def writable_output(config: DictConfig) -> Path | None:
-    """The folder of ``output=``, if it is given; it exists then.
-
-    Raises:
-        InputError: It cannot be written to. Call this before anything takes long.
-    """
+    """The folder of ``output=``, if given: made and tried now, before anything takes long."""
     if config.output is None:
         return None
     folder = resolve_path(config, "output")
@@ -93,11 +73,7 @@ def text_name(config: DictConfig) -> str:
 
 
 def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
-    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it.
-
-    Raises:
-        InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
-    """
+    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it."""
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
     given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}

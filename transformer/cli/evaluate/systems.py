@@ -98,11 +98,7 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
 
 
 def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
-    """What to compare, by the metrics of a run.
-
-    Raises:
-        InputError: A value has the wrong type or is out of range.
-    """
+    """What to compare, by the metrics of a run."""
 
     def fields(kind: type) -> dict[str, Any]:
         hints = {key: hint for key, hint in get_type_hints(kind).items() if key in config}
@@ -124,11 +120,7 @@ def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
 
 
 def own_training_text(config: DictConfig) -> Iterator[str] | None:
-    """The user's file, if one is named; it is open, and its beginning can be read.
-
-    Raises:
-        InputError: It cannot.
-    """
+    """The user's file, if one is named; it is open, and its beginning can be read."""
     name = resolve_value(config, "training", bool | str)
     if isinstance(name, bool):
         return None

@@ -122,11 +122,7 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
 
 @contextmanager
 def _new_directory(folder: Path) -> Iterator[None]:
-    """Make a run directory and lock it; remove it again after an error of the input.
-
-    Raises:
-        InputError: It cannot be written to, or another process trains there.
-    """
+    """Make a run directory and lock it; remove it again after an error of the input."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         open_unlinked(folder / LOG, "a").close()

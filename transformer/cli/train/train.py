@@ -76,11 +76,7 @@ def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool)
 
 
 def _trial(config: DictConfig) -> float:
-    """One job of a sweep: returns its best validation.
-
-    Raises:
-        InputError: Config or data is wrong, or the trial ends before its first validation.
-    """
+    """One job of a sweep: returns its best validation, which it must have."""
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import TASKS
     from transformer.training.callbacks.sweep_objective import Objective, check_direction

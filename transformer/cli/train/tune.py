@@ -72,11 +72,7 @@ def _settings(config: DictConfig) -> SweepConfig:
 
 
 def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
-    """The payloads with the weights to compare: of a run directory several, of a file its own.
-
-    Raises:
-        InputError: They cannot be read.
-    """
+    """The payloads with the weights to compare: of a run directory several, of a file its own."""
     if not path.is_dir():
         file = find_checkpoint(path)
         payload = read_payload(file)

@@ -43,11 +43,7 @@ def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
 
 
 def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
-    """Check that no file is written that is read, by that name or another.
-
-    Raises:
-        InputError: The output is an input.
-    """
+    """Check that no file is written that is read, by that name or another."""
     if output.resolve() in {path.resolve() for path in inputs}:
         raise InputError(f"output={output} is an input too; it would be lost: give another one")
 

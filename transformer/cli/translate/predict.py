@@ -35,11 +35,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _predictor(config: DictConfig) -> Predictor:
-    """The model of the checkpoint, by its task.
-
-    Raises:
-        InputError: It cannot be read, or translates.
-    """
+    """The model of the checkpoint, by its task."""
     file = find_checkpoint(resolve_path(config, "checkpoint"))
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
     if (task := checkpoint_task(read_payload(file))) not in kinds:

@@ -31,11 +31,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _candidates(line: str, where: str) -> list[str]:
-    """The texts of an n-best list; the text alone where it has none.
-
-    Raises:
-        InputError: The line is not one that ``translate format=json`` writes.
-    """
+    """The texts of an n-best list; the text alone where it has none."""
     try:
         values = json.loads(line)
         found = [str(candidate["text"]) for candidate in values["nbest"] or [values]]
