@@ -17,7 +17,7 @@ from transformer.report.scores import require_writable
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Export."""
+    """Export a model."""
     if config.format not in FORMATS:
         raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
     chosen = FORMATS[config.format]

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
+from transformer.cli.config.compose import (
+    compose_config,
+    resolve_fields,
+    resolve_path,
+    resolve_value,
+)
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
 from transformer.recipes.overrides import sort_arguments
@@ -30,13 +35,12 @@ def run(arguments: Sequence[str]) -> None:
     recipe = RECIPES.get(named[-1].removeprefix("recipe="))
     if recipe is None:
         raise InputError(f"{named[-1]} names no recipe; choose {' or '.join(RECIPES)}")
-    hints = get_type_hints(recipe.config)
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = {*groups, *map(str, compose_config("train", []))}
-    keys = {"recipe", "output", "dry_run", *hints}
+    keys = {"recipe", "output", "dry_run", *get_type_hints(recipe.config)}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
     given = compose_config("recipe", own)
-    config = recipe.config(**{key: resolve_value(given, key, hints[key]) for key in hints})
+    config = recipe.config(**resolve_fields(given, recipe.config))
     if given.output in (None, ""):
         raise InputError("output= names no folder; give one")
     plan = Plan(resolve_path(given, "output"), base, extras, _compose)

@@ -95,13 +95,8 @@ def _objections(verb: str, override: Override) -> Iterator[str]:
     for name in value if isinstance(value, list) else [value]:
         spelt = "null" if name is None else getattr(name, "text", str(name))
         if spelt not in known:
-            yield unknown_choice(group, spelt)
-
-
-def unknown_choice(group: str, name: str) -> str:
-    """That a group has no choice of this name, and which it has."""
-    known = choices(group)
-    return f"{group}={name} is unknown{did_you_mean(name, known)}; choose {' or '.join(known)}"
+            meant = did_you_mean(spelt, known)
+            yield f"{group}={spelt} is unknown{meant}; choose {' or '.join(known)}"
 
 
 def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

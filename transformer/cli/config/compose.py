@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -15,9 +15,6 @@ from transformer.cli.config.unknown_keys import known_keys, nearest_key
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
-
-SWEEP_SIGNS = (",", "(")
-"""What stands in a value that Hydra sweeps over."""
 
 
 def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
@@ -80,9 +77,15 @@ def resolve_path(config: DictConfig, key: str) -> Path:
 def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
     """The plain value of a key, checked by its annotation; not every verb has each key."""
     value = config.get(key, default)
-    return typed_value(
-        OmegaConf.to_container(value) if OmegaConf.is_config(value) else value, hint, key
-    )
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value)
+    return typed_value(value, hint, key)
+
+
+def resolve_fields(config: DictConfig, kind: type) -> dict[str, Any]:
+    """The values of the fields of a dataclass that are keys of the config."""
+    hints = get_type_hints(kind)
+    return {key: resolve_value(config, key, hint) for key, hint in hints.items() if key in config}
 
 
 def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
@@ -97,15 +100,12 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     """The arguments of ``train`` with ``experiment=CORPUS`` if the corpus has a recipe.
 
     Hydra finds this by itself, but would not let the experiment choose from other groups then.
-
-    Raises:
-        InputError: Several corpora are named, to sweep over, and no experiment.
     """
     given: dict[str, Any] = dict(one.removeprefix("~").partition("=")[::2] for one in overrides)
     corpus = given.get("data", "")
     if "experiment" in given:
         return list(overrides)
-    if any(sign in corpus for sign in SWEEP_SIGNS):
+    if "," in corpus or "(" in corpus:
         raise InputError(
             f"data={corpus} cannot take the recipe of each corpus; sweep over the recipes, "
             f"--multirun experiment={corpus}, or name one experiment for all"

@@ -17,7 +17,7 @@ from transformer.data.quality.texts import given_texts
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Clean."""
+    """Write the good pairs, and list the others."""
     filters = resolve_value(config, "filters", Mapping[str, bool])
     repair = resolve_value(config, "repair", bool)
     folder = resolve_path(config, "output")

@@ -23,7 +23,7 @@ from transformer.report.scores import build_table, table_console
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
-    """Examine."""
+    """Examine a corpus."""
     thresholds: Thresholds = resolve_value(config, "thresholds", Thresholds)
     examples = resolve_value(config, "examples", int)
     allowed = thresholds.enabled()

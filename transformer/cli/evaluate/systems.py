@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import resolve_value
+from transformer.cli.config.compose import resolve_fields, resolve_value
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
@@ -54,10 +54,6 @@ class Compared:
 def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     """Read the text and the hypotheses, and translate where there are none yet.
 
-    Args:
-        config: Of the call.
-        arguments: Of the call, without paths.
-
     Raises:
         InputError: A file or a run cannot be read, or the runs have other sources or references.
     """
@@ -99,14 +95,9 @@ def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
 
 def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
     """What to compare, by the metrics of a run."""
-
-    def fields(kind: type) -> dict[str, Any]:
-        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in config}
-        return {key: resolve_value(config, key, hint) for key, hint in hints.items()}
-
     return ComparisonConfig(
-        **fields(ComparisonConfig),
-        resampling=Resampling(**fields(Resampling)),
+        **resolve_fields(config, ComparisonConfig),
+        resampling=Resampling(**resolve_fields(config, Resampling)),
         scoring=resolve_metrics(config, run),
     )
 

@@ -12,7 +12,7 @@ from transformer.training.checkpointing.averaging import average_checkpoints, re
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
-    """Average."""
+    """Average the checkpoints."""
     folder = resolve_path(config, "checkpoint")
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")

@@ -11,7 +11,7 @@ from transformer.model.checkpoint.locate import find_checkpoint
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
-    """Consolidate."""
+    """Write one file."""
     output = resolve_path(config, "output")
     # Not newer than what it was read from: a last.ckpt does not become the one before.
     write_archive(read_payload(find_checkpoint(resolve_path(config, "checkpoint"))), output)

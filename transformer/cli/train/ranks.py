@@ -73,7 +73,7 @@ def train_as_rank(
     Args:
         rank: Number of the process.
         config: The run.
-        folder: Its directory.
+        folder: The directory of the run.
         objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 

@@ -52,8 +52,7 @@ def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
     """The config of the checkpoint, with the user's ``KEY=VALUE`` on top.
 
     Raises:
-        InputError: There is no checkpoint, training cannot resume from it, or an argument does not
-            name a key of its config, or one that only a new run can have.
+        InputError: Training cannot resume from it, or a key is unknown or only of a new run.
     """
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
@@ -106,11 +105,9 @@ def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> P
     Args:
         config: Of the call; its size of the vocabulary becomes that of the run.
         folder: The run directory of the call; it need not exist.
-        named: Whether the user has named it; else runs beside it may be resumed.
+        named: Whether the user has named it; it must not hold another run then. Else runs beside
+            it may be resumed.
         sized: Whether the user has named the size of the vocabulary.
-
-    Raises:
-        InputError: The directory that the user has named holds another run.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)

@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig
 
@@ -30,7 +30,7 @@ from transformer.runs.tuning.trial import Trial, best_trial
 
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
-    """Tune."""
+    """Try all, and write the best into a checkpoint."""
     settings = _settings(config)
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
@@ -58,14 +58,10 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
 
 
 def _settings(config: DictConfig) -> SweepConfig:
-    hints = {
-        "beam_sizes": Sequence[int],
-        "length_penalties": Sequence[float],
-        "metric": str,
-        "sentences": int | None,
-    }
+    hints = get_type_hints(SweepConfig)
+    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     return SweepConfig(
-        **{key: resolve_value(config, key, hint) for key, hint in hints.items()},
+        **{key: resolve_value(config, key, hints[key]) for key in keys},
         batch_tokens=resolve_positive(config, "batch_tokens"),
         device=resolve_device(config.device),
     )
@@ -85,7 +81,7 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     return candidates
 
 
-def _table() -> Callable[["Trial"], None]:
+def _table() -> Callable[[Trial], None]:
     """A function that shows a trial, the first one below the header of the table."""
     header = iter(["weights  algorithm  beam  penalty   score  seconds  sentences/s"])
 

@@ -19,8 +19,7 @@ def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Transl
     """The translator of ``engine=torch`` or ``engine=ctranslate2``.
 
     Raises:
-        InputError: The engine is unknown or not installed, has no single export to use, or cannot
-            do the search; and what ``load_translator`` raises.
+        InputError: The engine is not installed, has no single export, or cannot do the search.
     """
     if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
         return load_translator(config, arguments)[0]
