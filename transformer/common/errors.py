@@ -37,11 +37,7 @@ _LIMIT = 10
 
 
 def raise_objections(objections: Iterable[str]) -> None:
-    """Raise all objections as one error.
-
-    Raises:
-        InputError: There is an objection.
-    """
+    """Raise all objections as one InputError; nothing happens without one."""
     if reasons := list(dict.fromkeys(objections)):
         more = len(reasons) - _LIMIT
         raise InputError(ALSO.join(reasons[:_LIMIT]) + (f"; and {more} more" if more > 0 else ""))
@@ -50,10 +46,7 @@ def raise_objections(objections: Iterable[str]) -> None:
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return `` (did you mean NAME?)`` with the nearest known name, or nothing.
 
-    Args:
-        name: The unknown name.
-        known: All known names.
-        cutoff: Minimum similarity, from 0 to 1 (``difflib``).
+    ``cutoff`` is the minimum similarity, from 0 to 1 (``difflib``).
     """
     candidates = [candidate for candidate in known if candidate != name]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
@@ -89,8 +82,6 @@ class Interrupted(Exception):
 
 class AnotherRankFailed(Exception):
     """This process ends because of another rank, which has reported the error.
-
-    The message may be empty.
 
     Attributes:
         code: The exit code of the other rank; 1 if it was killed or is unknown.

@@ -133,9 +133,7 @@ class Range(NamedTuple):
 def out_of_range(config: Any, where: str) -> Iterator[str]:
     """Yield an objection for each number of a dataclass outside of its `Range`.
 
-    Args:
-        config: A dataclass with ``Annotated`` fields, also in a union with None.
-        where: The name of its group, for the message.
+    The fields are ``Annotated``, also in a union with None; ``where`` is the name of the group.
     """
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)

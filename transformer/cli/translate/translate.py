@@ -98,10 +98,8 @@ def _translate_file(
 def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
     """Raise errors of the input now: a corrected file is another job, which starts again."""
     lines, _ = open_input(source)
-    read: Iterator[Any] = lines
-    if input_format == "json":
-        read = _requests(lines, lambda index: f"{source}:{index + 1}", tokenizer)
-    deque(read, maxlen=0)
+    requests = _requests(input_format, lines, lambda index: f"{source}:{index + 1}", tokenizer)
+    deque(requests, maxlen=0)
 
 
 def _stream(
@@ -120,9 +118,7 @@ def _stream(
     def where(index: int) -> str:
         return f"{name}:{number(index)}"
 
-    requests: Any = lines
-    if config.input_format == "json":
-        requests = _requests(lines, where, translator.tokenizer)
+    requests = _requests(config.input_format, lines, where, translator.tokenizer)
     if isinstance(translator, DocumentTranslator):
         found = translator.translate_stream(requests, ready=ready, done=done)
     else:
@@ -149,8 +145,12 @@ def _line(translation: Translation, where: str, form: str) -> str:
 
 
 def _requests(
-    lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
-) -> Iterator[Request]:
+    input_format: str, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
+) -> Iterator[Any]:
+    """The lines, as they are or parsed."""
+    if input_format == "text":
+        yield from lines
+        return
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
         with errors_name(where(index)):
