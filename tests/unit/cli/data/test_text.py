@@ -39,14 +39,6 @@ def test_every_format_becomes_plain_files(
     assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
 
 
-def test_what_is_not_written_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["data=files", "data.train=[a.tsv]", "output=o"]
-    assert main(["text", *call, "data.streaming=true"]) == 2
-    assert "data.streaming is for training; set data.streaming=false" in capsys.readouterr().err
-    assert main(["text", "data=files", "data.corpora={a:{train:a.tsv}}", "output=o"]) == 2
-    assert "data.corpora is for training; give one" in capsys.readouterr().err
-
-
 def test_text_that_is_read_is_not_written_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +73,11 @@ def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
         (files, "error: "),
         ([*files, "splits=[test]"], "error: splits=['test'] must name some of train"),
         ([*files, "output=/proc/o"], "error: output=/proc/o cannot be written"),
+        ([*files, "data.streaming=true"], "error: data.streaming is for training; set data.str"),
+        (
+            ["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"],
+            "error: data.corpora is for training; give one",
+        ),
     ):
         assert main(["text", *arguments]) == 2
         said = capsys.readouterr().err
@@ -88,7 +85,7 @@ def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
     assert not list(tmp_path.glob("o/*"))
 
 
-def test_of_each_list_the_nearest_to_the_reference(
+def test_select_takes_the_candidate_nearest_to_the_reference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lists = [

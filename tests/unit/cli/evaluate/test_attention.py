@@ -6,8 +6,6 @@ from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.evaluate.attention import _literal
 
-NAMES = ("text", "target")
-
 
 @pytest.mark.parametrize(
     "sentence",
@@ -24,16 +22,11 @@ NAMES = ("text", "target")
     ],
 )
 def test_a_sentence_is_taken_as_it_is(sentence: str) -> None:
-    keys, sentences = _literal(["checkpoint=x", f"text={sentence}"], NAMES)
+    call = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
+    keys, sentences = _literal(call, ("text", "target"))
     assert sentences == {"text": sentence}
-    assert compose_config("attention", keys).text == "given"
-
-
-def test_a_target_of_null_is_none() -> None:
-    keys, sentences = _literal(["text=a", "target=null", "png=false"], NAMES)
-    assert sentences == {"text": "a"}
-    config = compose_config("attention", ["checkpoint=x", *keys])
-    assert (config.target, config.png) == (None, False)
+    config = compose_config("attention", keys)
+    assert (config.text, config.target, config.png) == ("given", None, False)
 
 
 @pytest.mark.parametrize(

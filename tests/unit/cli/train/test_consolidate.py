@@ -24,11 +24,6 @@ def test_one_file_is_written_and_needs_no_other(
     assert torch.equal(written["state_dict"]["a"], whole["state_dict"]["a"])
 
 
-def test_a_folder_without_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["consolidate", f"checkpoint={tmp_path}", f"output={tmp_path / 'one.ckpt'}"]) == 2
-    assert "holds no checkpoints" in capsys.readouterr().err
-
-
 def test_in_its_own_place_it_is_no_newer_than_it_was(tmp_path: Path) -> None:
     write(payload(), tmp_path / "checkpoints", "old")
     last = write(payload(), tmp_path / "checkpoints", "new")

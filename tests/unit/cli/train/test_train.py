@@ -31,9 +31,7 @@ def swept() -> DictConfig:
     return config
 
 
-def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
-    trained: list[Any], tmp_path: Path
-) -> None:
+def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> None:
     """Rank 0 alone has the objective."""
     ranks.train_as_rank(1, swept(), tmp_path)
     assert len(trained) == 1
@@ -57,7 +55,7 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
     ],
 )
-def test_values_that_cannot_be_are_refused_before_anything_is_written(
+def test_wrong_values_are_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path, override: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):

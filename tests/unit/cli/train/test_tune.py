@@ -54,7 +54,7 @@ def test_a_file_keeps_all_but_its_search(
 @pytest.mark.parametrize(
     ("ema", "lacks"), [(False, "without weights=ema: the run kept no moving average"), (True, "")]
 )
-def test_what_a_run_lacks_is_said(
+def test_weights_that_a_run_lacks_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ema: bool, lacks: str
 ) -> None:
     run = write_run(tmp_path, ema=ema)
