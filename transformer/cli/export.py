@@ -24,11 +24,8 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     if find_spec(chosen.package) is None:
         needed = f"format={config.format} needs {chosen.package}"
         raise InputError(f"{needed}: {how_to_install('export')}")
-    name = chosen.folder_name(config)
-    if config.output is None:
-        folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
-    else:
-        folder = resolve_path(config, "output")
+    exports = run_folder(resolve_path(config, "checkpoint")) / "export"
+    folder = resolve_path(config, "output", exports / chosen.folder_name(config))
     if folder.exists():
         raise InputError(f"{folder} exists; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)

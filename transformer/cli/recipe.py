@@ -61,8 +61,7 @@ def _compose(
             resolve_search(arguments, values["decoding"], trained)
     except InputError as error:
         raise InputError(f"{verb}: {error}" if verb != "train" else str(error)) from error
-    plain: dict[str, Any] = values
-    return plain
+    return dict(values)
 
 
 def _run(plan: "Plan") -> None:

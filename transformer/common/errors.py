@@ -32,8 +32,7 @@ def errors_name(file: Path | str) -> Iterator[None]:
 ALSO = "; also "
 """Separator of the objections in one message."""
 
-_LIMIT = 10
-"""Maximum number of objections in one message."""
+_LIMIT = 10  # objections in one message
 
 
 def raise_objections(objections: Iterable[str]) -> None:

@@ -13,11 +13,7 @@ T = TypeVar("T")
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values.
-
-    Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type.
-    """
+    """Build a dataclass from plain values; the keys and types must be its own."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)

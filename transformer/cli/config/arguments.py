@@ -39,11 +39,10 @@ def override_key(override: str) -> str:
     return override.partition("=")[0]
 
 
-def parse_override(override: str, verb: str = "train", *, sweeps: str = "") -> Override:
-    """One argument of a verb as Hydra reads it; ``sweeps`` is the advice for several values.
+def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:
+    """One argument of a verb as Hydra reads it.
 
-    Raises:
-        InputError: It is not ``KEY=VALUE`` with one value.
+    ``sweeps`` is the advice for several values; None allows them.
     """
     key, equals, text = override.partition("=")
     advice = ""
@@ -62,7 +61,7 @@ def parse_override(override: str, verb: str = "train", *, sweeps: str = "") -> O
         reason = " ".join(str(error).split()).partition(" See https://")[0]
         message = f"{override} is not KEY=VALUE as Hydra reads it ({reason}); {_QUOTES}"
         raise InputError(message) from error
-    if parsed.is_sweep_override() and sweeps != ANY:
+    if parsed.is_sweep_override() and sweeps is not None:
         if choices(key):
             raise InputError(f"{key}={text} are several; {sweeps or 'choose one'}")
         ways = [sweeps, f"write '{key}=[{text}]' for a list", f"\"{key}='{text}'\" for a text"]
@@ -70,14 +69,10 @@ def parse_override(override: str, verb: str = "train", *, sweeps: str = "") -> O
     return parsed
 
 
-ANY = "any"
-"""In place of advice: several values are allowed."""
-
-
 def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False) -> None:
     """Check the form of arguments, and the choices of groups; Hydra passes over some of these."""
     hint = "add --multirun to sweep over them" if verb == "train" else ""
-    parsed = [parse_override(one, verb, sweeps=ANY if sweep else hint) for one in overrides]
+    parsed = [parse_override(one, verb, sweeps=None if sweep else hint) for one in overrides]
     raise_objections(reason for override in parsed for reason in _objections(verb, override))
 
 

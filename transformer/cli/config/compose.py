@@ -69,8 +69,10 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
 
 
-def resolve_path(config: DictConfig, key: str) -> Path:
-    """The path that a key holds; a name such as 2014 is a number to Hydra."""
+def resolve_path(config: DictConfig, key: str, default: Path | None = None) -> Path:
+    """The path that a key holds, or the default; a name such as 2014 is a number to Hydra."""
+    if config[key] is None and default is not None:
+        return default
     return given_path(str(config[key]))
 
 

@@ -41,10 +41,9 @@ def _write_split(split: Split, files: Sequence[Path]) -> int:
     count = 0
     with ExitStack() as stack:
         parts = [stack.enter_context(written_whole(file)) for file in files]
-        with ExitStack() as opened:
-            sides = [opened.enter_context(open(part, "wb")) for part in parts]
-            for pair in split:
-                for side, text in zip(sides, pair, strict=True):
-                    side.write(text.encode() + b"\n")
-                count += 1
+        sides = [stack.enter_context(open(part, "wb")) for part in parts]
+        for pair in split:
+            for side, text in zip(sides, pair, strict=True):
+                side.write(text.encode() + b"\n")
+            count += 1
     return count

@@ -24,10 +24,8 @@ def run(arguments: Sequence[str]) -> None:
 
     if png := resolve_value(config, "png", bool):
         require_matplotlib()
-    if config.output is None:
-        folder = run_folder(resolve_path(config, "checkpoint")) / "attention"
-    else:
-        folder = resolve_path(config, "output")
+    default = run_folder(resolve_path(config, "checkpoint")) / "attention"
+    folder = resolve_path(config, "output", default)
     translator, run = load_translator(config, keys)
     view = attention_view(config, sentences["text"], sentences.get("target"), translator, run)
     print_best(view)

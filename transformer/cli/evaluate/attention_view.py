@@ -59,11 +59,7 @@ def _measured_pairs(
 
 
 def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
-    """The subwords of a text and of its translation, the translator's own unless it is given.
-
-    Raises:
-        InputError: A side is blank, or longer than the learned positions of the model.
-    """
+    """The subwords of a text and of its translation, the translator's own unless it is given."""
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
     _check("text", source, translator.model.max_length)

@@ -54,8 +54,7 @@ class Compared:
 def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
     """Read the text and the hypotheses, and translate where there are none yet.
 
-    Raises:
-        InputError: A file or a run cannot be read, or the runs have other sources or references.
+    The runs must have the same sources and references.
     """
     paths, runs = _paths(config)
     if config.source is None and not runs:

@@ -17,9 +17,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     if not folder.is_dir():
         raise InputError(f"checkpoint={folder} is not a run directory; give one, checkpoint=RUN")
     paths = recent_checkpoints(folder, resolve_value(config, "last", int))
-    output = folder / "checkpoints" / "average.ckpt"
-    if config.output is not None:
-        output = resolve_path(config, "output")
+    output = resolve_path(config, "output", folder / "checkpoints" / "average.ckpt")
     write_payload(average_checkpoints(paths), output)
     for path in paths:
         print(f"averaged {path}", file=sys.stderr)

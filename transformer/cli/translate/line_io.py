@@ -24,9 +24,6 @@ def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
     """The paths of ``input`` and ``output``, and whether both are regular files.
 
     Only such files can be divided among processes, and resumed. A standard stream is None.
-
-    Raises:
-        InputError: The output is a folder, or the input itself.
     """
     source, target = (
         None if config[key] is None else resolve_path(config, key) for key in ("input", "output")

@@ -77,11 +77,7 @@ class PartFiles:
         return self.done(self.assignment.rank).exists()
 
     def open(self, stack: ExitStack) -> tuple[BinaryIO, int]:
-        """Open the file of this process to append to, and count its whole lines.
-
-        Raises:
-            InputError: Another process writes it.
-        """
+        """Open and lock the file of this process to append to, and count its whole lines."""
         path = self.path(self.assignment.rank)
         stack.enter_context(named(path))
         file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
