@@ -10,8 +10,14 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from transformer.cli.config.arguments import check_overrides, choices, config_folder, override_key
-from transformer.cli.config.unknown_keys import known_keys, nearest_key
+from transformer.cli.config.arguments import (
+    check_overrides,
+    choices,
+    config_folder,
+    known_keys,
+    nearest_key,
+    override_key,
+)
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str]) -> None:
     from transformer.report.attention_figure import attention_figure, require_matplotlib
     from transformer.report.attention_page import attention_page
     from transformer.report.attention_summary import print_best
-    from transformer.report.scores import require_writable, write_whole
+    from transformer.report.scores import require_writable
 
     if png := resolve_value(config, "png", bool):
         require_matplotlib()
@@ -31,14 +31,13 @@ def run(arguments: Sequence[str]) -> None:
     print_best(view)
     require_writable(folder)
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
-    files = {"attention.html": attention_page(view), "attention.json": numbers}
-    for name, content in files.items():
-        write_whole(folder / name, content)
-        print(folder / name)
+    files = {"attention.html": attention_page(view).encode(), "attention.json": numbers.encode()}
     if png:
-        with written_whole(folder / "attention.png") as part:
-            part.write_bytes(attention_figure(view))
-        print(folder / "attention.png")
+        files["attention.png"] = attention_figure(view)
+    for name, content in files.items():
+        with written_whole(folder / name) as part:
+            part.write_bytes(content)
+        print(folder / name)
 
 
 def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
@@ -34,16 +34,8 @@ from transformer.model.checkpoint.locate import run_folder
 Run = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A text and who translated it.
-
-    Attributes:
-        text: The name, sources and references.
-        systems: In the order of the call.
-        run: The config of the first run; None if there is none.
-        comparison: What to compare.
-    """
+class Compared(NamedTuple):
+    """A text and its systems in the order of the call; with the config of the first run, if any."""
 
     text: ComparedText
     systems: list[System]

@@ -8,8 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.arguments import parse_override
-from transformer.cli.config.unknown_keys import nearest_key
+from transformer.cli.config.arguments import nearest_key, parse_override
 from transformer.cli.train.vocabulary import vocab_size
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
@@ -17,11 +16,7 @@ from transformer.common.schema import typed_value
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.runs.resume import RunFolder, find_run_to_resume
 from transformer.runs.resume_compatibility import fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import (
-    has_checkpoint,
-    is_finished,
-    is_locked,
-)
+from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 COPIES = {
     "precision": "trainer.precision",

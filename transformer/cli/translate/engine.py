@@ -63,10 +63,9 @@ def _export_folder(config: DictConfig) -> Path:
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if len(found) == 1:
         return found[0]
+    advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
     if found:
         advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
-    else:
-        advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
     raise InputError(
         f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
     )

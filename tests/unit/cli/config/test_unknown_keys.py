@@ -3,8 +3,8 @@
 import pytest
 from omegaconf import DictConfig
 
+from transformer.cli.config.arguments import ELSEWHERE, known_keys, nearest_key
 from transformer.cli.config.compose import compose_config
-from transformer.cli.config.unknown_keys import ELSEWHERE, known_keys, nearest_key
 
 
 @pytest.fixture(scope="module")
