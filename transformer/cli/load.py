@@ -93,10 +93,7 @@ def _load(path: Path) -> Checkpoint:
 
 
 def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
-    """The model of these checkpoints on its device, as the config says.
-
-    Of its keys ``device``, ``heads_off``, ``precision`` and ``averaging`` any may be missing.
-    """
+    """The model of these checkpoints on its device, by those keys that the verb has."""
     device = resolve_device(config.get("device", "cpu"))
     precision = resolve_value(config, "precision", Precision, "float32")
     names = config.get("heads_off")

@@ -43,10 +43,7 @@ def raise_objections(objections: Iterable[str]) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return `` (did you mean NAME?)`` with the nearest known name, or nothing.
-
-    ``cutoff`` is the minimum similarity, from 0 to 1 (``difflib``).
-    """
+    """Return `` (did you mean NAME?)`` with the nearest name of this similarity, or nothing."""
     candidates = [candidate for candidate in known if candidate != name]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -74,7 +74,7 @@ def override_key(override: str) -> str:
 
 
 def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:
-    """One argument of a verb as Hydra reads it.
+    """One argument of a verb as Hydra reads it; it must be ``KEY=VALUE``.
 
     ``sweeps`` is the advice for several values; None allows them.
     """
@@ -111,12 +111,14 @@ def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False)
 
 
 def _objections(verb: str, override: Override) -> Iterator[str]:
-    """Objections to the choices of a group."""
+    """Objections to the choices of a group; an optional one may have several."""
     group, known = override.key_or_group, choices(override.key_or_group)
     value: Any = override.value()
     if not known or override.is_delete():
         return
-    if isinstance(value, list) and group not in _optional_groups(verb):
+    defaults = _verb_file(verb).get("defaults", [])
+    optional = any(f"optional {group}" in entry for entry in defaults if isinstance(entry, dict))
+    if isinstance(value, list) and not optional:
         yield f"{group}=[{','.join(map(str, value))}] is a list; choose one, {group}=NAME"
         return
     if override.is_sweep_override():
@@ -140,13 +142,6 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
         parse_override(flag)
     overrides = parsed.overrides or []
     return [argument for argument in arguments if argument not in overrides], overrides
-
-
-def _optional_groups(verb: str) -> frozenset[str]:
-    """Groups that ``conf/VERB.yaml`` marks as optional in its defaults list."""
-    entries = [entry for entry in _verb_file(verb).get("defaults", []) if isinstance(entry, dict)]
-    keys = [key for entry in entries for key in entry]
-    return frozenset(key.removeprefix("optional ") for key in keys if key.startswith("optional "))
 
 
 @cache

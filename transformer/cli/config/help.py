@@ -35,10 +35,7 @@ def _text(file: Path) -> str:
 
 
 def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
-    """The files that a config includes by default, and the file that includes each.
-
-    A file comes after those that it builds on.
-    """
+    """The files that a config includes by default, each after those it includes, and its user."""
     config: Any = yaml.safe_load(_text(file))
     for entry in config.get("defaults", ()):
         pairs = [entry.rpartition("/")[::2]] if isinstance(entry, str) else entry.items()

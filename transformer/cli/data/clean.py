@@ -3,8 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -32,7 +30,22 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
     checks = Checks(texts, settings, tokenizer)
     cleaned = clean(checks, names, folder, repair=repair)
     _show(cleaned, checks.skipped, repair)
-    print(json.dumps(_report(folder, cleaned, checks.skipped), indent=1, ensure_ascii=False))
+    report = {
+        "output": str(folder),
+        "splits": {
+            name: {
+                "kept": split.kept,
+                "rejected": split.rejected,
+                "faults": dict(split.faults.most_common()),
+                "repaired": split.repaired,
+                "repairs": dict(split.repairs.most_common()),
+                "files": [str(folder / file) for file in split.files],
+            }
+            for name, split in cleaned.items()
+        },
+        "skipped": dict(checks.skipped),
+    }
+    print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
 def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:
@@ -50,23 +63,3 @@ def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repai
             print(f"  {split.repaired:,} of the kept pairs {mended}: {kinds}", file=sys.stderr)
     for check, needs in skipped.items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)
-
-
-def _report(
-    folder: Path, cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "output": str(folder),
-        "splits": {
-            name: {
-                "kept": split.kept,
-                "rejected": split.rejected,
-                "faults": dict(split.faults.most_common()),
-                "repaired": split.repaired,
-                "repairs": dict(split.repairs.most_common()),
-                "files": [str(folder / file) for file in split.files],
-            }
-            for name, split in cleaned.items()
-        },
-        "skipped": dict(skipped),
-    }

@@ -44,10 +44,7 @@ class Compared(NamedTuple):
 
 
 def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
-    """Read the text and the hypotheses, and translate where there are none yet.
-
-    The runs must have the same sources and references.
-    """
+    """Read the text, which all runs must share, and translate it where there are no hypotheses."""
     paths, runs = _paths(config)
     if config.source is None and not runs:
         raise InputError(

@@ -69,7 +69,7 @@ def train_as_rank(
 
     Args:
         rank: The number of the process.
-        config: The resolved config of the run.
+        config: The config of the run.
         folder: The directory of the run.
         objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.

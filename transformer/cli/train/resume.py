@@ -44,11 +44,7 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
 
 
 def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
-    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top.
-
-    Raises:
-        InputError: Training cannot resume from it, or a key is unknown or only of a new run.
-    """
+    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change."""
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
     from transformer.training.checkpointing.saved_state import find_resumable

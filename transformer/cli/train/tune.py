@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -28,6 +29,8 @@ from transformer.runs.tuning.candidate_weights import (
 from transformer.runs.tuning.grid import SweepConfig, sweep
 from transformer.runs.tuning.trial import Trial, best_trial
 
+HEADER = "weights  algorithm  beam  penalty   score  seconds  sentences/s"
+
 
 def run(config: DictConfig, _: Sequence[str]) -> None:
     """Try all, and write the best into a checkpoint."""
@@ -37,7 +40,7 @@ def run(config: DictConfig, _: Sequence[str]) -> None:
     require_trusted(config, next(iter(candidates.values()))[PORTABLE]["config"])
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = sweep(candidates, settings, _table())
+    trials = sweep(candidates, settings, partial(_show, header=iter([HEADER])))
     best = best_trial(trials)
     if path.is_dir():
         path = path / "checkpoints" / f"{TUNED}.ckpt"
@@ -81,20 +84,10 @@ def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
     return candidates
 
 
-def _table() -> Callable[[Trial], None]:
-    """A function that shows a trial, the first one below the header of the table."""
-    header = iter(["weights  algorithm  beam  penalty   score  seconds  sentences/s"])
-
-    def show(trial: Trial) -> None:
-        for line in header:
-            print(line, file=sys.stderr)
-        _show(trial)
-
-    return show
-
-
-def _show(trial: Trial) -> None:
-    """A line of the table."""
+def _show(trial: Trial, header: Iterable[str] = ()) -> None:
+    """A line of the table; an iterator over the header gives it to the first line alone."""
+    for line in header:
+        print(line, file=sys.stderr)
     search = trial.search
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
     print(

@@ -16,11 +16,7 @@ from transformer.model.checkpoint.locate import run_folder
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
-    """The translator of ``engine=torch`` or ``engine=ctranslate2``.
-
-    Raises:
-        InputError: The engine is not installed, has no single export, or cannot do the search.
-    """
+    """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export."""
     if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
         return load_translator(config, arguments)[0]
     if isinstance(config.checkpoint, ListConfig) or config.precision != "float32":

@@ -21,9 +21,9 @@ Form = Literal["text", "json"]
 
 
 def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
-    """The paths of ``input`` and ``output``, and whether both are regular files.
+    """The paths of ``input`` and ``output``, None for a standard stream; whether both are files.
 
-    Only such files can be divided among processes, and resumed. A standard stream is None.
+    Only regular files can be divided among processes, and resumed.
     """
     source, target = (
         None if config[key] is None else resolve_path(config, key) for key in ("input", "output")
