@@ -30,7 +30,6 @@ VERBS = {
 }
 """The module of each verb, in ``transformer.cli``, whose ``run`` starts it; and what it does."""
 
-
 COMPOSE_THEMSELVES = {"train", "recipe", "compare", "attention"}
 """Verbs whose arguments are more than the keys of one config."""
 
