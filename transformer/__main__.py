@@ -1,8 +1,13 @@
 """``python -m transformer VERB KEY=VALUE…``, also installed as ``transformer``."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
+
+from transformer.cli.exit import run_to_exit_code
+from transformer.common.errors import InputError, did_you_mean
 
 VERBS = {
     "train": ("train.train", "train a model"),
@@ -23,7 +28,10 @@ VERBS = {
     "attention": ("evaluate.attention", "show the attention of every head in a sentence"),
     "heads": ("evaluate.heads", "rank the heads by the cost of switching them off"),
 }
-"""The module of each verb, in ``transformer.cli``, and what the verb does."""
+"""The module of each verb, in ``transformer.cli``, whose ``run`` starts it; and what it does."""
+
+COMPOSE_THEMSELVES = {"train", "recipe", "compare", "attention"}
+"""Verbs whose arguments are more than the keys of one config."""
 
 
 def main(call: Sequence[str] | None = None) -> int:
@@ -32,37 +40,44 @@ def main(call: Sequence[str] | None = None) -> int:
     Args:
         call: The verb and its arguments; None takes those of the process.
     """
-    try:
-        return _run(sys.argv[1:] if call is None else call)
-    except KeyboardInterrupt:
-        # During imports nothing else handles it.
-        print("stopped", file=sys.stderr)
-        return 130
+    arguments = list(sys.argv[1:] if call is None else call)
+    code = run_to_exit_code(lambda: _run(arguments))
+    torch = sys.modules.get("torch")
+    if code and torch and torch.distributed.is_initialized():
+        # A rank that has failed does not wait for the others, which Python may do when it exits.
+        os._exit(code)
+    return code
 
 
-def _run(call: Sequence[str]) -> int:
-    from transformer.cli.exit import run_to_exit_code
-    from transformer.common.errors import did_you_mean
-
+def _run(call: list[str]) -> None:
     verb, *arguments = call or ["--help"]
     if verb.startswith("recipe="):
-        verb, arguments = "recipe", list(call)
-    if "--version" in call:
-        return run_to_exit_code(lambda: print(version_line()))
+        verb, arguments = "recipe", call
     if verb == "help" and arguments:
         verb, arguments = arguments[0], ["--help"]
-    if verb in ("-h", "--help", "help"):
-        return run_to_exit_code(_print_usage)
-    if verb not in VERBS:
+    if "--version" in call:
+        print(version_line())
+    elif verb in ("-h", "--help", "help"):
+        _print_usage()
+    elif verb not in VERBS:
         meant = did_you_mean(verb, VERBS)
-        print(f"error: unknown verb {verb}{meant}; choose {', '.join(VERBS)}", file=sys.stderr)
-        return 2
-    if {"-h", "--help"} & set(arguments):
+        raise InputError(f"unknown verb {verb}{meant}; choose {', '.join(VERBS)}")
+    elif {"-h", "--help"} & set(arguments):
         from transformer.cli.config.help import help_text
 
-        return run_to_exit_code(lambda: print(help_text(verb)))
-    code: int = importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").main(arguments)
-    return code
+        print(help_text(verb))
+    else:
+        _run_verb(verb, arguments)
+
+
+def _run_verb(verb: str, arguments: list[str]) -> None:
+    given: list[Any] = [arguments]
+    if verb not in COMPOSE_THEMSELVES:
+        # Before the module of the verb: torch takes seconds to import.
+        from transformer.cli.config.compose import compose_config
+
+        given = [compose_config(verb, arguments), arguments]
+    importlib.import_module(f"transformer.cli.{VERBS[verb][0]}").run(*given)
 
 
 def _print_usage() -> None:

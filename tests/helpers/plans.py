@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
-from transformer.cli.recipe import main
+from transformer.__main__ import main
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(arguments) == 2
+    assert main(["recipe", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     return said.err.removeprefix("error: ").rstrip()
@@ -16,7 +16,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def plan(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, list[str]]:
     """The arguments of each stage, verb first, as a dry run prints them."""
-    assert main([*arguments, "dry_run=true"]) == 0
+    assert main(["recipe", *arguments, "dry_run=true"]) == 0
     said = capsys.readouterr()
     stages = [part.splitlines() for part in said.out.split("# ")[1:]]
     names = [part[0].removesuffix(" (new)") for part in stages]

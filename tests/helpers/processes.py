@@ -155,14 +155,14 @@ def exit_code(process: BaseProcess, most: float = _MOST) -> int:
 
 
 def _call(arguments: list[str], home: Path, fault: Callable[[], None] | None) -> None:
-    from transformer.cli.train.train import main
+    from transformer.__main__ import main
 
     _prepare(home)
     os.chdir(home)
     sys.argv = ["train.py", *arguments]
     if fault is not None:
         fault()
-    sys.exit(main(arguments))
+    sys.exit(main(["train", *arguments]))
 
 
 def call_verb_here(

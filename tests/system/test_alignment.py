@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import SMALL, composed, corpus_overrides, verb
-from transformer.cli.evaluate.evaluate import main as evaluate
-from transformer.cli.translate.translate import main as translate
+from transformer.__main__ import main
 from transformer.runs.train import train
 
 
@@ -42,7 +41,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold = write_links(home, "test")
-    assert evaluate([f"checkpoint={home / 'run'}", f"alignment={gold}"]) == 0
+    assert main(["evaluate", f"checkpoint={home / 'run'}", f"alignment={gold}"]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
     assert list(scores) == [
         "BLEU",
@@ -58,7 +57,7 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
     assert scores["AER"]["signature"] == "npairs:40|head:0.2|threshold:0.3"
     # Another head has not learnt them.
     arguments = [f"checkpoint={home / 'run'}", f"alignment={gold}", "alignment_head=1.0"]
-    assert evaluate(arguments) == 0
+    assert main(["evaluate", *arguments]) == 0
     scores = {score["name"]: score for score in json.loads(capsys.readouterr().out)}
     assert scores["AER"]["score"] > 1.4 * guided
 
@@ -66,11 +65,11 @@ def test_the_error_rate_stands_beside_bleu(home: Path, capsys: pytest.CaptureFix
 def test_translations_come_with_their_links(home: Path) -> None:
     (home / "in").write_text("alpha beta gamma\n\nomega\n")
     arguments = [f"checkpoint={home / 'run'}", f"input={home / 'in'}", f"output={home / 'out'}"]
-    assert translate([*arguments, "alignment=true"]) == 0
+    assert main(["translate", *arguments, "alignment=true"]) == 0
     first, blank, last = (home / "out").read_text().splitlines()
     assert blank == " ||| "
     assert all(re.fullmatch(r"[^|]+ \|\|\| (\d+-\d+ ?)+", line) for line in (first, last))
-    assert translate([*arguments, "alignment=true", "format=json"]) == 0
+    assert main(["translate", *arguments, "alignment=true", "format=json"]) == 0
     rows = [json.loads(line) for line in (home / "out").read_text().splitlines()]
     assert [f"{row['text']} ||| {row['alignment']}" for row in rows] == [first, blank, last]
 
@@ -94,7 +93,7 @@ def test_what_evaluate_refuses(
 ) -> None:
     monkeypatch.chdir(home)
     (home / "blank.links").write_text("\n")
-    assert evaluate(["checkpoint=run", "decoding.beam_size=1", *arguments]) == 2
+    assert main(["evaluate", "checkpoint=run", "decoding.beam_size=1", *arguments]) == 2
     assert re.search(message, capsys.readouterr().err)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.helpers.runs import verb
-from transformer.cli.evaluate.compare import main
+from transformer.__main__ import main
 
 
 def test_runs_are_compared_and_what_they_said_is_kept(home: Path, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said_before_anything_is_translated(
     (tmp_path / "run/run.log").write_text("")
     (tmp_path / "short").write_text("one\n")
     monkeypatch.chdir(tmp_path)
-    assert main([str(run), str(run), *arguments]) == 2
+    assert main(["compare", str(run), str(run), *arguments]) == 2
     said = capsys.readouterr()
     assert (said.out, says in said.err) == ("", True), said.err
     assert "translat" not in said.err
@@ -93,7 +93,7 @@ def test_runs_of_other_text_are_refused(
     lines = (home / "validation.tgt").read_text().split("\n")
     (tmp_path / "other.tgt").write_text("\n".join([*lines[:6], "alpha alpha", *lines[7:]]))
     monkeypatch.chdir(home)
-    assert main(["run", str(other), "training=false"]) == 2
+    assert main(["compare", "run", str(other), "training=false"]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     [error] = [line for line in said.err.split("\n") if line.startswith("error:")]

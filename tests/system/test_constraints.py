@@ -78,7 +78,7 @@ def test_terms_are_counted_and_can_be_asked_for(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("translate", "input_format=xml"), "input_format=xml is unknown; choose text or json"),
+        (("translate", "input_format=xml"), "input_format='xml' must be text or json"),
         (("translate", "input_format=json", "decoding=greedy"), "set decoding=beam"),
         (("evaluate", "terms=short"), "short has 1 lines for 40 pairs, 1 of them"),
     ],

@@ -8,6 +8,7 @@ from omegaconf import DictConfig
 
 from tests.helpers.runs import SMALL, composed, verb
 from tests.helpers.text import write_parallel
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate import translate
 from transformer.cli.translate.engine import translator_by_engine
@@ -119,7 +120,7 @@ def test_a_wrong_tag_is_one_line(
 ) -> None:
     folder, _ = trained
     given = [f"checkpoint={folder}/run", f"input={folder}/low/test.src", *arguments]
-    assert translate.main(given) == 2
+    assert main(["translate", *given]) == 2
     out, err = capfd.readouterr()
     assert out == "" and err.startswith(says) and err.count("\n") == 1
 
@@ -130,14 +131,14 @@ def test_a_call_that_was_killed_goes_on_with_the_same_windows(
     folder, _ = trained
     given = [f"checkpoint={folder}/run", f"input={folder}/low/test.src", "to=up"]
     whole = tmp_path / "whole"
-    assert translate.main([*given, f"output={whole}"]) == 0
+    assert main(["translate", *given, f"output={whole}"]) == 0
     expected = whole.read_text()
     config = compose_config("translate", [*given, f"output={whole}"])
     parts = _parts(config, [*given, f"output={whole}"], folder / "low" / "test.src", whole)
     # Killed in the middle of the third window.
     parts.path(0).write_text("".join(expected.splitlines(keepends=True)[:5]))
     whole.unlink()
-    assert translate.main([*given, f"output={whole}"]) == 0
+    assert main(["translate", *given, f"output={whole}"]) == 0
     assert whole.read_text() == expected
 
 

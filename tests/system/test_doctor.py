@@ -7,7 +7,7 @@ import pytest
 
 from tests.helpers.runs import verb
 from tests.unit.data.quality.texts import call_of, planted_texts, written
-from transformer.cli.data.doctor import main
+from transformer.__main__ import main
 
 
 def test_planted_faults_are_found_left_out_and_gone(
@@ -35,6 +35,6 @@ def test_planted_faults_are_found_left_out_and_gone(
     (tmp_path / "in/validation.de").rename(tmp_path / "out/validation.de")
     # Here, to spare a third start.
     monkeypatch.chdir(tmp_path)
-    code = main(call_of("out"))
+    code = main(["doctor", *call_of("out")])
     said = capsys.readouterr()
     assert (code, json.loads(said.out)["exceeded"]) == (0, []), said.err

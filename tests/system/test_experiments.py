@@ -14,8 +14,8 @@ import torch
 
 from tests.helpers.runs import PROJECT, composed
 from tests.helpers.text import write_parallel
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.evaluate import evaluate
 from transformer.data.corpora.catalog import MULTI30K, MULTI30K_TOK, TANAKA_ENJA
 from transformer.data.corpora.resolve import find_splits
 from transformer.model.build import build_transformer
@@ -93,10 +93,10 @@ def test_ten_updates(
     assert f"|tok:{tokenize}|" in bleu
     # As the run is scored, unless the call says otherwise.
     run = f"checkpoint={tmp_path / 'run'}"
-    assert evaluate.main([run, "decoding=greedy", "decoding.max_length_offset=1"]) == 0
+    assert main(["evaluate", run, "decoding=greedy", "decoding.max_length_offset=1"]) == 0
     assert f"|tok:{tokenize}|" in capsys.readouterr().out
     if experiment == "tanaka_enja":
-        assert evaluate.main([run, "decoding=greedy", "tokenize=char", "lowercase=true"]) == 0
+        assert main(["evaluate", run, "decoding=greedy", "tokenize=char", "lowercase=true"]) == 0
         assert "|case:lc|eff:no|tok:char|" in capsys.readouterr().out
 
 

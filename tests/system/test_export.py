@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import torch
 
 from tests.helpers.outside import translated_outside
 from tests.helpers.runs import verb
-from transformer.cli.evaluate import evaluate
-from transformer.cli.translate import score, translate
+from transformer.__main__ import main
 from transformer.model.checkpoint.checkpoint import PORTABLE
 
 
@@ -81,7 +79,7 @@ def test_the_engine_translates_alike(search: list[str], home: Path, engines: Pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["engine=onnx"], "engine=onnx is unknown; choose torch or ctranslate2"),
+        (["engine=onnx"], "engine='onnx' must be torch or ctranslate2"),
         (["engine=ctranslate2", "engine_folder=x"], "engine_folder=x holds no model.bin"),
         (["engine=ctranslate2", "decoding=sampling"], "decoding.algorithm=sampling cannot be done"),
         (["engine=ctranslate2", "decoding.no_repeat_ngram=2"], "no_repeat_ngram=2 cannot be done"),
@@ -103,7 +101,7 @@ def test_what_the_engine_cannot_do_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(home)
-    assert translate.main(["checkpoint=engines", *arguments]) == 2
+    assert main(["translate", "checkpoint=engines", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert says in captured.err
@@ -140,17 +138,17 @@ def test_an_export_alone_translates_as_its_run(home: Path, alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "says"),
+    ("name", "arguments", "says"),
     [
-        (translate.main, [], "is an export for CTranslate2; translate with engine=ctranslate2"),
-        (evaluate.main, [], "is an export for CTranslate2; translate with engine=ctranslate2"),
-        (score.main, ["source=a", "target=b"], "is an export for CTranslate2; translate with"),
-        (translate.main, ["engine=ctranslate2", "alignment=true"], "alignment= needs the run"),
-        (translate.main, ["engine=ctranslate2", "heads_off=cross.0.0"], "heads_off= needs the run"),
+        ("translate", [], "is an export for CTranslate2; translate with engine=ctranslate2"),
+        ("evaluate", [], "is an export for CTranslate2; translate with engine=ctranslate2"),
+        ("score", ["source=a", "target=b"], "is an export for CTranslate2; translate with"),
+        ("translate", ["engine=ctranslate2", "alignment=true"], "alignment= needs the run"),
+        ("translate", ["engine=ctranslate2", "heads_off=cross.0.0"], "heads_off= needs the run"),
     ],
 )
 def test_what_an_export_alone_cannot_do_is_one_line(
-    main: Callable[[list[str]], int],
+    name: str,
     arguments: list[str],
     says: str,
     home: Path,
@@ -159,7 +157,7 @@ def test_what_an_export_alone_cannot_do_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(home)
-    assert main([f"checkpoint={alone}", *arguments]) == 2
+    assert main([name, f"checkpoint={alone}", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert says in captured.err

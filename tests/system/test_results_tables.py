@@ -13,7 +13,7 @@ from benchmarks.records import Records, machine, short
 from benchmarks.results import COLUMNS, RESULTS, Measured, Result, command, measured, row, spread
 from benchmarks.trained import Trained
 from tests.system.test_experiments import write_corpus
-from transformer.cli import recipe
+from transformer.__main__ import main
 
 CHANGE = Change("callbacks.ema_decay=0", "Vaswani et al. 2017", average=2)
 
@@ -139,7 +139,7 @@ def test_what_takes_several_trainings_ends_with_the_one_that_is_compared(
     for seed in ("recipe", "seed-2", "seed-3"):
         (folder / seed).symlink_to(trained.folder)
     _, _, *arguments = training(change, folder, 40, data).call
-    assert recipe.main([*arguments, "dry_run=true"]) == 0
+    assert main(["recipe", *arguments, "dry_run=true"]) == 0
     stages = [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")]
     number = int(change.last.partition("_")[0]) + 1
     assert stages[-2:] == [f"# {change.last} (new)", f"# {number:02}_evaluate (new)"]

@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from tests.helpers.checks import no_checks
 from tests.helpers.conllu import format_conllu
 from tests.helpers.runs import SMALL, composed
 from tests.helpers.text import WORDS
-from transformer.cli.evaluate import evaluate
-from transformer.cli.train import average
-from transformer.cli.translate import predict, translate
+from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.runs.train import train
 
@@ -122,7 +119,7 @@ def test_evaluate_says_what_training_said(
     name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder: Path = request.getfixturevalue(name)
-    assert evaluate.main([f"checkpoint={folder}/run"]) == 0
+    assert main(["evaluate", f"checkpoint={folder}/run"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out) == json.loads((folder / "run" / "test.json").read_text())
     assert "accuracy" in said.err or "perplexity" in said.err
@@ -131,11 +128,11 @@ def test_evaluate_says_what_training_said(
 @pytest.mark.parametrize(
     ("verb", "arguments", "says"),
     [
-        (translate.main, [], "task=tagging and does not translate; predict checkpoint=… takes new"),
-        (average.main, ["last=2"], "trained for task=tagging and does not translate"),
-        (evaluate.main, ["split=train"], "choose one of validation, test"),
+        ("translate", [], "task=tagging and does not translate; predict checkpoint=… takes new"),
+        ("average", ["last=2"], "trained for task=tagging and does not translate"),
+        ("evaluate", ["split=train"], "choose one of validation, test"),
         (
-            evaluate.main,
+            "evaluate",
             ["source=a", "reference=b"],
             "source= and reference= are for translations, but the check",
         ),
@@ -143,12 +140,12 @@ def test_evaluate_says_what_training_said(
 )
 def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
     tagger: Path,
-    verb: Callable[[list[str]], int],
+    verb: str,
     arguments: list[str],
     says: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert verb([f"checkpoint={tagger}/run", *arguments]) == 2
+    assert main([verb, f"checkpoint={tagger}/run", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert says in said.err.strip().split("\n")[-1]
@@ -157,7 +154,7 @@ def test_a_verb_that_cannot_is_one_line_and_exit_code_2(
 
 def predicted(folder: Path, *arguments: str) -> list[str]:
     call = [f"checkpoint={folder}/run", f"input={folder}/in", f"output={folder}/out", *arguments]
-    assert predict.main(call) == 0
+    assert main(["predict", *call]) == 0
     return (folder / "out").read_text().split("\n")
 
 
@@ -182,7 +179,7 @@ def test_predict_tells_what_is_probable(language_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["format=xml"], "format=xml is unknown; choose text or json"),
+        (["format=xml"], "format='xml' must be text or json"),
         (["input=none"], "none: no such file"),
     ],
 )
@@ -194,7 +191,7 @@ def test_a_wrong_call_of_predict_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     call = [f"checkpoint={tagger}/run", f"output={tmp_path}/out", *arguments]
-    assert predict.main(call) == 2
+    assert main(["predict", *call]) == 2
     assert list(tmp_path.iterdir()) == []
     said = capsys.readouterr()
     assert said.out == ""

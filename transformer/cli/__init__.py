@@ -1,1 +1,1 @@
-"""One verb a file: the call of a user turned into a call of the library."""
+"""The verbs: ``cli.exit`` prints an ``InputError``, which any function here may raise."""

@@ -7,34 +7,25 @@ from importlib.util import find_spec
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.load import load_translator
 from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import written_whole
 from transformer.interchange.formats import FORMATS
 from transformer.model.checkpoint.locate import run_folder
+from transformer.report.scores import require_writable
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Export; returns the exit code."""
-    return run_to_exit_code(lambda: _export(compose_config("export", arguments), arguments))
-
-
-def _export(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.load import load_translator
-    from transformer.common.files import written_whole
-    from transformer.report.scores import require_writable
-
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Export a model."""
     if config.format not in FORMATS:
         raise InputError(f"format={config.format} is unknown; choose {' or '.join(FORMATS)}")
     chosen = FORMATS[config.format]
     if find_spec(chosen.package) is None:
         needed = f"format={config.format} needs {chosen.package}"
         raise InputError(f"{needed}: {how_to_install('export')}")
-    name = chosen.folder_name(config)
-    if config.output is None:
-        folder = run_folder(resolve_path(config, "checkpoint")) / "export" / name
-    else:
-        folder = resolve_path(config, "output")
+    exports = run_folder(resolve_path(config, "checkpoint")) / "export"
+    folder = resolve_path(config, "output", exports / chosen.folder_name(config))
     if folder.exists():
         raise InputError(f"{folder} exists; remove it, or choose another with output=")
     translator, run = load_translator(config, arguments)

@@ -1,21 +1,32 @@
-"""The translator that the arguments of a verb name: checkpoint, device and search."""
+"""The model or translator that the arguments of a verb name: checkpoints, device and search."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+import torch
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from transformer.cli.models import load_checkpoint_model, load_checkpoints
-from transformer.common.errors import InputError
+from transformer.cli.config.compose import resolve_positive, resolve_value
+from transformer.common.errors import InputError, how_to_install
+from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
 from transformer.decoding.translation.trained import trained_with
 from transformer.decoding.translation.translator import Translator
-from transformer.model.heads import HeadName, head_name
+from transformer.interchange.ctranslate2 import is_ctranslate2, read_ctranslate2
+from transformer.interchange.safetensors import is_exported, read_safetensors
+from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from transformer.model.checkpoint.locate import ENGINE_EXPORT, find_checkpoint
+from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
+from transformer.model.layers.quantization import Precision, in_precision
 
 
 def load_translator(
@@ -44,25 +55,85 @@ def load_translator(
     return translator, checkpoints[0].config
 
 
-def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself.
+def load_checkpoints(names: Any) -> list[Checkpoint]:
+    """``checkpoint=PATH``, or ``checkpoint=[PATH,…]`` of one vocabulary."""
+    first, *more = checkpoints = [_load(path) for path in checkpoint_paths(names)]
+    vocabulary = Tokenizer.from_state(first.tokenizer).fingerprint
+    for other in more:
+        if Tokenizer.from_state(other.tokenizer).fingerprint != vocabulary:
+            raise InputError(
+                f"{other.path} has another vocabulary than {first.path}; an ensemble needs models "
+                "that were trained with the same tokenizer"
+            )
+    return checkpoints
 
-    Raises:
-        InputError: The model has no such tag.
-    """
-    # Not every verb has the keys.
-    given = (typed_value(config.get(key), str | None, key) for key in ("to", "tag"))
+
+def checkpoint_paths(names: Any) -> list[Path]:
+    """The value of ``checkpoint``: one path or several; raises InputError if there is none."""
+    given = names if isinstance(names, ListConfig) else [names]
+    if not given:
+        raise InputError("checkpoint=[] names none; give at least one")
+    return [given_path(str(name)) for name in given]
+
+
+def resolve_file(path: Path) -> Path:
+    """The checkpoint file that a path means, or the folder of ``export``."""
+    return path if is_exported(path) else find_checkpoint(path)
+
+
+def _load(path: Path) -> Checkpoint:
+    """A checkpoint, a run directory, or a folder of ``export``."""
+    if is_ctranslate2(path):
+        return read_ctranslate2(path)
+    if not is_exported(path):
+        return load_checkpoint(path)
+    if find_spec("safetensors") is None:
+        raise InputError(f"{path} needs safetensors: {how_to_install('export')}")
+    return read_safetensors(path)
+
+
+def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint]) -> Model:
+    """The model of these checkpoints on its device, by those keys that the verb has."""
+    device = resolve_device(config.get("device", "cpu"))
+    precision = resolve_value(config, "precision", Precision, "float32")
+    names = config.get("heads_off")
+    given = names if isinstance(names, ListConfig) else [] if names is None else [names]
+    heads = list(map(str, given))
+    for checkpoint in checkpoints:
+        if is_ctranslate2(checkpoint.path) and device.type != "meta":
+            raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
+        switch_off(checkpoint.model, parse_heads(checkpoint.model, heads))
+    models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
+    averaging = resolve_value(config, "averaging", Averaging | None)
+    if len(models) > 1:
+        return Ensemble(models, averaging or "probability")
+    if averaging is not None:
+        raise InputError(f"averaging={averaging} is of ensembles: checkpoint=[PATH,PATH]")
+    return models[0]
+
+
+def resolve_device(name: Any) -> torch.device:
+    """The device of that name; ``cuda`` is the GPU of this process among several."""
+    name = typed_value(name, str, "device")
+    try:
+        device = torch.device(f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if name == "cuda" else name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device={name} cannot be used here: {reason}") from error
+    return device
+
+
+def tagged_tokenizer(config: DictConfig, tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer with ``to=`` and ``tag=`` as the tags of a source that has none itself."""
+    given = (resolve_value(config, key, str | None) for key in ("to", "tag"))
     return tokenizer.tagged(SourceTags(*given))
 
 
 def resolve_search(
     arguments: Sequence[str], composed: Mapping[str, Any], trained: Mapping[str, Any]
 ) -> SearchConfig:
-    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own.
-
-    Raises:
-        InputError: The values make no search.
-    """
+    """``decoding=NAME`` takes the composed search, ``decoding.KEY=`` changes the run's own."""
     keys = [argument.partition("=")[0] for argument in arguments]
     if "decoding" in keys:
         return typed(SearchConfig, composed, "decoding")
@@ -79,11 +150,8 @@ def _aligner(config: DictConfig, arguments: Sequence[str], aligner: Aligner) -> 
     named = _named_head(arguments)
     if named not in (None, aligner.head):
         aligner = Aligner(named)
-    # Not every verb has the key.
-    if (threshold := config.get("alignment_threshold")) is not None:
-        near_best = typed_value(threshold, float, "alignment_threshold")
-        aligner = replace(aligner, near_best=near_best)
-    return aligner
+    threshold = resolve_value(config, "alignment_threshold", float | None)
+    return aligner if threshold is None else replace(aligner, near_best=threshold)
 
 
 def _named_head(arguments: Sequence[str]) -> HeadName | None:
@@ -98,15 +166,3 @@ def _named_head(arguments: Sequence[str]) -> HeadName | None:
                 )
             return named
     return None
-
-
-def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
-    """A whole number.
-
-    Raises:
-        InputError: It is another value, or below the minimum.
-    """
-    number: int = typed_value(config[key], int, key)
-    if number < minimum:
-        raise InputError(f"{key}={number} must be at least {minimum}")
-    return number

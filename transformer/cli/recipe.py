@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from omegaconf import OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import (
+    compose_config,
+    resolve_fields,
+    resolve_path,
+    resolve_value,
+)
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
+from transformer.recipes.overrides import sort_arguments
 
 if TYPE_CHECKING:
     from transformer.recipes.plan import Plan
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run a recipe, or resume it; returns the exit code."""
-    return run_to_exit_code(lambda: _recipe(arguments))
-
-
-def _recipe(arguments: Sequence[str]) -> None:
-    from transformer.common.schema import typed_value
-    from transformer.recipes.overrides import sort_arguments
+def run(arguments: Sequence[str]) -> None:
+    """Run a recipe, or resume it."""
     from transformer.recipes.plan import Plan
     from transformer.recipes.registry import RECIPES
 
@@ -36,20 +35,18 @@ def _recipe(arguments: Sequence[str]) -> None:
     recipe = RECIPES.get(named[-1].removeprefix("recipe="))
     if recipe is None:
         raise InputError(f"{named[-1]} names no recipe; choose {' or '.join(RECIPES)}")
-    hints = get_type_hints(recipe)
     groups = {file.name for file in config_folder().iterdir() if file.is_dir()}
     training = {*groups, *map(str, compose_config("train", []))}
-    keys = {"recipe", "output", "dry_run", *hints}
+    keys = {"recipe", "output", "dry_run", *get_type_hints(recipe)}
     own, base, extras = sort_arguments(arguments, keys, training, recipe.kinds)
-    plain: Any = OmegaConf.to_container(compose_config("recipe", own))
-    values = {key: typed_value(plain[key], hint, key) for key, hint in hints.items()}
-    if plain["output"] in (None, ""):
+    given = compose_config("recipe", own)
+    chosen = recipe(**resolve_fields(given, recipe))
+    if given.output in (None, ""):
         raise InputError("output= names no folder; give one")
-    chosen = recipe(**values)
-    plan = Plan(given_path(str(plain["output"])), base, extras, _compose)
+    plan = Plan(resolve_path(given, "output"), base, extras, _compose)
     chosen.add(plan)
     plan.complete()
-    (_show if typed_value(plain["dry_run"], bool, "dry_run") else _run)(plan)
+    (_show if resolve_value(given, "dry_run", bool) else _run)(plan)
 
 
 def _compose(
@@ -64,8 +61,7 @@ def _compose(
             resolve_search(arguments, values["decoding"], trained)
     except InputError as error:
         raise InputError(f"{verb}: {error}" if verb != "train" else str(error)) from error
-    plain: dict[str, Any] = values
-    return plain
+    return dict(values)
 
 
 def _run(plan: "Plan") -> None:

@@ -20,13 +20,12 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder, and let one process at a time fill it.
+    """Make the folder, and let one process at a time fill it; a waiting process logs that.
 
-    The processes of a distributed run, and parallel runs, share one preparation; a waiting process
-    logs it. The lock of a killed process is free.
+    The lock of a killed process is free.
 
     Raises:
-        InputError: the folder cannot be made or written to.
+        InputError: The folder cannot be made or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,15 +44,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def remembered(folder: Path, question: str, answer: Callable[[], str]) -> str:
-    """Return the cached answer to a question, or compute and cache it.
+    """Return the cached answer to a question, or compute and cache it; empty files are ignored.
 
-    Args:
-        folder: its subfolder "answers" has a file for each answer.
-        question: names all that the answer depends on.
-        answer: computes it; an empty file is ignored.
+    The question names all that the answer depends on.
 
     Raises:
-        InputError: the folder cannot be written to.
+        InputError: The folder cannot be written to.
     """
     file = folder / "answers" / hashlib.sha256(question.encode()).hexdigest()[:24]
     if file.is_file() and (known := file.read_text(encoding="utf-8")):

@@ -19,12 +19,8 @@ class MissingFile(InputError):
 
 
 @contextmanager
-def errors_name(file: Path) -> Iterator[None]:
-    """Begin the message of an InputError with the name of the file.
-
-    Raises:
-        InputError: The same, with the file.
-    """
+def errors_name(file: Path | str) -> Iterator[None]:
+    """Begin the message of an InputError with a file, or a line of it, unless it names that."""
     try:
         yield
     except InputError as error:
@@ -36,29 +32,18 @@ def errors_name(file: Path) -> Iterator[None]:
 ALSO = "; also "
 """Separator of the objections in one message."""
 
-_LIMIT = 10
-"""Maximum number of objections in one message."""
+_LIMIT = 10  # objections in one message
 
 
 def raise_objections(objections: Iterable[str]) -> None:
-    """Raise all objections as one error.
-
-    Raises:
-        InputError: There is an objection.
-    """
+    """Raise all objections as one InputError; nothing happens without one."""
     if reasons := list(dict.fromkeys(objections)):
         more = len(reasons) - _LIMIT
         raise InputError(ALSO.join(reasons[:_LIMIT]) + (f"; and {more} more" if more > 0 else ""))
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return `` (did you mean NAME?)`` with the nearest known name, or nothing.
-
-    Args:
-        name: The unknown name.
-        known: All known names.
-        cutoff: Minimum similarity, from 0 to 1 (``difflib``).
-    """
+    """Return `` (did you mean NAME?)`` with the nearest name of this similarity, or nothing."""
     candidates = [candidate for candidate in known if candidate != name]
     near = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
     return f" (did you mean {near[0]}?)" if near else ""
@@ -93,8 +78,6 @@ class Interrupted(Exception):
 
 class AnotherRankFailed(Exception):
     """This process ends because of another rank, which has reported the error.
-
-    The message may be empty.
 
     Attributes:
         code: The exit code of the other rank; 1 if it was killed or is unknown.

@@ -25,11 +25,7 @@ def given_path(name: str | Path) -> Path:
 
 
 def open_unlinked(path: Path, mode: str, **settings: Any) -> IO[Any]:
-    """Open a file in a folder that other users may write to, as ``open``; not a symbolic link.
-
-    Raises:
-        OSError: It cannot be opened, or is a link.
-    """
+    """Open a file in a folder that other users may write to; an OSError if it is a link."""
 
     def opened(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW, 0o666)

@@ -13,11 +13,7 @@ T = TypeVar("T")
 
 
 def typed(kind: type[T], values: Any, where: str) -> T:
-    """Build a dataclass from plain values.
-
-    Raises:
-        InputError: A key is missing or unknown, or a value has the wrong type.
-    """
+    """Build a dataclass from plain values; the keys and types must be its own."""
     if not isinstance(values, Mapping):
         raise InputError(f"{where}={str(values)[:80]!r} must be a mapping, {{KEY: VALUE}}")
     hints = get_type_hints(kind)
@@ -133,9 +129,7 @@ class Range(NamedTuple):
 def out_of_range(config: Any, where: str) -> Iterator[str]:
     """Yield an objection for each number of a dataclass outside of its `Range`.
 
-    Args:
-        config: A dataclass with ``Annotated`` fields, also in a union with None.
-        where: The name of its group, for the message.
+    The fields are ``Annotated``, also in a union with None; ``where`` is the name of the group.
     """
     for name, hint in get_type_hints(type(config), include_extras=True).items():
         options = get_args(hint) if get_origin(hint) in (types.UnionType, typing.Union) else (hint,)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from omegaconf import DictConfig, OmegaConf
 
 from tests.helpers.models import portable, tiny_transformer
@@ -67,14 +66,33 @@ def resolve_search(checkpoint: Path, *arguments: str) -> dict[str, Any]:
     return vars(translator.search)
 
 
-def test_without_a_word_it_is_the_search_of_the_run(checkpoint: Path) -> None:
-    assert resolve_search(checkpoint) == TRAINED
+def test_the_config_and_the_search_are_those_of_the_run(checkpoint: Path) -> None:
+    translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
+    assert run | RUN == run
+    assert translator.batch_tokens == 123
+    assert vars(translator.search) == TRAINED
 
 
-def test_one_key_changes_the_search_of_the_run(checkpoint: Path) -> None:
-    # 5 and 1.0 are what conf/ has: they count, since the user gave them.
-    changed = resolve_search(checkpoint, "decoding.beam_size=5", "decoding.length_penalty=1.0")
-    assert changed == TRAINED | {"beam_size": 5, "length_penalty": 1.0}
+@pytest.mark.parametrize(
+    ("arguments", "search"),
+    [
+        # 5 and 1.0 are what conf/ has: they count, since the user gave them.
+        (
+            ["decoding.beam_size=5", "decoding.length_penalty=1.0"],
+            TRAINED | {"beam_size": 5, "length_penalty": 1.0},
+        ),
+        (["decoding=greedy"], {"algorithm": "greedy", "beam_size": 1}),
+        (
+            ["decoding=beam", "decoding.min_length=2"],
+            {"algorithm": "beam", "beam_size": 5, "min_length": 2},
+        ),
+    ],
+)
+def test_keys_change_the_search_and_a_name_replaces_it(
+    checkpoint: Path, arguments: list[str], search: dict[str, Any]
+) -> None:
+    composed: Any = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
+    assert resolve_search(checkpoint, *arguments) == composed | search
 
 
 def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> None:
@@ -87,16 +105,7 @@ def test_a_beam_size_makes_a_beam_of_a_run_that_is_greedy(tmp_path: Path) -> Non
         resolve_search(path, "decoding.beam_size=4", "decoding.algorithm=greedy")
 
 
-def test_a_named_search_forgets_that_of_the_run(checkpoint: Path) -> None:
-    greedy = OmegaConf.to_container(compose_config("translate", ["checkpoint=x"]).decoding)
-    assert isinstance(greedy, dict)
-    greedy |= {"algorithm": "greedy", "beam_size": 1}
-    assert resolve_search(checkpoint, "decoding=greedy") == greedy
-    beam = resolve_search(checkpoint, "decoding=beam", "decoding.min_length=2")
-    assert beam == greedy | {"algorithm": "beam", "beam_size": 5, "min_length": 2}
-
-
-def test_alignment_is_read_off_the_average_unless_a_head_was_guided(
+def test_alignment_uses_the_average_unless_a_head_was_guided(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     def aligner(path: Path, *arguments: str) -> Aligner:
@@ -183,15 +192,3 @@ def test_refusals(checkpoint: Path, argument: str, message: str) -> None:
 def test_heads_are_off_that_the_user_names(checkpoint: Path, argument: str, off: list[str]) -> None:
     translator, _ = load_translator(*call(checkpoint, argument))
     assert list(map(str, heads_off(translator.model))) == off
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_device_that_is_not_there(checkpoint: Path) -> None:
-    with pytest.raises(InputError, match="device=cuda cannot be used here: "):
-        load_translator(*call(checkpoint, "device=cuda"))
-
-
-def test_the_config_of_the_run_comes_with_it(checkpoint: Path) -> None:
-    translator, run = load_translator(*call(checkpoint, "batch_tokens=123"))
-    assert run | RUN == run
-    assert translator.batch_tokens == 123

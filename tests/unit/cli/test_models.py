@@ -11,8 +11,7 @@ from tests.helpers.models import portable, tiny_transformer
 from tests.helpers.translators import PAIRS, tiny_tokenizer
 from tests.unit.cli.test_load import RUN, written
 from transformer.cli.config.compose import compose_config
-from transformer.cli.models import load_checkpoint_model, load_checkpoints, resolve_device
-from transformer.cli.translate.engine import translator_by_engine
+from transformer.cli.load import load_checkpoint_model, load_checkpoints, resolve_device
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Ensemble
@@ -45,6 +44,10 @@ def test_a_list_of_checkpoints_is_an_ensemble(run: Path) -> None:
     assert isinstance(pair, Ensemble)
     assert pair.averaging == "probability"
     assert len(set(pair.members)) == 2
+    without = model(f"checkpoint=[{run},{run}]", "heads_off=[cross.1.2]")
+    assert isinstance(without, Ensemble)
+    for member in without.members:
+        assert list(map(str, heads_off(member))) == ["cross.1.2"]
     veto = model(f"checkpoint=[{run},{run}]", "averaging=log_probability")
     assert isinstance(veto, Ensemble)
     assert veto.averaging == "log_probability"
@@ -89,21 +92,6 @@ def test_refusals(run: Path, arguments: list[str], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["checkpoint=[RUN,RUN]"], "engine=ctranslate2 takes one checkpoint"),
-        (["checkpoint=RUN", "precision=int8"], "and no precision="),
-    ],
-)
-def test_what_another_engine_does_not_have(run: Path, arguments: list[str], message: str) -> None:
-    pytest.importorskip("ctranslate2")
-    every = [argument.replace("RUN", str(run)) for argument in arguments]
-    config = called(*every, "engine=ctranslate2")
-    with pytest.raises(InputError, match=message):
-        translator_by_engine(config, every)
-
-
 @pytest.mark.parametrize("names", ["RUN", "[RUN,RUN]"])
 def test_precisions(run: Path, names: str) -> None:
     checkpoint = "checkpoint=" + names.replace("RUN", str(run))
@@ -118,27 +106,20 @@ def test_precisions(run: Path, names: str) -> None:
     assert kinds.count(Int8Linear) == linear > 0
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_heads_are_off_in_every_member(run: Path, precision: str) -> None:
-    pair = model(
-        f"checkpoint=[{run},{run}]", "heads_off=[cross.1.2,encoder.0.3]", f"precision={precision}"
-    )
-    assert isinstance(pair, Ensemble)
-    for member in pair.members:
-        assert list(map(str, heads_off(member))) == ["encoder.0.3", "cross.1.2"]
-
-
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_the_fingerprint_knows_every_weight(precision: Any) -> None:
+    def twin_model() -> Transformer:
+        return tiny_transformer(tie_embeddings="none", encoder_layers=1, decoder_layers=1)
+
     def fingerprint(change: str | None) -> str:
-        twin = tiny_transformer(tie_embeddings="none")
+        twin = twin_model()
         with torch.no_grad():
             for name, weight in twin.named_parameters():
                 if name == change:
                     weight.view(-1)[-1] += 0.5
         return compute_fingerprint(in_precision(twin, precision), tiny_tokenizer())
 
-    names = [name for name, _ in tiny_transformer(tie_embeddings="none").named_parameters()]
+    names = [name for name, _ in twin_model().named_parameters()]
     prints = {fingerprint(name) for name in [None, *names]}
     assert fingerprint(None) in prints
     assert len(prints) == len(names) + 1
@@ -154,14 +135,10 @@ def test_cuda_is_the_gpu_of_this_process(monkeypatch: pytest.MonkeyPatch) -> Non
     assert resolve_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("verb", ["average", "export", "attention", "heads"])
-def test_verbs_of_one_checkpoint_refuse_several(verb: str) -> None:
-    with pytest.raises(InputError, match=f"{verb} takes one checkpoint, not the several of an"):
-        compose_config(verb, ["checkpoint=[a,b]"])
-
-
-@pytest.mark.parametrize("verb", ["translate", "evaluate", "score"])
-def test_verbs_of_translators_take_several(verb: str) -> None:
-    more = ["source=s", "target=t"] if verb == "score" else []
-    config = compose_config(verb, ["checkpoint=[a,b]", "averaging=log_probability", *more])
-    assert OmegaConf.to_container(config.checkpoint) == ["a", "b"]
+def test_only_verbs_of_translators_take_several_checkpoints() -> None:
+    for verb, more in {"translate": [], "evaluate": [], "score": ["source=s", "target=t"]}.items():
+        config = compose_config(verb, ["checkpoint=[a,b]", "averaging=log_probability", *more])
+        assert OmegaConf.to_container(config.checkpoint) == ["a", "b"]
+    for verb in ("average", "export", "attention", "heads"):
+        with pytest.raises(InputError, match=f"{verb} takes one checkpoint, not the several of an"):
+            compose_config(verb, ["checkpoint=[a,b]"])

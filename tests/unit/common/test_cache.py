@@ -11,7 +11,7 @@ from transformer.common.cache import locked
 from transformer.common.files import written_whole
 
 
-def test_a_file_or_folder_is_on_the_disk_before_it_has_its_name(
+def test_a_file_or_folder_is_synced_before_it_is_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[int, bool]] = []
@@ -37,7 +37,7 @@ def test_a_file_or_folder_is_on_the_disk_before_it_has_its_name(
     assert synced[-1] == (own, True)
 
 
-def test_who_has_to_wait_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_waiting_process_logs_it_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     entered: list[str] = []
 

@@ -10,7 +10,7 @@ def test_the_name_itself_is_not_what_was_meant() -> None:
     assert did_you_mean("train.en", ["train.en", "train.de"]) == " (did you mean train.de?)"
 
 
-def test_what_has_no_room_in_a_message_is_counted() -> None:
+def test_more_than_ten_objections_are_counted() -> None:
     with pytest.raises(InputError) as caught:
         raise_objections(str(number) for number in (*range(13), 12))
     assert str(caught.value) == "; also ".join(map(str, range(10))) + "; and 3 more"

@@ -1,4 +1,4 @@
-"""The ``KEY=VALUE`` arguments of a verb, checked one by one before Hydra composes them."""
+"""The ``KEY=VALUE`` arguments of a verb, checked one by one; what an unknown key may mean."""
 
 import os
 from argparse import ArgumentError
@@ -11,7 +11,7 @@ from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from transformer.common.errors import InputError, did_you_mean, raise_objections
 from transformer.common.files import PACKAGE
@@ -20,6 +20,40 @@ BASE_OF_CORPORA = "base"
 """The file of conf/data that all corpora build on; not itself a choice."""
 
 _QUOTES = "close what is open, and quote a text that has brackets or quotes: \"KEY='VALUE'\""
+
+
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("learning_rate", "max_lr"), ("optimizer.lr",)),
+    **dict.fromkeys(("batch_size", "max_tokens"), ("data.batch_tokens", "batch_tokens")),
+    **dict.fromkeys(("epochs", "max_epoch", "num_epochs"), ("trainer.max_epochs",)),
+    **dict.fromkeys(("max_update", "train_steps", "steps", "updates"), ("trainer.max_steps",)),
+    **dict.fromkeys(("update_freq", "accum_count"), ("trainer.accumulate_grad_batches",)),
+    **dict.fromkeys(("clip_norm", "max_grad_norm"), ("trainer.gradient_clip_val",)),
+    **dict.fromkeys(("gpus", "num_gpus", "devices"), ("trainer.devices", "device")),
+    **dict.fromkeys(("gpu", "cuda", "device", "accelerator"), ("device", "trainer.accelerator")),
+    **dict.fromkeys(("fp16", "bf16", "amp"), ("precision",)),
+    **dict.fromkeys(("valid_steps", "eval_steps"), ("trainer.val_check_interval",)),
+    **dict.fromkeys(("warmup_updates", "warmup_steps"), ("schedule.warmup",)),
+    **dict.fromkeys(("beam", "num_beams"), ("decoding.beam_size",)),
+    **dict.fromkeys(("lenpen", "len_penalty", "alpha"), ("decoding.length_penalty",)),
+    **dict.fromkeys(("n_best", "num_return_sequences"), ("decoding.nbest",)),
+    **dict.fromkeys(("layers", "enc_layers", "num_layers"), ("model.encoder_layers",)),
+    "loss.alpha": ("loss.consistency_weight",),
+    "dec_layers": ("model.decoder_layers",),
+    **dict.fromkeys(("heads", "attention_heads", "nhead"), ("model.num_heads",)),
+    **dict.fromkeys(("hidden_size", "embed_dim", "dim"), ("model.d_model",)),
+    **dict.fromkeys(("ffn_embed_dim", "intermediate_size"), ("model.ffn_dim",)),
+    **dict.fromkeys(("source_lang", "src"), ("data.source",)),
+    **dict.fromkeys(("target_lang", "tgt"), ("data.target",)),
+    **dict.fromkeys(("trainpref", "train_src"), ("data.train",)),
+    **dict.fromkeys(("validpref", "valid", "dev"), ("data.validation",)),
+    **dict.fromkeys(("save_dir", "output_dir", "save_model"), ("hydra.run.dir",)),
+    **dict.fromkeys(
+        ("resume", "restore_file", "train_from", "resume_from_checkpoint", "model_path"),
+        ("checkpoint",),
+    ),
+}
+"""Names of keys in other toolkits, by their last part; the first of our keys that exists counts."""
 
 
 def config_folder() -> Path:
@@ -39,11 +73,10 @@ def override_key(override: str) -> str:
     return override.partition("=")[0]
 
 
-def parse_override(override: str, *, sweeps: str = "") -> Override:
-    """One argument as Hydra reads it; ``sweeps`` is the advice for several values.
+def parse_override(override: str, verb: str = "train", *, sweeps: str | None = "") -> Override:
+    """One argument of a verb as Hydra reads it; it must be ``KEY=VALUE``.
 
-    Raises:
-        InputError: It is not ``KEY=VALUE`` with one value.
+    ``sweeps`` is the advice for several values; None allows them.
     """
     key, equals, text = override.partition("=")
     advice = ""
@@ -51,7 +84,7 @@ def parse_override(override: str, *, sweeps: str = "") -> Override:
         advice = "keys have no dashes before them"
     elif override.startswith(("+", "~")) and override != "~experiment":
         advice = "no key can be added or removed"
-    elif not equals and os.path.exists(override):
+    elif not equals and "checkpoint" in _verb_file(verb) and os.path.exists(override):
         advice = f"a run is given as checkpoint={override}"
     if advice or (not equals and override != "~experiment"):
         reason = f"{override!r} is not of the form KEY=VALUE"
@@ -62,7 +95,7 @@ def parse_override(override: str, *, sweeps: str = "") -> Override:
         reason = " ".join(str(error).split()).partition(" See https://")[0]
         message = f"{override} is not KEY=VALUE as Hydra reads it ({reason}); {_QUOTES}"
         raise InputError(message) from error
-    if parsed.is_sweep_override() and sweeps != ANY:
+    if parsed.is_sweep_override() and sweeps is not None:
         if choices(key):
             raise InputError(f"{key}={text} are several; {sweeps or 'choose one'}")
         ways = [sweeps, f"write '{key}=[{text}]' for a list", f"\"{key}='{text}'\" for a text"]
@@ -70,28 +103,22 @@ def parse_override(override: str, *, sweeps: str = "") -> Override:
     return parsed
 
 
-ANY = "any"
-"""In place of advice: several values are allowed."""
-
-
 def check_overrides(verb: str, overrides: Sequence[str], *, sweep: bool = False) -> None:
-    """Check the form of arguments, and the choices of groups; Hydra passes over some of these.
-
-    Raises:
-        InputError: An argument is not ``KEY=VALUE``, or a choice does not exist.
-    """
+    """Check the form of arguments, and the choices of groups; Hydra passes over some of these."""
     hint = "add --multirun to sweep over them" if verb == "train" else ""
-    parsed = [parse_override(override, sweeps=ANY if sweep else hint) for override in overrides]
+    parsed = [parse_override(one, verb, sweeps=None if sweep else hint) for one in overrides]
     raise_objections(reason for override in parsed for reason in _objections(verb, override))
 
 
 def _objections(verb: str, override: Override) -> Iterator[str]:
-    """Objections to the choices of a group."""
+    """Objections to the choices of a group; an optional one may have several."""
     group, known = override.key_or_group, choices(override.key_or_group)
     value: Any = override.value()
     if not known or override.is_delete():
         return
-    if isinstance(value, list) and group not in _optional_groups(verb):
+    defaults = _verb_file(verb).get("defaults", [])
+    optional = any(f"optional {group}" in entry for entry in defaults if isinstance(entry, dict))
+    if isinstance(value, list) and not optional:
         yield f"{group}=[{','.join(map(str, value))}] is a list; choose one, {group}=NAME"
         return
     if override.is_sweep_override():
@@ -99,21 +126,12 @@ def _objections(verb: str, override: Override) -> Iterator[str]:
     for name in value if isinstance(value, list) else [value]:
         spelt = "null" if name is None else getattr(name, "text", str(name))
         if spelt not in known:
-            yield unknown_choice(group, spelt)
-
-
-def unknown_choice(group: str, name: str) -> str:
-    """That a group has no choice of this name, and which it has."""
-    known = choices(group)
-    return f"{group}={name} is unknown{did_you_mean(name, known)}; choose {' or '.join(known)}"
+            meant = did_you_mean(spelt, known)
+            yield f"{group}={spelt} is unknown{meant}; choose {' or '.join(known)}"
 
 
 def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The flags of Hydra with their values, and the other arguments, in any order.
-
-    Raises:
-        InputError: A flag is unknown, or has no value or a wrong one.
-    """
+    """The flags of Hydra with their values, and the other arguments, in any order."""
     parser = get_args_parser()
     parser.allow_abbrev = parser.exit_on_error = False
     try:
@@ -127,8 +145,38 @@ def flags_and_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]
 
 
 @cache
-def _optional_groups(verb: str) -> frozenset[str]:
-    """Groups that ``conf/VERB.yaml`` marks as optional in its defaults list."""
+def _verb_file(verb: str) -> dict[str, Any]:
+    """The content of ``conf/VERB.yaml``."""
     file: Any = OmegaConf.to_container(OmegaConf.load(config_folder() / f"{verb}.yaml"))
-    keys = [key for entry in file.get("defaults", []) if isinstance(entry, dict) for key in entry]
-    return frozenset(key.removeprefix("optional ") for key in keys if key.startswith("optional "))
+    return dict(file)
+
+
+def nearest_key(key: str, config: DictConfig) -> str:
+    """What the user may have meant, in parentheses; empty when nothing is near.
+
+    First keys with the same last part, then names of other toolkits, then longer names, then
+    similar ones.
+    """
+    known = known_keys(config)
+    # Hydra's own key, which only ``train`` has.
+    known += ["hydra.run.dir"] if "trainer" in config else []
+    last = key.rpartition(".")[2].replace("-", "_").lower()
+    same = [each for each in known if each.rpartition(".")[2] == last and each != key]
+    same = [last] if last in same else same
+    elsewhere = ELSEWHERE.get(key) or ELSEWHERE.get(last, ())
+    same = same or [each for each in elsewhere if each in known][:1]
+    same = same or [each for each in known if "." in key and each.startswith(f"{key}_")]
+    if same:
+        return f" (did you mean {' or '.join(same)}?)"
+    return did_you_mean(key, known, cutoff=0.5)
+
+
+def known_keys(config: DictConfig, prefix: str = "") -> list[str]:
+    """Every key of a config, dotted."""
+    keys = []
+    for name in map(str, config):
+        keys.append(f"{prefix}{name}")
+        value = config._get_node(name)
+        if isinstance(value, DictConfig):
+            keys += known_keys(value, f"{prefix}{name}.")
+    return keys

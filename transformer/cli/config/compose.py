@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
@@ -10,13 +10,17 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from transformer.cli.config.arguments import check_overrides, choices, config_folder, override_key
-from transformer.cli.config.unknown_keys import known_keys, nearest_key
+from transformer.cli.config.arguments import (
+    check_overrides,
+    choices,
+    config_folder,
+    known_keys,
+    nearest_key,
+    override_key,
+)
 from transformer.common.errors import ALSO, InputError
 from transformer.common.files import given_path
-
-SWEEP_SIGNS = (",", "(")
-"""What stands in a value that Hydra sweeps over."""
+from transformer.common.schema import typed_value
 
 
 def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
@@ -30,11 +34,7 @@ def compose_config(verb: str, overrides: Sequence[str]) -> DictConfig:
 
 
 def compose_run(overrides: Sequence[str]) -> tuple[DictConfig, Path]:
-    """The config of a training run, and its new directory, which does not exist yet.
-
-    Raises:
-        InputError: As of ``compose_config``.
-    """
+    """The config of a training run, and its new directory, which does not exist yet."""
     config, folder = _composed("train", overrides)
     return config, Path(folder).absolute()
 
@@ -75,28 +75,45 @@ def composition_error(verb: str, overrides: Sequence[str], error: Exception) -> 
     return InputError(ALSO.join(unknown) or " ".join(str(error).split()))
 
 
-def resolve_path(config: DictConfig, key: str) -> Path:
-    """The path that a key holds; a name such as 2014 is a number to Hydra.
-
-    Raises:
-        InputError: It is in the home folder of an unknown user.
-    """
+def resolve_path(config: DictConfig, key: str, default: Path | None = None) -> Path:
+    """The path that a key holds, or the default; a name such as 2014 is a number to Hydra."""
+    if config[key] is None and default is not None:
+        return default
     return given_path(str(config[key]))
+
+
+def resolve_value(config: DictConfig, key: str, hint: Any, default: Any = None) -> Any:
+    """The plain value of a key, checked by its annotation; not every verb has each key."""
+    value = config.get(key, default)
+    if OmegaConf.is_config(value):
+        value = OmegaConf.to_container(value)
+    return typed_value(value, hint, key)
+
+
+def resolve_fields(config: DictConfig, kind: type) -> dict[str, Any]:
+    """The values of the fields of a dataclass that are keys of the config."""
+    hints = get_type_hints(kind)
+    return {key: resolve_value(config, key, hint) for key, hint in hints.items() if key in config}
+
+
+def resolve_positive(config: DictConfig, key: str, minimum: int = 1) -> int:
+    """A whole number, not below the minimum."""
+    number: int = resolve_value(config, key, int)
+    if number < minimum:
+        raise InputError(f"{key}={number} must be at least {minimum}")
+    return number
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """The arguments of ``train`` with ``experiment=CORPUS`` if the corpus has a recipe.
 
     Hydra finds this by itself, but would not let the experiment choose from other groups then.
-
-    Raises:
-        InputError: Several corpora are named, to sweep over, and no experiment.
     """
     given: dict[str, Any] = dict(one.removeprefix("~").partition("=")[::2] for one in overrides)
     corpus = given.get("data", "")
     if "experiment" in given:
         return list(overrides)
-    if any(sign in corpus for sign in SWEEP_SIGNS):
+    if "," in corpus or "(" in corpus:
         raise InputError(
             f"data={corpus} cannot take the recipe of each corpus; sweep over the recipes, "
             f"--multirun experiment={corpus}, or name one experiment for all"

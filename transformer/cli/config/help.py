@@ -35,26 +35,13 @@ def _text(file: Path) -> str:
 
 
 def _chosen(file: Path) -> Iterator[tuple[Path, Path]]:
-    """The files that a config includes by default, and the file that includes each.
-
-    A file comes after those that it builds on.
-    """
+    """The files that a config includes by default, each after those it includes, and its user."""
     config: Any = yaml.safe_load(_text(file))
     for entry in config.get("defaults", ()):
-        for group, choice in _entries(entry):
+        pairs = [entry.rpartition("/")[::2]] if isinstance(entry, str) else entry.items()
+        for group, choice in pairs:
             chosen = file.parent / group / f"{choice}.yaml"
-            if chosen.is_file():
+            # A keyword may stand before the group: optional or override.
+            if " " not in group and chosen.is_file():
                 yield from _chosen(chosen)
                 yield chosen, file
-
-
-def _entries(entry: Any) -> Iterator[tuple[str, str]]:
-    """Group and choice of an entry of a defaults list, where it has them."""
-    if isinstance(entry, str):
-        group, _, choice = entry.rpartition("/")
-        yield group, choice
-        return
-    for group, choice in entry.items():
-        # Not those with a keyword before the group, optional or override.
-        if choice is not None and " " not in group:
-            yield group, str(choice)

@@ -3,34 +3,21 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.data.quality.cleaning.cleaning import CleanedSplit
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Clean; returns the exit code."""
-    return run_to_exit_code(lambda: _clean(compose_config("clean", arguments), arguments))
+from transformer.data.quality.cleaning.cleaning import CleanedSplit, clean
+from transformer.data.quality.factory import Checks
+from transformer.data.quality.texts import given_texts
 
 
-def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data import corpus_options
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.cleaning.cleaning import clean
-    from transformer.data.quality.factory import Checks
-    from transformer.data.quality.texts import given_texts
-
-    values: Any = OmegaConf.to_container(config)
-    filters = typed_value(values["filters"], Mapping[str, bool], "filters")
-    repair = typed_value(config.repair, bool, "repair")
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Write the good pairs, and list the others."""
+    filters = resolve_value(config, "filters", Mapping[str, bool])
+    repair = resolve_value(config, "repair", bool)
     folder = resolve_path(config, "output")
     data = corpus_options.data_config(config)
     enabled = {name for name, is_on in filters.items() if is_on}
@@ -43,10 +30,25 @@ def _clean(config: DictConfig, arguments: Sequence[str]) -> None:
     checks = Checks(texts, settings, tokenizer)
     cleaned = clean(checks, names, folder, repair=repair)
     _show(cleaned, checks.skipped, repair)
-    print(json.dumps(_report(folder, cleaned, checks.skipped), indent=1, ensure_ascii=False))
+    report = {
+        "output": str(folder),
+        "splits": {
+            name: {
+                "kept": split.kept,
+                "rejected": split.rejected,
+                "faults": dict(split.faults.most_common()),
+                "repaired": split.repaired,
+                "repairs": dict(split.repairs.most_common()),
+                "files": [str(folder / file) for file in split.files],
+            }
+            for name, split in cleaned.items()
+        },
+        "skipped": dict(checks.skipped),
+    }
+    print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _show(cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str], repair: bool) -> None:
+def _show(cleaned: Mapping[str, CleanedSplit], skipped: Mapping[str, str], repair: bool) -> None:
     """Print a summary to stderr."""
     for name, split in cleaned.items():
         total = split.kept + split.rejected
@@ -61,23 +63,3 @@ def _show(cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str], rep
             print(f"  {split.repaired:,} of the kept pairs {mended}: {kinds}", file=sys.stderr)
     for check, needs in skipped.items():
         print(f"{check} was not looked for: it {needs}", file=sys.stderr)
-
-
-def _report(
-    folder: Path, cleaned: "Mapping[str, CleanedSplit]", skipped: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "output": str(folder),
-        "splits": {
-            name: {
-                "kept": split.kept,
-                "rejected": split.rejected,
-                "faults": dict(split.faults.most_common()),
-                "repaired": split.repaired,
-                "repairs": dict(split.repairs.most_common()),
-                "files": [str(folder / file) for file in split.files],
-            }
-            for name, split in cleaned.items()
-        },
-        "skipped": dict(skipped),
-    }

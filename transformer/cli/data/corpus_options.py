@@ -1,55 +1,42 @@
 """Options that doctor, clean and text share: the text, its splits, the tokenizer, the checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.train.vocabulary import names_size, with_largest
-from transformer.common.errors import InputError, raise_objections
+from transformer.common.cache import locked
+from transformer.common.errors import InputError
 from transformer.common.files import given_path
+from transformer.data.config import DataConfig
+from transformer.data.corpora.resolve import Split
+from transformer.data.quality.config import ExaminationConfig
+from transformer.data.tokenization.tags import Tags
+from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
 
-if TYPE_CHECKING:
-    from transformer.data.config import DataConfig
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.quality.config import ExaminationConfig
-    from transformer.data.tokenization.tokenizer import Tokenizer
 
-
-def data_config(config: DictConfig) -> "DataConfig":
-    """Return the config of the corpus.
-
-    Raises:
-        InputError: A value has the wrong type, there are several corpora, or there is a stream.
-    """
-    from transformer.common.schema import typed
-    from transformer.data.config import DataConfig
-
-    values: Any = OmegaConf.to_container(config.data)
-    data = typed(DataConfig, values, "data")
-    refused = {
-        "data.corpora is for training; give one corpus, as data=files data.train=… data.source=… "
-        "data.target=…": data.corpora,
-        "data.streaming is for training; set data.streaming=false, and data.train=FILE": (
-            data.streaming
-        ),
-    }
-    raise_objections(message for message, given in refused.items() if given)
+def data_config(config: DictConfig) -> DataConfig:
+    """The config of the corpus, which is one and no stream."""
+    data: DataConfig = resolve_value(config, "data", DataConfig)
+    if data.corpora:
+        raise InputError(
+            "data.corpora is for training; give one corpus, as data=files data.train=… "
+            "data.source=… data.target=…"
+        )
+    if data.streaming:
+        raise InputError(
+            "data.streaming is for training; set data.streaming=false, and data.train=FILE"
+        )
     return data
 
 
 def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
-    """Return the names in ``splits=``; null, where the verb allows it, are all.
-
-    Raises:
-        InputError: There is none, or one is unknown.
-    """
-    from transformer.common.schema import typed_value
-
-    values: Any = OmegaConf.to_container(config)
+    """The names in ``splits=``, which must be known; null, where the verb allows it, are all."""
     known = list(known)
-    names: Sequence[str] | None = typed_value(values["splits"], Sequence[str] | None, "splits")
+    names: Sequence[str] | None = resolve_value(config, "splits", Sequence[str] | None)
     if names is None:
         return known
     unknown = [name for name in names if name not in known]
@@ -59,56 +46,37 @@ def split_names(config: DictConfig, known: Iterable[str]) -> Sequence[str]:
 
 
 def examination_config(
-    config: DictConfig, data: "DataConfig", checks: Iterable[str], examples: int
-) -> "ExaminationConfig":
-    """Return which checks run, and their settings.
-
-    Raises:
-        InputError: A value has the wrong type or is out of range.
-    """
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.config import ExaminationConfig
-
+    config: DictConfig, data: DataConfig, checks: Iterable[str], examples: int
+) -> ExaminationConfig:
+    """Which checks run, and their settings."""
     return ExaminationConfig(
         checks=frozenset(checks),
         examples=examples,
-        ratio=typed_value(config.ratio, float, "ratio"),
+        ratio=resolve_value(config, "ratio", float),
         max_length=data.max_length,
         languages=(data.source, data.target),
     )
 
 
 def build_tokenizer(
-    config: DictConfig, splits: "Mapping[str, Split]", cache: str, arguments: Sequence[str]
-) -> "Tokenizer | None":
-    """Return the tokenizer of ``checkpoint=``, or learn that of ``tokenizer=``; None without both.
-
-    Raises:
-        InputError: Both are given, or the tokenizer cannot be read or learnt.
-    """
-    from transformer.common.schema import typed
-    from transformer.data.tokenization.tags import Tags
-    from transformer.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
-
+    config: DictConfig, splits: Mapping[str, Split], cache: str, arguments: Sequence[str]
+) -> Tokenizer | None:
+    """The tokenizer of ``checkpoint=``, or a new one of ``tokenizer=``; None without both."""
     chosen = config.get("tokenizer")
     if config.checkpoint is not None:
         if chosen is not None:
             raise InputError("checkpoint= has a tokenizer; leave tokenizer= out")
-        from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
-        from transformer.model.checkpoint.locate import find_checkpoint
 
         payload = read_payload(find_checkpoint(resolve_path(config, "checkpoint")))
         # The text has no tags, even if the model needs some.
         return Tokenizer.from_state(payload[PORTABLE]["tokenizer"]).with_tags(Tags())
     if chosen is None:
         return None
-    from transformer.common.cache import locked
 
     folder, train = given_path(cache), splits["train"]
 
     def learn() -> Tokenizer:
-        values: Any = OmegaConf.to_container(config.tokenizer)
-        settings = typed(TokenizerConfig, values, "tokenizer")
+        settings = resolve_value(config, "tokenizer", TokenizerConfig)
         content = train.fingerprint(folder)
         return Tokenizer.train(settings, train.__iter__, folder, content, train.location)
 

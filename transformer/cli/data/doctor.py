@@ -9,29 +9,23 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_value
+from transformer.cli.data import corpus_options
 from transformer.common.errors import InputError
+from transformer.data.quality import report as rows
+from transformer.data.quality.config import Thresholds
+from transformer.data.quality.report import to_json
+from transformer.data.quality.scan import examine
+from transformer.data.quality.texts import given_texts
+from transformer.report.scores import build_table, table_console
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Examine; returns the exit code."""
-    return run_to_exit_code(lambda: _doctor(compose_config("doctor", arguments), arguments))
-
-
-def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.data import corpus_options
-    from transformer.common.schema import typed_value
-    from transformer.data.quality.config import Thresholds
-    from transformer.data.quality.report import to_json
-    from transformer.data.quality.scan import examine
-    from transformer.data.quality.texts import given_texts
-
-    values: Any = OmegaConf.to_container(config)
-    thresholds: Thresholds = typed_value(values["thresholds"], Thresholds, "thresholds")
-    examples = typed_value(config.examples, int, "examples")
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Examine a corpus."""
+    thresholds: Thresholds = resolve_value(config, "thresholds", Thresholds)
+    examples = resolve_value(config, "examples", int)
     allowed = thresholds.enabled()
     data = corpus_options.data_config(config)
     settings = corpus_options.examination_config(config, data, allowed, examples)
@@ -54,9 +48,6 @@ def _doctor(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _show(report: Mapping[str, Any], unit: str, speed: int) -> None:
     """Print tables and examples to stderr."""
-    from transformer.data.quality import report as rows
-    from transformer.report.scores import build_table, table_console
-
     console = table_console()
     lengths = rows.length_rows(report)
     console.print(build_table(f"lengths ({unit})", rows.LENGTHS, lengths, right=(1, 3, 4, 5, 6, 7)))

@@ -5,28 +5,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.data.corpus_options import data_config, split_names
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.data.corpora.resolve import Split
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write the text; returns the exit code."""
-    return run_to_exit_code(lambda: _write(compose_config("text", arguments)))
+from transformer.common.files import written_whole
+from transformer.data.corpora.resolve import Split, find_corpus_splits
 
 
-def _write(config: DictConfig) -> None:
-    from transformer.cli.data.corpus_options import data_config, split_names
-    from transformer.data.corpora.resolve import find_corpus_splits
-
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Write the text."""
     data = data_config(config)
     splits = find_corpus_splits(data)
     folder = resolve_path(config, "output")
@@ -45,17 +36,14 @@ def _write(config: DictConfig) -> None:
         raise InputError(f"output={folder} cannot be written: {error.strerror or error}") from error
 
 
-def _write_split(split: "Split", files: Sequence[Path]) -> int:
+def _write_split(split: Split, files: Sequence[Path]) -> int:
     """Write both sides, each whole or not at all; returns the number of pairs."""
-    from transformer.common.files import written_whole
-
     count = 0
     with ExitStack() as stack:
         parts = [stack.enter_context(written_whole(file)) for file in files]
-        with ExitStack() as opened:
-            sides = [opened.enter_context(open(part, "wb")) for part in parts]
-            for pair in split:
-                for side, text in zip(sides, pair, strict=True):
-                    side.write(text.encode() + b"\n")
-                count += 1
+        sides = [stack.enter_context(open(part, "wb")) for part in parts]
+        for pair in split:
+            for side, text in zip(sides, pair, strict=True):
+                side.write(text.encode() + b"\n")
+            count += 1
     return count

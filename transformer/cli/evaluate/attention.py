@@ -3,18 +3,13 @@
 import json
 from collections.abc import Sequence
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import compose_config, resolve_path, resolve_value
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.locate import run_folder
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Show attention; returns the exit code."""
-    return run_to_exit_code(lambda: _attention(arguments))
-
-
-def _attention(arguments: Sequence[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
+    """Show the attention in one sentence pair."""
     keys, sentences = _literal(arguments, ("text", "target"))
     config = compose_config("attention", keys)
     if "text" not in sentences:
@@ -22,31 +17,27 @@ def _attention(arguments: Sequence[str]) -> None:
     from transformer.cli.evaluate.attention_view import attention_view
     from transformer.cli.load import load_translator
     from transformer.common.files import written_whole
-    from transformer.common.schema import typed_value
     from transformer.report.attention_figure import attention_figure, require_matplotlib
     from transformer.report.attention_page import attention_page
     from transformer.report.heads import print_best
-    from transformer.report.scores import require_writable, write_whole
+    from transformer.report.scores import require_writable
 
-    if png := typed_value(config.png, bool, "png"):
+    if png := resolve_value(config, "png", bool):
         require_matplotlib()
-    if config.output is None:
-        folder = run_folder(resolve_path(config, "checkpoint")) / "attention"
-    else:
-        folder = resolve_path(config, "output")
+    default = run_folder(resolve_path(config, "checkpoint")) / "attention"
+    folder = resolve_path(config, "output", default)
     translator, run = load_translator(config, keys)
     view = attention_view(config, sentences["text"], sentences.get("target"), translator, run)
     print_best(view)
     require_writable(folder)
     numbers = json.dumps(view.to_json(), indent=1, ensure_ascii=False) + "\n"
-    files = {"attention.html": attention_page(view), "attention.json": numbers}
-    for name, content in files.items():
-        write_whole(folder / name, content)
-        print(folder / name)
+    files = {"attention.html": attention_page(view).encode(), "attention.json": numbers.encode()}
     if png:
-        with written_whole(folder / "attention.png") as part:
-            part.write_bytes(attention_figure(view))
-        print(folder / "attention.png")
+        files["attention.png"] = attention_figure(view)
+    for name, content in files.items():
+        with written_whole(folder / name) as part:
+            part.write_bytes(content)
+        print(folder / name)
 
 
 def _literal(arguments: Sequence[str], names: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -5,10 +5,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_positive
 from transformer.cli.evaluate.scored_text import require_trusted
-from transformer.cli.load import resolve_positive
-from transformer.cli.models import resolve_file
+from transformer.cli.load import resolve_file
 from transformer.common.errors import InputError
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import (
@@ -26,11 +25,7 @@ from transformer.model.transformer import Transformer
 def attention_view(
     config: DictConfig, text: str, target: str | None, translator: Translator, run: dict[str, Any]
 ) -> AttentionView:
-    """Translate the text, unless the target is given, and record every head.
-
-    Raises:
-        InputError: A sentence is blank or too long, or the run's corpus does not exist.
-    """
+    """Translate the text, unless the target is given, and record every head."""
     pair = encoded_pair(translator, text, target)
     pairs, measured = _measured_pairs(config, pair, translator, run)
     characters = survey(translator, pairs)
@@ -64,11 +59,7 @@ def _measured_pairs(
 
 
 def encoded_pair(translator: Translator, text: str, target: str | None) -> EncodedPair:
-    """The subwords of a text and of its translation, the translator's own unless it is given.
-
-    Raises:
-        InputError: A side is blank, or longer than the learned positions of the model.
-    """
+    """The subwords of a text and of its translation, the translator's own unless it is given."""
     tokenizer = translator.tokenizer
     (source,) = tokenizer.encode_source([text])
     _check("text", source, translator.model.max_length)
@@ -111,10 +102,9 @@ def _kinds(
     axes = {"encoder": (source, source), "decoder": (read, read), "cross": (written, source)}
     return [
         AttentionKind(
-            **_LABELS[kind],
-            name=kind,
-            queries=axes[kind][0],
-            keys=axes[kind][1],
+            kind,
+            *_LABELS[kind],
+            *axes[kind],
             weights=torch.stack([layer[0] for layer in attended.weights]).float().cpu(),
             visible=attended.visible[0].cpu(),
             characters=characters[kind],
@@ -125,22 +115,20 @@ def _kinds(
 
 
 _LABELS = {
-    "encoder": {
-        "title": "Encoder self-attention",
-        "note": "Each row is a source token; the columns are the source tokens it looks at.",
-        "query_name": "source",
-        "key_name": "source",
-    },
-    "decoder": {
-        "title": "Decoder self-attention",
-        "note": "Each row is the target token read last; the columns are those read so far.",
-        "query_name": "target",
-        "key_name": "target",
-    },
-    "cross": {
-        "title": "Cross-attention",
-        "note": "Each row is the target token being written; the columns are the source tokens.",
-        "query_name": "target",
-        "key_name": "source",
-    },
+    "encoder": (
+        "Encoder self-attention",
+        "Each row is a source token; the columns are the source tokens it looks at.",
+        *("source", "source"),
+    ),
+    "decoder": (
+        "Decoder self-attention",
+        "Each row is the target token read last; the columns are those read so far.",
+        *("target", "target"),
+    ),
+    "cross": (
+        "Cross-attention",
+        "Each row is the target token being written; the columns are the source tokens.",
+        *("target", "source"),
+    ),
 }
+"""Title, note, and names of a row and of a column."""

@@ -2,21 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, get_type_hints
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import compose_config
 from transformer.common.errors import InputError
-
-if TYPE_CHECKING:
-    from transformer.evaluation.comparison.compare import ComparisonConfig
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Compare; returns the exit code."""
-    return run_to_exit_code(lambda: _compare(*_composed(arguments)))
 
 
 def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
@@ -40,11 +30,7 @@ def _composed(arguments: Sequence[str]) -> tuple[DictConfig, list[str]]:
 
 
 def _sacrebleu_seed(default: int) -> int:
-    """The seed of sacreBLEU's own variable, where it is set.
-
-    Raises:
-        InputError: It is no number from 1 on; sacreBLEU would draw without a seed, or fail.
-    """
+    """The seed of sacreBLEU's own variable, where it is set, or the default."""
     from transformer.evaluation.comparison.significance import SEED
 
     value = os.environ.get(SEED, str(default))
@@ -56,46 +42,24 @@ def _sacrebleu_seed(default: int) -> int:
     return int(value)
 
 
-def _compare(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.systems import find_compared, own_training_text, training_text
+def run(arguments: Sequence[str]) -> None:
+    """Compare systems."""
+    config, arguments = _composed(arguments)
+    # Torch takes seconds to import: not before the call is known to be right.
+    from transformer.cli.evaluate import systems
+    from transformer.cli.evaluate.scored_text import writable_output
     from transformer.evaluation.comparison.compare import compare
-    from transformer.report.comparison import (
-        format_comparison,
-        print_comparison,
-        save_comparison,
-    )
-    from transformer.report.scores import require_writable
+    from transformer.report.comparison import format_comparison, print_comparison, save_comparison
 
     # Errors of the call come before minutes of translation.
-    _comparison(config, None)
-    training = own_training_text(config)
-    output = None if config.output is None else resolve_path(config, "output")
-    if output is not None:
-        require_writable(output)
-    found = find_compared(config, arguments, lambda run: _comparison(config, run))
+    systems.resolve_comparison(config, None)
+    training = systems.own_training_text(config)
+    output = writable_output(config)
+    found = systems.find_compared(config, arguments)
     if config.training is True:
-        training = training_text(config, found.run)
+        training = systems.training_text(config, found.run)
     comparison = compare(found.text, found.systems, found.comparison, training)
     print_comparison(comparison)
     print(format_comparison(comparison))
     if output is not None:
         save_comparison(output, comparison)
-
-
-def _comparison(config: DictConfig, run: dict[str, Any] | None) -> "ComparisonConfig":
-    from transformer.cli.evaluate.scored_text import resolve_metrics
-    from transformer.common.schema import typed_value
-    from transformer.evaluation.comparison.compare import ComparisonConfig
-    from transformer.evaluation.comparison.significance import Resampling
-
-    values: Any = OmegaConf.to_container(config)
-
-    def fields(kind: type) -> dict[str, Any]:
-        hints = {key: hint for key, hint in get_type_hints(kind).items() if key in values}
-        return {key: typed_value(values[key], hint, key) for key, hint in hints.items()}
-
-    return ComparisonConfig(
-        **fields(ComparisonConfig),
-        resampling=Resampling(**fields(Resampling)),
-        scoring=resolve_metrics(config, run),
-    )

@@ -7,25 +7,19 @@ from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import compose_config
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_positive, resolve_value
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import load_translator
 from transformer.common.errors import InputError
+from transformer.common.schema import typed_value
+from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
+from transformer.report.heads import HeadReport
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Rank heads; returns the exit code."""
-    return run_to_exit_code(lambda: _heads(compose_config("heads", arguments), arguments))
-
-
-def _heads(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.evaluate.scored_text import require_trusted
-    from transformer.cli.load import load_translator, resolve_positive
-    from transformer.common.schema import typed_value
-    from transformer.evaluation.attention.head_scores import bleu_scorer, loss_scorer
-    from transformer.report.heads import HeadReport
-
-    alone = typed_value(config.alone, bool, "alone")
-    metric = typed_value(config.metric, Literal["loss", "bleu"], "metric")
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Rank the heads."""
+    alone = resolve_value(config, "alone", bool)
+    metric = resolve_value(config, "metric", Literal["loss", "bleu"])
     sentences = resolve_positive(config, "sentences")
     prune = list(config.prune) if isinstance(config.prune, ListConfig) else [config.prune]
     fractions = typed_value(prune, Sequence[float], "prune")

@@ -1,32 +1,26 @@
 """The text that a verb scores on, and the metrics: the keys from ``split`` to ``lowercase``."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from transformer.cli.config.arguments import config_folder
-from transformer.cli.config.compose import resolve_path
+from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.common.errors import InputError, MissingFile
+from transformer.common.schema import typed
+from transformer.data.corpora.mixture import AnySplit
+from transformer.data.corpora.resolve import Split
+from transformer.data.corpora.trust import require_trust
+from transformer.data.text.parallel import Corpus, Pair
+from transformer.evaluation.metrics import MetricsConfig
 from transformer.evaluation.run_text import found_in_run, run_splits
-
-if TYPE_CHECKING:
-    from transformer.data.corpora.mixture import AnySplit
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.text.parallel import Pair
-    from transformer.evaluation.metrics import MetricsConfig
+from transformer.report.scores import require_writable
 
 
-def own_text(config: DictConfig) -> "Split | None":
-    """The user's two files, if they are given.
-
-    Raises:
-        InputError: Only one is, or they are no text.
-    """
-    from transformer.data.corpora.resolve import Split
-    from transformer.data.text.parallel import Corpus
-
+def own_text(config: DictConfig) -> Split | None:
+    """The user's two files, if they are given."""
     if (config.source is None) != (config.reference is None):
         raise InputError("source=FILE and reference=FILE go together; give both or neither")
     if config.source is None:
@@ -35,14 +29,10 @@ def own_text(config: DictConfig) -> "Split | None":
     return Split(Corpus.of(files, "source", "reference"))
 
 
-def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
-    """The split of the run's corpus that is named; the training text cannot be.
-
-    Raises:
-        InputError: The corpus does not exist, or has no such split to score on.
-    """
+def scored_split(config: DictConfig, run: Mapping[str, Any]) -> AnySplit:
+    """The split of the run's corpus that is named; the training text cannot be."""
     require_trusted(config, run)
-    with _advising_own_text():
+    try:
         splits = run_splits(run["data"])
         known = [name for name in splits if not name.startswith("train")]
         if config.split not in known:
@@ -51,39 +41,30 @@ def scored_split(config: DictConfig, run: Mapping[str, Any]) -> "AnySplit":
                 f"{', '.join(known)}, or give source= and reference="
             )
         return found_in_run(splits[config.split])
-
-
-@contextmanager
-def _advising_own_text() -> Iterator[None]:
-    """Add to the message about a missing text of a run that another may be given."""
-    try:
-        yield
     except MissingFile as error:
         raise MissingFile(f"{error}, or give source=FILE and reference=FILE") from error
 
 
 def require_trusted(config: DictConfig, run: Mapping[str, Any]) -> None:
-    """Check the paths of text in a checkpoint: outside of the working folder needs ``trust=true``.
-
-    Raises:
-        InputError: It names such text, and the command does not say ``trust=true``.
-    """
-    from transformer.common.schema import typed_value
-    from transformer.data.corpora.trust import require_trust
-
-    trusted = typed_value(config.get("trust", False), bool, "trust")
+    """Refuse text outside of the working folder that a checkpoint names, without ``trust=true``."""
+    trusted = resolve_value(config, "trust", bool, False)
     require_trust(run["data"], trusted, config.get("checkpoint", "a run"))
 
 
-def pairs_to_score(split: "AnySplit") -> "list[Pair]":
-    """All pairs of a text.
-
-    Raises:
-        InputError: It cannot be read, or is empty.
-    """
+def pairs_to_score(split: AnySplit) -> list[Pair]:
+    """All pairs of a text; there is one at least."""
     if pairs := list(split):
         return pairs
     raise InputError(f"{split.location}: there is no line to score; give a text that has one")
+
+
+def writable_output(config: DictConfig) -> Path | None:
+    """The folder of ``output=``, if given: made and tried now, before anything takes long."""
+    if config.output is None:
+        return None
+    folder = resolve_path(config, "output")
+    require_writable(folder)
+    return folder
 
 
 def text_name(config: DictConfig) -> str:
@@ -91,15 +72,8 @@ def text_name(config: DictConfig) -> str:
     return str(config.split) if config.source is None else resolve_path(config, "source").name
 
 
-def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> "MetricsConfig":
-    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it.
-
-    Raises:
-        InputError: sacreBLEU has no such tokenizer, or a value has the wrong type.
-    """
-    from transformer.common.schema import typed
-    from transformer.evaluation.metrics import MetricsConfig
-
+def resolve_metrics(config: DictConfig, run: Mapping[str, Any] | None) -> MetricsConfig:
+    """The run's own, and raw text's without a run; ``tokenize=`` and ``lowercase=`` change it."""
     plain = OmegaConf.load(config_folder() / "metrics" / "detokenised.yaml")
     known: Any = OmegaConf.to_container(plain) if run is None else run["metrics"]
     given = {key: config[key] for key in ("tokenize", "lowercase") if config[key] is not None}

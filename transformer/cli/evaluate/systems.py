@@ -1,48 +1,41 @@
 """The text and the systems of a call of ``compare``."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zipfile import is_zipfile
 
 from omegaconf import DictConfig, OmegaConf
 
+from transformer.cli.config.compose import resolve_fields, resolve_value
 from transformer.cli.evaluate.scored_text import (
     own_text,
     pairs_to_score,
     require_trusted,
+    resolve_metrics,
     scored_split,
     text_name,
 )
-from transformer.cli.load import load_translator
-from transformer.cli.models import resolve_file
+from transformer.cli.load import load_translator, resolve_file
 from transformer.common.errors import InputError
 from transformer.common.files import given_path
-from transformer.common.schema import typed_value
 from transformer.data.text.lines import read_lines
 from transformer.data.text.parallel import Pair
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.attention.head_survey import known_split
 from transformer.evaluation.comparison.compare import ComparedText, ComparisonConfig, System
 from transformer.evaluation.comparison.hypothesis_cache import FOLDER, load_hypotheses
+from transformer.evaluation.comparison.significance import Resampling
 from transformer.model.checkpoint.locate import run_folder
 
 Run = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A text and who translated it.
-
-    Attributes:
-        text: The name, sources and references.
-        systems: In the order of the call.
-        run: The config of the first run; None if there is none.
-        comparison: What to compare.
-    """
+class Compared(NamedTuple):
+    """A text and its systems in the order of the call; with the config of the first run, if any."""
 
     text: ComparedText
     systems: list[System]
@@ -50,20 +43,8 @@ class Compared:
     comparison: ComparisonConfig
 
 
-def find_compared(
-    config: DictConfig, arguments: Sequence[str], comparison: Callable[[Run | None], Any]
-) -> Compared:
-    """Read the text and the hypotheses, and translate where there are none yet.
-
-    Args:
-        config: Of the call.
-        arguments: Of the call, without paths.
-        comparison: Makes the ``ComparisonConfig`` from the config of the first run; called before
-            anything is translated.
-
-    Raises:
-        InputError: A file or a run cannot be read, or the runs have other sources or references.
-    """
+def find_compared(config: DictConfig, arguments: Sequence[str]) -> Compared:
+    """Read the text, which all runs must share, and translate it where there are no hypotheses."""
     paths, runs = _paths(config)
     if config.source is None and not runs:
         raise InputError(
@@ -75,13 +56,13 @@ def find_compared(
     if text is not None:
         _check_counts(hypotheses, text)
     systems = {path: System(str(path), lines) for path, lines in hypotheses.items()}
-    first, resolved = None, comparison(None)
+    first, comparison = None, resolve_comparison(config, None)
     for path in runs:
         # One after the other: the models need not fit the memory together.
         single = OmegaConf.create({**config, "checkpoint": str(path)})
         translator, run = load_translator(single, arguments)
         if first is None:
-            first, resolved = run, comparison(run)
+            first, comparison = run, resolve_comparison(config, run)
         # Equal texts may have other tags, which are those of the run.
         pairs = pairs_to_score(scored_split(single, run)) if own is None else own
         if text is None:
@@ -97,25 +78,29 @@ def find_compared(
     assert text is not None  # of the user or of a run
     sources, references = ([pair[side] for pair in text] for side in (0, 1))
     compared = ComparedText(text_name(config), sources, references)
-    return Compared(compared, [systems[path] for path in paths], first, resolved)
+    return Compared(compared, [systems[path] for path in paths], first, comparison)
+
+
+def resolve_comparison(config: DictConfig, run: Run | None) -> ComparisonConfig:
+    """What to compare, by the metrics of a run."""
+    return ComparisonConfig(
+        **resolve_fields(config, ComparisonConfig),
+        resampling=Resampling(**resolve_fields(config, Resampling)),
+        scoring=resolve_metrics(config, run),
+    )
 
 
 def _paths(config: DictConfig) -> tuple[list[Path], list[Path]]:
     """All systems, and the runs among them, each once."""
-    values: Any = OmegaConf.to_container(config)
-    paths = list(map(given_path, typed_value(values["runs"], Sequence[str], "runs")))
+    paths = list(map(given_path, resolve_value(config, "runs", Sequence[str])))
     if len(paths) < 2:
         raise InputError("one system alone cannot be compared; give two or more")
     return paths, list(dict.fromkeys(path for path in paths if path.is_dir() or is_zipfile(path)))
 
 
 def own_training_text(config: DictConfig) -> Iterator[str] | None:
-    """The user's file, if one is named; it is open, and its beginning can be read.
-
-    Raises:
-        InputError: It cannot.
-    """
-    name = typed_value(config.training, bool | str, "training")
+    """The user's file, if one is named; it is open, and its beginning can be read."""
+    name = resolve_value(config, "training", bool | str)
     if isinstance(name, bool):
         return None
     lines = read_lines(given_path(name))

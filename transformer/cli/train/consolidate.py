@@ -4,20 +4,14 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.model.checkpoint.archive import write_archive
+from transformer.model.checkpoint.checkpoint import read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Consolidate; returns the exit code."""
-    return run_to_exit_code(lambda: _consolidate(compose_config("consolidate", arguments)))
-
-
-def _consolidate(config: DictConfig) -> None:
-    from transformer.model.checkpoint.archive import write_archive
-    from transformer.model.checkpoint.checkpoint import read_payload
-    from transformer.model.checkpoint.locate import find_checkpoint
-
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Write one file."""
     output = resolve_path(config, "output")
     # Not newer than what it was read from: a last.ckpt does not become the one before.
     write_archive(read_payload(find_checkpoint(resolve_path(config, "checkpoint"))), output)

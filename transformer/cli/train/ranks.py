@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 def train_run(
     config: DictConfig, folder: Path, objective: str | None = None, *, exact: bool = False
 ) -> None:
-    """Train in this process or, for several devices without torchrun or SLURM, in new ones.
-
-    The arguments are those of `train_as_rank`.
-    """
+    """Train in this process or, for several devices without torchrun or SLURM, in new ones."""
     count = count_devices(config.trainer) if config.trainer.num_nodes == 1 else 1
     # torchrun with one process makes no rank of it, but decides that there is one.
     if count == 1 or external_rank() is not None or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -71,9 +68,9 @@ def train_as_rank(
     An error before training leaves no directory.
 
     Args:
-        rank: Number of the process.
-        config: The run.
-        folder: Its directory.
+        rank: The number of the process.
+        config: The config of the run.
+        folder: The directory of the run.
         objective: The metric to record, in a sweep.
         exact: Refuse a vocabulary that is too large for the text; else the largest is learnt.
 
@@ -123,11 +120,7 @@ def _sized(config: DictConfig, folder: Path, rank: int) -> "RunConfig":
 
 @contextmanager
 def _new_directory(folder: Path) -> Iterator[None]:
-    """Make a run directory and lock it; remove it again after an error of the input.
-
-    Raises:
-        InputError: It cannot be written to, or another process trains there.
-    """
+    """Make a run directory and lock it; remove it again after an error of the input."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         open_unlinked(folder / LOG, "a").close()

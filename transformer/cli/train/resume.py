@@ -8,19 +8,14 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.arguments import parse_override
-from transformer.cli.config.unknown_keys import nearest_key
+from transformer.cli.config.arguments import nearest_key, parse_override
 from transformer.cli.train.vocabulary import vocab_size
 from transformer.common.errors import InputError, errors_name, raise_objections
 from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.runs.config_file import CONFIG, read_config
 from transformer.runs.resume import RunFolder, find_run_to_resume, fixed_key_that_differs
-from transformer.training.checkpointing.run_directory import (
-    has_checkpoint,
-    is_finished,
-    is_locked,
-)
+from transformer.training.checkpointing.run_directory import has_checkpoint, is_finished, is_locked
 
 COPIES = {
     "precision": "trainer.precision",
@@ -48,12 +43,7 @@ def named_checkpoint(arguments: Sequence[str]) -> Path | None:
 
 
 def resumed_config(checkpoint: Path, arguments: Sequence[str]) -> DictConfig:
-    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top.
-
-    Raises:
-        InputError: There is no checkpoint, training cannot resume from it, or an argument does not
-            name a key of its config, or one that only a new run can have.
-    """
+    """The config of the checkpoint, with the user's ``KEY=VALUE`` on top where a key may change."""
     from transformer.data.corpora.trust import require_trust
     from transformer.model.checkpoint.checkpoint import PORTABLE
     from transformer.training.checkpointing.saved_state import find_resumable
@@ -105,11 +95,9 @@ def auto_run(config: DictConfig, folder: Path, *, named: bool, sized: bool) -> P
     Args:
         config: Of the call; its size of the vocabulary becomes that of the run.
         folder: The run directory of the call; it need not exist.
-        named: Whether the user has named it; else runs beside it may be resumed.
+        named: Whether the user has named it; it must not hold another run then. Else runs beside
+            it may be resumed.
         sized: Whether the user has named the size of the vocabulary.
-
-    Raises:
-        InputError: The directory that the user has named holds another run.
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     largest = None if sized else vocab_size(values)

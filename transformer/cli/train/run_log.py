@@ -32,10 +32,7 @@ class _OnlyNew(logging.Filter):
 
 
 def log_to(file: Path, rank: int, *, resumed: bool = False) -> None:
-    """Log to stderr and to the file; ranks other than 0 log warnings to stderr alone.
-
-    A ``resumed`` run does not repeat lines of its start that are in the file.
-    """
+    """Log to stderr and to the file; ranks other than 0 log warnings to stderr alone."""
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)]
     if rank == 0:
         handlers.append(logging.StreamHandler(open_unlinked(file, "a", encoding="utf-8")))

@@ -18,7 +18,6 @@ from transformer.cli.config.arguments import (
     override_key,
 )
 from transformer.cli.config.compose import compose_run, composition_error, with_recipe
-from transformer.cli.exit import run_to_exit_code
 from transformer.cli.train.ranks import train_assigned, train_run
 from transformer.cli.train.resume import AUTO, TRUST, auto_run, named_checkpoint, resumed_config
 from transformer.cli.train.vocabulary import names_size
@@ -29,17 +28,8 @@ from transformer.training.distributed.launcher import RUN
 from transformer.training.distributed.rendezvous import external_rank
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Train; returns the exit code."""
-    code = run_to_exit_code(lambda: _launch(list(arguments)))
-    torch = sys.modules.get("torch")
-    if code and torch and torch.distributed.is_initialized():
-        # A rank that has failed does not wait for the others, which Python may do when it exits.
-        os._exit(code)
-    return code
-
-
-def _launch(arguments: list[str]) -> None:
+def run(arguments: Sequence[str]) -> None:
+    """Train, as one of the processes of a run or as the one that starts them."""
     process = external_rank()
     if process is not None and (process.rank > 0 or RUN in os.environ):
         train_assigned(process)
@@ -87,11 +77,7 @@ def _resolve_auto(config: DictConfig, folder: Path, *, named: bool, sized: bool)
 
 
 def _trial(config: DictConfig) -> float:
-    """One job of a sweep: returns its best validation.
-
-    Raises:
-        InputError: Config or data is wrong, or the trial ends before its first validation.
-    """
+    """One job of a sweep: returns its best validation, which it must have."""
     from transformer.cli.train.sweep import save_trial
     from transformer.model.checkpoint.checkpoint import find_last
     from transformer.tasks.registry import task_class

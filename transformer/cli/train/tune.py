@@ -2,38 +2,47 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_type_hints
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.evaluate.scored_text import require_trusted
+from transformer.cli.load import resolve_device
+from transformer.model.checkpoint.checkpoint import (
+    PORTABLE,
+    read_payload,
+    require_translation,
+    write_payload,
+)
+from transformer.model.checkpoint.locate import TUNED, find_checkpoint
+from transformer.report.scores import require_writable
+from transformer.runs.tuning import (
+    SweepConfig,
+    Trial,
+    WeightsName,
+    best_trial,
+    offered_weights,
+    sweep,
+    translating,
+    with_search,
+)
 
-if TYPE_CHECKING:
-    from transformer.runs.tuning import SweepConfig, Trial
+HEADER = "weights  algorithm  beam  penalty   score  seconds  sentences/s"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Tune; returns the exit code."""
-    return run_to_exit_code(lambda: _tune(compose_config("tune", arguments)))
-
-
-def _tune(config: DictConfig) -> None:
-    from transformer.cli.evaluate.scored_text import require_trusted
-    from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload, write_payload
-    from transformer.model.checkpoint.locate import TUNED
-    from transformer.report.scores import require_writable
-    from transformer.runs.tuning import best_trial, sweep, with_search
-
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Try all, and write the best into a checkpoint."""
     settings = _settings(config)
     path = resolve_path(config, "checkpoint")
     candidates = _candidates(config, path)
     require_trusted(config, next(iter(candidates.values()))[PORTABLE]["config"])
     # The search takes hours; its result is written at its end.
     require_writable(path / "checkpoints" if path.is_dir() else path.parent)
-    trials = sweep(candidates, settings, _table())
+    trials = sweep(candidates, settings, partial(_show, header=iter([HEADER])))
     best = best_trial(trials)
     if path.is_dir():
         path = path / "checkpoints" / f"{TUNED}.ckpt"
@@ -53,65 +62,34 @@ def _tune(config: DictConfig) -> None:
     print(json.dumps(report, indent=1, ensure_ascii=False))
 
 
-def _settings(config: DictConfig) -> "SweepConfig":
-    from transformer.cli.load import resolve_positive
-    from transformer.cli.models import resolve_device
-    from transformer.common.schema import typed_value
-    from transformer.runs.tuning import Metric, SweepConfig
-
-    hints = {
-        "beam_sizes": Sequence[int],
-        "length_penalties": Sequence[float],
-        "metric": Metric,
-        "sentences": int | None,
-    }
-    values: Any = OmegaConf.to_container(config)
+def _settings(config: DictConfig) -> SweepConfig:
+    hints = get_type_hints(SweepConfig)
+    keys = ("beam_sizes", "length_penalties", "metric", "sentences")
     return SweepConfig(
-        **{key: typed_value(values[key], hint, key) for key, hint in hints.items()},
+        **{key: resolve_value(config, key, hints[key]) for key in keys},
         batch_tokens=resolve_positive(config, "batch_tokens"),
         device=resolve_device(config.device),
     )
 
 
 def _candidates(config: DictConfig, path: Path) -> Mapping[str, dict[str, Any]]:
-    """The payloads with the weights to compare: of a run directory several, of a file its own.
-
-    Raises:
-        InputError: They cannot be read.
-    """
-    from transformer.cli.load import resolve_positive
-    from transformer.common.schema import typed_value
-    from transformer.model.checkpoint.checkpoint import read_payload, require_translation
-    from transformer.model.checkpoint.locate import find_checkpoint
-    from transformer.runs.tuning import WeightsName, offered_weights, translating
-
+    """The payloads with the weights to compare: of a run directory several, of a file its own."""
     if not path.is_dir():
         file = find_checkpoint(path)
         payload = read_payload(file)
         require_translation(payload, file)
         return {"own": translating(payload)}
-    values: Any = OmegaConf.to_container(config)
-    names = typed_value(values["weights"], Sequence[WeightsName], "weights")
+    names = resolve_value(config, "weights", Sequence[WeightsName])
     candidates, lacking = offered_weights(path, names, resolve_positive(config, "last", 2))
     for name, reason in lacking.items():
         print(f"without weights={name}: {reason}", file=sys.stderr)
     return candidates
 
 
-def _table() -> Callable[["Trial"], None]:
-    """A function that shows a trial, the first one below the header of the table."""
-    header = iter(["weights  algorithm  beam  penalty   score  seconds  sentences/s"])
-
-    def show(trial: "Trial") -> None:
-        for line in header:
-            print(line, file=sys.stderr)
-        _show(trial)
-
-    return show
-
-
-def _show(trial: "Trial") -> None:
-    """A line of the table."""
+def _show(trial: Trial, header: Iterable[str] = ()) -> None:
+    """A line of the table; an iterator over the header gives it to the first line alone."""
+    for line in header:
+        print(line, file=sys.stderr)
     search = trial.search
     penalty = "-" if search.algorithm == "greedy" else f"{search.length_penalty:.2f}"
     print(

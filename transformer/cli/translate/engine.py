@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from omegaconf import DictConfig, ListConfig
 
-from transformer.cli.config.compose import resolve_path
-from transformer.cli.load import load_translator
-from transformer.cli.models import resolve_device
+from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.load import load_translator, resolve_device
 from transformer.common.errors import InputError, how_to_install
 from transformer.decoding.translation.translator import Translator
 from transformer.interchange.ctranslate2 import is_ctranslate2
@@ -16,15 +16,8 @@ from transformer.model.checkpoint.locate import run_folder
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:
-    """The translator of ``engine=torch`` or ``engine=ctranslate2``.
-
-    Raises:
-        InputError: The engine is unknown or not installed, has no single export to use, or cannot
-            do the search; and what ``load_translator`` raises.
-    """
-    if config.engine not in ("torch", "ctranslate2"):
-        raise InputError(f"engine={config.engine} is unknown; choose torch or ctranslate2")
-    if config.engine == "torch":
+    """The translator of ``engine=torch``, or of ``engine=ctranslate2`` with the only export."""
+    if resolve_value(config, "engine", Literal["torch", "ctranslate2"]) == "torch":
         return load_translator(config, arguments)[0]
     if isinstance(config.checkpoint, ListConfig) or config.precision != "float32":
         raise InputError(
@@ -66,10 +59,9 @@ def _export_folder(config: DictConfig) -> Path:
     found = sorted(file.parent for file in exports.glob("ctranslate2*/model.bin"))
     if len(found) == 1:
         return found[0]
+    advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
     if found:
         advice = f"choose one: engine_folder={' or '.join(map(str, found))}"
-    else:
-        advice = f"make one: transformer export checkpoint={config.checkpoint} format=ctranslate2"
     raise InputError(
         f"{exports} holds {len(found) or 'no'} exports for engine=ctranslate2; {advice}"
     )

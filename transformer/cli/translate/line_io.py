@@ -7,62 +7,40 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, Literal
 
 from omegaconf import DictConfig
 
+from transformer.cli.config.compose import resolve_path
 from transformer.common.errors import InputError
-from transformer.common.files import given_path, named
+from transformer.common.files import named
 from transformer.data.text.lines import MAX_LINE, decoded_lines, read_lines, too_long, unreadable
 
-Files = tuple[Path, Path]
+Form = Literal["text", "json"]
+"""How a line is written: plain, or as one JSON object."""
 
 
-def is_json(config: DictConfig, key: str = "format") -> bool:
-    """Whether the value of a key is json, and not text.
+def line_files(config: DictConfig) -> tuple[Path | None, Path | None, bool]:
+    """The paths of ``input`` and ``output``, None for a standard stream; whether both are files.
 
-    Raises:
-        InputError: It is neither.
+    Only regular files can be divided among processes, and resumed.
     """
-    if config[key] not in ("text", "json"):
-        raise InputError(f"{key}={config[key]} is unknown; choose text or json")
-    return bool(config[key] == "json")
-
-
-def line_files(config: DictConfig) -> tuple[str | None, str | None, Files | None]:
-    """The values of ``input`` and ``output``, and their paths if both are regular files.
-
-    Only such files can be divided among processes, and resumed. A standard stream is None.
-
-    Raises:
-        InputError: The output is a folder, or the input itself.
-    """
-    source, target = (_path(config[key]) for key in ("input", "output"))
+    source, target = (
+        None if config[key] is None else resolve_path(config, key) for key in ("input", "output")
+    )
     if source is None or target is None or _is_special(source) or _is_special(target):
-        return _name(source), _name(target), None
+        return source, target, False
     if target.is_dir():
         raise InputError(f"output={target} is a folder; give a file in it")
     if not target.parent.is_dir():
         raise InputError(f"output={target} cannot be written: No such file or directory")
     check_output_path(target, [source])
     # A link stays one: the file that it names is replaced.
-    return _name(source), _name(target), (source, target.resolve())
-
-
-def _path(value: Any) -> Path | None:
-    return None if value is None else given_path(str(value))
-
-
-def _name(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+    return source, target.resolve(), True
 
 
 def check_output_path(output: Path, inputs: Iterable[Path]) -> None:
-    """Check that no file is written that is read.
-
-    Raises:
-        InputError: The output is an input, by that name or another.
-    """
+    """Check that no file is written that is read, by that name or another."""
     if output.resolve() in {path.resolve() for path in inputs}:
         raise InputError(f"output={output} is an input too; it would be lost: give another one")
 
@@ -71,16 +49,16 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def open_input(path: str | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
+def open_input(path: Path | None) -> tuple[Iterator[str], Callable[[], bool] | None]:
     """The lines, and whether the next one can be read without waiting (None: always)."""
     if path is not None:
-        return read_lines(Path(path)), None
+        return read_lines(path), None
     # Python's own reader has a buffer that select cannot see.
     reader = _LineReader(sys.stdin.fileno())
     return iter(reader), reader.ready
 
 
-def open_output(path: str | None, stack: ExitStack) -> BinaryIO:
+def open_output(path: Path | None, stack: ExitStack) -> BinaryIO:
     """The file, or standard output; an OSError names the file."""
     if path is None:
         return sys.stdout.buffer

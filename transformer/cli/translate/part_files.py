@@ -48,18 +48,19 @@ class LineAssignment:
         return (block * self.world + self.rank) * BLOCK + offset + 1
 
 
+@dataclass(frozen=True)
 class PartFiles:
-    """The part files of one job, in the folder of its output."""
+    """The part files of one job, in the folder of its output.
 
-    def __init__(self, output: Path, assignment: LineAssignment, job: str) -> None:
-        """Name them after the job, so that no other job resumes them.
+    Attributes:
+        output: The file to make in the end.
+        assignment: Of this process.
+        job: A hash of all that the translations depend on: no other job resumes these files.
+    """
 
-        Args:
-            output: The file to make in the end.
-            assignment: Of this process.
-            job: A hash of everything that the translations depend on.
-        """
-        self.output, self.assignment, self.job = output, assignment, job
+    output: Path
+    assignment: LineAssignment
+    job: str
 
     def path(self, rank: int) -> Path:
         """Of one process, until it is done."""
@@ -76,13 +77,7 @@ class PartFiles:
         return self.done(self.assignment.rank).exists()
 
     def open(self, stack: ExitStack) -> tuple[BinaryIO, int]:
-        """Open the file of this process to append to, and count the lines that are done.
-
-        A last line without its end is dropped.
-
-        Raises:
-            InputError: Another process writes it.
-        """
+        """Open and lock the file of this process to append to, and count its whole lines."""
         path = self.path(self.assignment.rank)
         stack.enter_context(named(path))
         file = cast(BinaryIO, stack.enter_context(open_unlinked(path, "a+b")))
@@ -100,11 +95,7 @@ class PartFiles:
 
     @contextmanager
     def naming_part(self) -> Iterator[None]:
-        """Add to an error of the input where the lines before it are; remove an empty file.
-
-        Raises:
-            InputError: The same, with the name of the file.
-        """
+        """Add to an error of the input where the lines before it are; remove an empty file."""
         try:
             yield
         except InputError as error:

@@ -3,53 +3,39 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.load import resolve_device
+from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-
-if TYPE_CHECKING:
-    from transformer.decoding.prediction.predictor import Predictor
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Predict; returns the exit code."""
-    return run_to_exit_code(lambda: _predict(compose_config("predict", arguments)))
+from transformer.decoding.prediction.language_model import LanguageModel
+from transformer.decoding.prediction.predictor import Predictor
+from transformer.decoding.prediction.tagger import Tagger
+from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
+from transformer.model.checkpoint.locate import find_checkpoint
 
 
-def _predict(config: DictConfig) -> None:
-    as_json = is_json(config)
-    source, target, files = line_files(config)
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Predict the lines of the input, one by one."""
+    as_json = resolve_value(config, "format", Form) == "json"
+    source, target, regular = line_files(config)
     predictor = _predictor(config)
     with ExitStack() as stack:
         lines, ready = open_input(source)
-        if files is not None:
-            target = str(stack.enter_context(written_whole(files[1])))
+        if regular and target is not None:
+            target = stack.enter_context(written_whole(target))
         output = open_output(target, stack)
-        for found in predictor.predict_stream(lines, name=source or "stdin", ready=ready):
+        for found in predictor.predict_stream(lines, name=str(source or "stdin"), ready=ready):
             line = json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.to_line()
             output.write(line.encode() + b"\n")
             output.flush()
 
 
-def _predictor(config: DictConfig) -> "Predictor":
-    """The model of the checkpoint, by its task.
-
-    Raises:
-        InputError: It cannot be read, or translates.
-    """
-    from transformer.cli.load import resolve_positive
-    from transformer.cli.models import resolve_device
-    from transformer.decoding.prediction.language_model import LanguageModel
-    from transformer.decoding.prediction.tagger import Tagger
-    from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-    from transformer.model.checkpoint.locate import find_checkpoint
-
+def _predictor(config: DictConfig) -> Predictor:
+    """The model of the checkpoint, by its task."""
     file = find_checkpoint(resolve_path(config, "checkpoint"))
     kinds: dict[str, type[Predictor]] = {kind.task: kind for kind in (Tagger, LanguageModel)}
     if (task := checkpoint_task(read_payload(file))) not in kinds:

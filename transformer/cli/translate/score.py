@@ -6,28 +6,22 @@ from itertools import islice
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import is_json
-from transformer.common.errors import InputError
+from transformer.cli.config.compose import resolve_path, resolve_positive, resolve_value
+from transformer.cli.load import load_checkpoint_model, load_checkpoints, tagged_tokenizer
+from transformer.cli.translate.line_io import Form
+from transformer.common.errors import errors_name
+from transformer.data.text.parallel import Corpus
+from transformer.decoding.forced.scorer import score_pairs
+from transformer.decoding.translation.trained import trained_with
 
 WINDOW = 4096
 """Pairs that are read before the first is scored."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Score; returns the exit code."""
-    return run_to_exit_code(lambda: _score(compose_config("score", arguments)))
-
-
-def _score(config: DictConfig) -> None:
-    from transformer.cli.load import resolve_positive, tagged_tokenizer
-    from transformer.cli.models import load_checkpoint_model, load_checkpoints
-    from transformer.data.text.parallel import Corpus
-    from transformer.decoding.forced.scorer import score_pairs
-    from transformer.decoding.translation.trained import trained_with
-
-    as_json, batch_tokens = is_json(config), resolve_positive(config, "batch_tokens")
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Score the pairs."""
+    as_json = resolve_value(config, "format", Form) == "json"
+    batch_tokens = resolve_positive(config, "batch_tokens")
     checkpoints = load_checkpoints(config.checkpoint)
     model = load_checkpoint_model(config, checkpoints)
     tokenizer = tagged_tokenizer(config, trained_with(checkpoints[0]).tokenizer)
@@ -35,11 +29,9 @@ def _score(config: DictConfig) -> None:
     pairs = iter(Corpus.of(files, "source", "target"))
     first = 1
     while window := list(islice(pairs, WINDOW)):
-        try:
+        with errors_name(f"{files[0]} and {files[1]}"):
             scores = score_pairs(model, tokenizer, window, batch_tokens=batch_tokens, first=first)
             for score in scores:
                 line = f"{score.log_probability:.6f}"
                 print(json.dumps(score.to_json(), ensure_ascii=False) if as_json else line)
-        except InputError as error:
-            raise InputError(f"{files[0]} and {files[1]}: {error}") from error
         first += len(window)

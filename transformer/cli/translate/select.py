@@ -5,24 +5,18 @@ from collections.abc import Sequence
 
 from omegaconf import DictConfig
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
+from transformer.cli.config.compose import resolve_path
+from transformer.cli.evaluate.scored_text import resolve_metrics
 from transformer.cli.translate.line_io import check_output_path
 from transformer.common.errors import InputError
+from transformer.common.files import written_whole
+from transformer.data.text.lines import read_lines
+from transformer.data.text.parallel import plain_pairs
+from transformer.evaluation.metrics import nearest
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Select; returns the exit code."""
-    return run_to_exit_code(lambda: _select(compose_config("select", arguments)))
-
-
-def _select(config: DictConfig) -> None:
-    from transformer.cli.evaluate.scored_text import resolve_metrics
-    from transformer.common.files import written_whole
-    from transformer.data.text.lines import read_lines
-    from transformer.data.text.parallel import plain_pairs
-    from transformer.evaluation.metrics import nearest
-
+def run(config: DictConfig, _: Sequence[str]) -> None:
+    """Select the candidates."""
     nbest, reference, output = (
         resolve_path(config, key) for key in ("nbest", "reference", "output")
     )
@@ -37,11 +31,7 @@ def _select(config: DictConfig) -> None:
 
 
 def _candidates(line: str, where: str) -> list[str]:
-    """The texts of an n-best list; the text alone where it has none.
-
-    Raises:
-        InputError: The line is not one that ``translate format=json`` writes.
-    """
+    """The texts of an n-best list; the text alone where it has none."""
     try:
         values = json.loads(line)
         found = [str(candidate["text"]) for candidate in values["nbest"] or [values]]

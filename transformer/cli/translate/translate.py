@@ -11,47 +11,44 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
-from transformer.cli.config.compose import compose_config, resolve_path
-from transformer.cli.exit import run_to_exit_code
-from transformer.cli.translate.line_io import is_json, line_files, open_input, open_output
+from transformer.cli.config.compose import resolve_path, resolve_value
+from transformer.cli.translate.engine import translator_by_engine
+from transformer.cli.translate.line_io import Form, line_files, open_input, open_output
 from transformer.cli.translate.part_files import LineAssignment, PartFiles
-from transformer.common.errors import InputError
+from transformer.common.errors import InputError, errors_name
 from transformer.common.escaping import escaped
-
-if TYPE_CHECKING:
-    from transformer.data.tokenization.tokenizer import Tokenizer
-    from transformer.decoding.constraints.request import Request
-    from transformer.decoding.translation.document_translator import DocumentTranslator
-    from transformer.decoding.translation.result import Translation
-    from transformer.decoding.translation.translator import Translator
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Translate; returns the exit code."""
-    return run_to_exit_code(lambda: _translate(compose_config("translate", arguments), arguments))
+from transformer.data.text.lines import file_digest
+from transformer.data.tokenization.tags import parse_tags
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.constraints.request import Request
+from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
+from transformer.decoding.translation.fingerprint import compute_fingerprint
+from transformer.decoding.translation.length_limit import warn_about_length_limit
+from transformer.decoding.translation.result import Translation
+from transformer.decoding.translation.translator import Translator
+from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
 
 
-def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
-    from transformer.cli.translate.engine import translator_by_engine
-    from transformer.common.schema import typed_value
-
+def run(config: DictConfig, arguments: Sequence[str]) -> None:
+    """Translate the lines of the input, one by one."""
     for key in ("attention", "alignment"):
-        typed_value(config[key], bool, key)
-    as_json, _ = is_json(config), is_json(config, "input_format")
-    if config.attention and not as_json:
+        resolve_value(config, key, bool)
+    for key in ("format", "input_format"):
+        resolve_value(config, key, Form)
+    if config.attention and config.format != "json":
         raise InputError("attention=true needs format=json")
     assignment = LineAssignment.from_environment()
-    source, target, files = line_files(config)
-    if files is None and assignment.world > 1:
+    source, target, regular = line_files(config)
+    if not regular and assignment.world > 1:
         raise InputError("several processes need a file to divide: set input= and output= too")
     translator = _translator(config, translator_by_engine(config, arguments), assignment)
-    if files is not None:
-        _check_lines(files[0], config.input_format, translator.tokenizer)
-        _translate_file(config, translator, assignment, *files)
+    if regular and source is not None and target is not None:
+        _check_lines(source, config.input_format, translator.tokenizer)
+        _translate_file(config, translator, assignment, source, target)
         return
     with ExitStack() as stack:
         lines, ready = open_input(source)
@@ -60,13 +57,10 @@ def _translate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _translator(
-    config: DictConfig, translator: "Translator", assignment: LineAssignment
-) -> "Translator | DocumentTranslator":
+    config: DictConfig, translator: Translator, assignment: LineAssignment
+) -> Translator | DocumentTranslator:
     """The translator of documents, if the model or ``documents`` says so."""
-    from transformer.common.schema import typed_value
-    from transformer.decoding.translation.document_translator import in_documents
-
-    documents = typed_value(config.documents, bool | None, "documents")
+    documents = resolve_value(config, "documents", bool | None)
     if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
     found = translator if documents is False else in_documents(translator)
@@ -80,7 +74,7 @@ def _translator(
 
 def _translate_file(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    translator: Translator | DocumentTranslator,
     assignment: LineAssignment,
     source: Path,
     output: Path,
@@ -92,7 +86,7 @@ def _translate_file(
             part, done = parts.open(stack)
             if done:
                 print(f"resuming after {done} lines in {part.name}", file=sys.stderr)
-            lines, _ = open_input(str(source))
+            lines, _ = open_input(source)
             own = assignment.lines(lines, 0)
             with parts.naming_part():
                 _stream(config, translator, own, part, assignment.number, done=done)
@@ -101,18 +95,16 @@ def _translate_file(
         parts.join()
 
 
-def _check_lines(source: Path, input_format: str, tokenizer: "Tokenizer") -> None:
+def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
     """Raise errors of the input now: a corrected file is another job, which starts again."""
-    lines, _ = open_input(str(source))
-    read: Iterator[Any] = lines
-    if input_format == "json":
-        read = _requests(lines, lambda index: f"{source}:{index + 1}", tokenizer)
-    deque(read, maxlen=0)
+    lines, _ = open_input(source)
+    requests = _requests(input_format, lines, lambda index: f"{source}:{index + 1}", tokenizer)
+    deque(requests, maxlen=0)
 
 
 def _stream(
     config: DictConfig,
-    translator: "Translator | DocumentTranslator",
+    translator: Translator | DocumentTranslator,
     lines: Iterator[str],
     output: BinaryIO,
     number: Callable[[int], int],
@@ -121,17 +113,12 @@ def _stream(
     done: int = 0,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
-    from transformer.decoding.translation.document_translator import DocumentTranslator
-    from transformer.decoding.translation.length_limit import warn_about_length_limit
-
     name = config.input or "stdin"
 
     def where(index: int) -> str:
         return f"{name}:{number(index)}"
 
-    requests: Any = lines
-    if config.input_format == "json":
-        requests = _requests(lines, where, translator.tokenizer)
+    requests = _requests(config.input_format, lines, where, translator.tokenizer)
     if isinstance(translator, DocumentTranslator):
         found = translator.translate_stream(requests, ready=ready, done=done)
     else:
@@ -148,7 +135,7 @@ def _stream(
     warn_about_length_limit([translator.length_limit.pop_counts()])
 
 
-def _line(translation: "Translation", where: str, form: str) -> str:
+def _line(translation: Translation, where: str, form: str) -> str:
     if form == "json":
         return json.dumps(translation.to_json(), ensure_ascii=False)
     if translation.unmet:
@@ -158,30 +145,25 @@ def _line(translation: "Translation", where: str, form: str) -> str:
 
 
 def _requests(
-    lines: Iterator[str], where: Callable[[int], str], tokenizer: "Tokenizer"
-) -> "Iterator[Request]":
-    from transformer.data.tokenization.tags import parse_tags
-    from transformer.decoding.constraints.request import Request
-
+    input_format: str, lines: Iterator[str], where: Callable[[int], str], tokenizer: Tokenizer
+) -> Iterator[Any]:
+    """The lines, as they are or parsed."""
+    if input_format == "text":
+        yield from lines
+        return
     for index, line in enumerate(lines):
         request = Request.parse(line, where(index))
-        try:
+        with errors_name(where(index)):
             tokenizer.tags.indices(parse_tags(request.text).over(tokenizer.source_tags))
-        except InputError as error:
-            raise InputError(f"{where(index)}: {error}") from error
         yield request
 
 
-def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
+def _job(config: DictConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
     The device and the size of batches change probabilities by rounding alone: a call that had too
     little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
-    from transformer.data.text.lines import file_digest
-    from transformer.decoding.translation.fingerprint import compute_fingerprint
-    from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
-
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
         models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:

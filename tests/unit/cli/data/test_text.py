@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.metrics import RAW
-from transformer.cli.data import text
-from transformer.cli.translate import select
+from transformer.__main__ import main
 from transformer.evaluation.metrics import nearest
 
 
@@ -22,7 +21,7 @@ def test_every_format_becomes_plain_files(
         *("data=files", "data.source=en", "data.target=de", f"data.train={tmp_path}/all.jsonl.gz"),
         *("data.validation_size=5", "data.test_size=3", f"data.cache={tmp_path}/cache"),
     ]
-    assert text.main([*call, f"output={tmp_path}/o"]) == 0
+    assert main(["text", *call, f"output={tmp_path}/o"]) == 0
     assert "train: 22 pairs" in capsys.readouterr().err
     found = {path.name: path.read_text().split("\n")[:-1] for path in (tmp_path / "o").iterdir()}
     assert {name: len(side) for name, side in found.items()} == {
@@ -35,17 +34,9 @@ def test_every_format_becomes_plain_files(
         for pair in zip(found[f"{s}.en"], found[f"{s}.de"], strict=True)
     }
     assert pairs == {(row["en"], row["de"]) for row in rows}
-    assert text.main([*call, f"output={tmp_path}/p", "splits=[test]"]) == 0
+    assert main(["text", *call, f"output={tmp_path}/p", "splits=[test]"]) == 0
     assert {path.name for path in (tmp_path / "p").iterdir()} == {"test.en", "test.de"}
     assert (tmp_path / "p" / "test.en").read_bytes() == (tmp_path / "o" / "test.en").read_bytes()
-
-
-def test_what_is_not_written_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
-    call = ["data=files", "data.train=[a.tsv]", "output=o"]
-    assert text.main([*call, "data.streaming=true"]) == 2
-    assert "data.streaming is for training; set data.streaming=false" in capsys.readouterr().err
-    assert text.main(["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"]) == 2
-    assert "data.corpora is for training; give one" in capsys.readouterr().err
 
 
 def test_text_that_is_read_is_not_written_over(
@@ -61,14 +52,14 @@ def test_text_that_is_read_is_not_written_over(
         *(f"data.train=[{tmp_path}/train.en,{tmp_path}/train.de]", f"output={tmp_path}/link"),
         *("data.validation_size=2", "data.test_size=2"),
     ]
-    assert text.main(call) == 2
+    assert main(["text", *call]) == 2
     said = capsys.readouterr().err
     assert said == (
         f"error: output={tmp_path}/link/train.en is an input too; it would be lost: give another "
         "one\n"
     )
     assert {path.name: path.read_bytes() for path in tmp_path.glob("[tv]*.*")} == before
-    assert text.main([*call, "splits=[test]"]) == 0
+    assert main(["text", *call, "splits=[test]"]) == 0
 
 
 def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,14 +73,19 @@ def test_bad_calls_of_text_are_one_line(tmp_path: Path, capsys: pytest.CaptureFi
         (files, "error: "),
         ([*files, "splits=[test]"], "error: splits=['test'] must name some of train"),
         ([*files, "output=/proc/o"], "error: output=/proc/o cannot be written"),
+        ([*files, "data.streaming=true"], "error: data.streaming is for training; set data.str"),
+        (
+            ["data=files", "data.corpora={a:{train:a.tsv}}", "output=o"],
+            "error: data.corpora is for training; give one",
+        ),
     ):
-        assert text.main(arguments) == 2
+        assert main(["text", *arguments]) == 2
         said = capsys.readouterr().err
         assert said.startswith(message) and said.count("\n") == 1
     assert not list(tmp_path.glob("o/*"))
 
 
-def test_of_each_list_the_nearest_to_the_reference(
+def test_select_takes_the_candidate_nearest_to_the_reference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lists = [
@@ -102,7 +98,7 @@ def test_of_each_list_the_nearest_to_the_reference(
     nbest.write_text("".join(json.dumps(row) + "\n" for row in rows))
     reference.write_text("a house is green now .\nx\n\n")
     call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path}/new/out"]
-    assert select.main(call) == 0
+    assert main(["select", *call]) == 0
     assert (tmp_path / "new" / "out").read_text() == "a house is green .\nx\n\n"
     for text_, message in (
         ("{}\n" * 3, f"{nbest}:1: not a line of translate format=json"),
@@ -112,7 +108,7 @@ def test_of_each_list_the_nearest_to_the_reference(
         ('{"nbest":[{"text":"a"}]}\n', f"{nbest} has 1 lines and {reference} has 3"),
     ):
         nbest.write_text(text_)
-        assert select.main([*call, f"output={tmp_path}/other"]) == 2
+        assert main(["select", *call, f"output={tmp_path}/other"]) == 2
         assert capsys.readouterr().err.startswith(f"error: {message}")
     assert not list(tmp_path.glob("other*"))
 
@@ -126,7 +122,7 @@ def test_what_is_selected_from_is_not_written_over(
     reference.write_text("a\n")
     before = (tmp_path / output).read_bytes()
     call = [f"nbest={nbest}", f"reference={reference}", f"output={tmp_path / output}"]
-    assert select.main(call) == 2
+    assert main(["select", *call]) == 2
     assert "is an input too; it would be lost" in capsys.readouterr().err
     assert (tmp_path / output).read_bytes() == before
 
@@ -152,5 +148,5 @@ def test_the_nearest_is_so_by_the_metrics_that_are_set(
     (tmp_path / "n.jsonl").write_text(json.dumps({"text": "", "nbest": texts}) + "\n")
     (tmp_path / "r").write_text("A dog runs .\n")
     files = [f"nbest={tmp_path}/n.jsonl", f"reference={tmp_path}/r", f"output={tmp_path}/o"]
-    assert select.main([*files, *settings]) == 0
+    assert main(["select", *files, *settings]) == 0
     assert (tmp_path / "o").read_text() == f"{chosen}\n"

@@ -2,10 +2,9 @@
 
 import pytest
 
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
-from transformer.cli.evaluate.attention import _literal, main
-
-NAMES = ("text", "target")
+from transformer.cli.evaluate.attention import _literal
 
 
 @pytest.mark.parametrize(
@@ -23,16 +22,11 @@ NAMES = ("text", "target")
     ],
 )
 def test_a_sentence_is_taken_as_it_is(sentence: str) -> None:
-    keys, sentences = _literal(["checkpoint=x", f"text={sentence}"], NAMES)
+    call = ["checkpoint=x", f"text={sentence}", "target=null", "png=false"]
+    keys, sentences = _literal(call, ("text", "target"))
     assert sentences == {"text": sentence}
-    assert compose_config("attention", keys).text == "given"
-
-
-def test_a_target_of_null_is_none() -> None:
-    keys, sentences = _literal(["text=a", "target=null", "png=false"], NAMES)
-    assert sentences == {"text": "a"}
-    config = compose_config("attention", ["checkpoint=x", *keys])
-    assert (config.target, config.png) == (None, False)
+    config = compose_config("attention", keys)
+    assert (config.text, config.target, config.png) == ("given", None, False)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +43,7 @@ def test_a_target_of_null_is_none() -> None:
 def test_a_wrong_call_is_one_line(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert main(["attention", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith(f"error: {says}")

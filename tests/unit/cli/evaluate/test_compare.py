@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.translators import PAIRS
-from transformer.cli.evaluate.compare import main
+from transformer.__main__ import main
 
 SOURCES = [source for source, _ in PAIRS]
 
@@ -29,10 +29,10 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 TEXT = ("source=src", "reference=ref", "bootstrap=50", "randomisation=50")
 
 
-def test_files_of_hypotheses_are_compared_in_the_order_of_the_call(
+def test_files_of_hypotheses_are_compared_in_order(
     texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bad", "good", "./bad", *TEXT, "scores=[ter,bleu]", "output=told"]) == 0
+    assert main(["compare", "bad", "good", "./bad", *TEXT, "scores=[ter,bleu]", "output=told"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in told["systems"]] == ["bad", "good", "bad"]
     assert (told["text"], told["sentences"]) == ("src", len(PAIRS))
@@ -45,23 +45,26 @@ def test_files_of_hypotheses_are_compared_in_the_order_of_the_call(
 
 
 def test_runs_is_the_same_as_paths(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bad", "good", *TEXT]) == 0
+    assert main(["compare", "bad", "good", *TEXT]) == 0
     by_path = capsys.readouterr()
-    assert main(["runs=[bad,good]", *TEXT]) == 0
+    assert main(["compare", "runs=[bad,good]", *TEXT]) == 0
     assert capsys.readouterr().out == by_path.out
     assert "no table of words by frequency" in by_path.err
-
-
-def test_a_path_may_look_like_a_key(texts: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # A path may look like a key.
     (texts / "lr=0.1,[x]").write_bytes((texts / "good").read_bytes())
-    assert main(["bad", "./lr=0.1,[x]", *TEXT]) == 0
+    assert main(["compare", "bad", "./lr=0.1,[x]", *TEXT]) == 0
     assert json.loads(capsys.readouterr().out)["systems"][1]["name"] == "lr=0.1,[x]"
 
 
-def test_words_are_counted_in_the_file_that_is_named(
+def test_words_are_counted_in_the_training_text_even_from_a_pipe(
     texts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bad", "good", *TEXT, "training=ref", "frequencies=[4]"]) == 0
+    reading, writing = os.pipe()
+    os.write(writing, (texts / "ref").read_bytes())
+    os.close(writing)
+    given = [*TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]
+    assert main(["compare", "bad", "good", *given]) == 0
+    os.close(reading)
     found = json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
     # Full stops stand four times in the references; each other word less often.
     words = sum(len(reference.split()) for _, reference in PAIRS)
@@ -73,7 +76,7 @@ def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
     texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def seed() -> str:
-        assert main(["bad", "good", *TEXT]) == 0
+        assert main(["compare", "bad", "good", *TEXT]) == 0
         signature = json.loads(capsys.readouterr().out)["metrics"][0]["signatures"]["bootstrap"]
         return str(dict(part.split(":") for part in signature.split("|"))["seed"])
 
@@ -81,44 +84,25 @@ def test_the_seed_is_that_of_sacrebleu_where_it_is_set(
     assert seed() == "12345"
     monkeypatch.setenv("SACREBLEU_SEED", "6")
     assert seed() == "6"
+    for value in ("none", "", "0", "-3", "1.5"):
+        monkeypatch.setenv("SACREBLEU_SEED", value)
+        assert main(["compare", "bad", "good", *TEXT]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a num")
+    assert main(["compare", "bad", "good", *TEXT, "seed=3"]) == 0
 
 
-@pytest.mark.parametrize("value", ["none", "", "0", "-3", "1.5"])
-def test_a_seed_of_sacrebleu_that_is_none_is_named(
-    texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", value)
-    assert main(["bad", "good", *TEXT]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: SACREBLEU_SEED={value!r} in the environment must be a number")
-    assert main(["bad", "good", *TEXT, "seed=3"]) == 0
-
-
-def test_what_is_measured_is_shown_even_if_it_cannot_be_saved(
+def test_a_comparison_that_cannot_be_saved_is_shown(
     texts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("transformer.report.comparison.write_whole", full)
-    assert main(["bad", "good", *TEXT, "output=o"]) == 2
+    assert main(["compare", "bad", "good", *TEXT, "output=o"]) == 2
     said = capsys.readouterr()
     assert json.loads(said.out)["text"] == "src"
     assert "error: o cannot be written to (No space left on device)" in said.err
-
-
-def test_training_text_may_come_from_a_pipe(
-    texts: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, (texts / "ref").read_bytes())
-    os.close(writing)
-    assert main(["bad", "good", *TEXT, f"training=/dev/fd/{reading}", "frequencies=[4]"]) == 0
-    os.close(reading)
-    labels = [
-        one["label"] for one in json.loads(capsys.readouterr().out)["by_frequency"]["buckets"]
-    ]
-    assert labels == ["0-3", "4+"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +131,7 @@ def test_training_text_may_come_from_a_pipe(
 def test_a_wrong_call_is_one_line(
     texts: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
-    assert main(arguments) == 2
+    assert main(["compare", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert says in said.err

@@ -9,8 +9,7 @@ import pytest
 from tests.helpers.metrics import RAW
 from tests.helpers.translators import PAIRS
 from tests.unit.cli.test_load import RUN, written
-from transformer.cli.evaluate import evaluate
-from transformer.cli.translate import score
+from transformer.__main__ import main
 from transformer.decoding.translation.translator import Translator
 from transformer.report import scores
 
@@ -29,20 +28,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_names_may_be_numbers(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "2016").write_text("hund\n\n\n\n")
-    assert evaluate.main([*CALL, "terms=2016", "output=2024"]) == 0
+    assert main(["evaluate", *CALL, "terms=2016", "output=2024"]) == 0
     assert json.loads((home / "2024" / "2014.json").read_text()) == json.loads(
         capsys.readouterr().out
     )
-    assert score.main(["checkpoint=2013", "source=2014", "target=2015"]) == 0
+    assert main(["score", "checkpoint=2013", "source=2014", "target=2015"]) == 0
     assert capsys.readouterr().out.count("\n") == len(PAIRS)
 
 
 def test_the_checkpoint_and_the_search_are_said(capsys: pytest.CaptureFixture[str]) -> None:
     beam = ["decoding=beam", "decoding.beam_size=3", "decoding.length_penalty=0.5"]
-    assert evaluate.main([*CALL[:3], *beam]) == 0
+    assert main(["evaluate", *CALL[:3], *beam]) == 0
     says = "2013, decoding.beam_size=3 decoding.length_penalty=0.5"
     assert capsys.readouterr().err.split("\n")[0] == says
-    assert evaluate.main(CALL) == 0
+    assert main(["evaluate", *CALL]) == 0
     assert "2013, decoding.algorithm=greedy\n" in capsys.readouterr().err
 
 
@@ -50,7 +49,7 @@ def test_where_nothing_can_be_written_nothing_is_translated(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Translator, "translate", None)
-    assert evaluate.main([*CALL, "output=2014"]) == 2
+    assert main(["evaluate", *CALL, "output=2014"]) == 2
     assert "error: 2014 cannot be written to (File exists)" in capsys.readouterr().err
 
 
@@ -61,7 +60,7 @@ def test_scores_are_shown_even_if_they_cannot_be_saved(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(scores, "write_whole", full)
-    assert evaluate.main([*CALL, "output=scores"]) == 2
+    assert main(["evaluate", *CALL, "output=scores"]) == 2
     captured = capsys.readouterr()
     assert json.loads(captured.out)[0]["name"] == "BLEU"
     assert "error: scores cannot be written to (No space left on device)" in captured.err

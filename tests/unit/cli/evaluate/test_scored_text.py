@@ -33,19 +33,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("read", PLACES)
-def test_it_is_read_where_the_run_was_trained(
-    read: Callable[[Any], object], data: Mapping[str, Any]
-) -> None:
-    assert read(data)
-
-
-@pytest.mark.parametrize("read", PLACES)
-def test_elsewhere_it_is_said_that_the_run_names_it(
+def test_the_text_of_a_run_is_read_where_it_was_trained(
     read: Callable[[Any], object],
     data: Mapping[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    assert read(data)
     monkeypatch.chdir(tmp_path.parent)
     with pytest.raises(
         MissingFile, match=r"^text\.tsv: no such file.*; the config of the run names it so: call it"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.unit.model.checkpoint.test_sharded import payload, write
-from transformer.cli.train.consolidate import main
+from transformer.__main__ import main
 from transformer.model.checkpoint.sharded import SHARDS
 
 
@@ -16,7 +16,7 @@ def test_one_file_is_written_and_needs_no_other(
     whole = payload()
     file = write(whole, tmp_path / "run" / "checkpoints")
     output = tmp_path / "one.ckpt"
-    assert main([f"checkpoint={tmp_path / 'run'}", f"output={output}"]) == 0
+    assert main(["consolidate", f"checkpoint={tmp_path / 'run'}", f"output={output}"]) == 0
     assert capsys.readouterr().out == f"{output}\n"
     file.unlink()
     written = torch.load(output, weights_only=True)
@@ -24,14 +24,9 @@ def test_one_file_is_written_and_needs_no_other(
     assert torch.equal(written["state_dict"]["a"], whole["state_dict"]["a"])
 
 
-def test_a_folder_without_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([f"checkpoint={tmp_path}", f"output={tmp_path / 'one.ckpt'}"]) == 2
-    assert "holds no checkpoints" in capsys.readouterr().err
-
-
 def test_in_its_own_place_it_is_no_newer_than_it_was(tmp_path: Path) -> None:
     write(payload(), tmp_path / "checkpoints", "old")
     last = write(payload(), tmp_path / "checkpoints", "new")
     before = last.with_name("previous.ckpt").read_bytes()
-    assert main([f"checkpoint={last}", f"output={last}"]) == 0
+    assert main(["consolidate", f"checkpoint={last}", f"output={last}"]) == 0
     assert last.with_name("previous.ckpt").read_bytes() == before

@@ -19,11 +19,15 @@ def trial(folder: Path, name: str, value: float, metric: str = "val/loss") -> No
     save_trial(folder / name, objective, [COMMON, f"optimizer.lr={name}", "data.x=[bold]"])
 
 
+def begin(folder: Path) -> None:
+    NoteFolder().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": folder}}}))
+
+
 def test_the_table_and_the_file_tell_the_best_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with summarised():
-        NoteFolder().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": tmp_path}}}))
+        begin(tmp_path)
         for name, value in (("0", 3.0), ("1", float("nan")), ("2", 2.5)):
             trial(tmp_path, name, value)
     said = capsys.readouterr()
@@ -40,27 +44,12 @@ def test_the_table_and_the_file_tell_the_best_first(
     assert told[0]["overrides"] == ["optimizer.lr=2"]
 
 
-def test_a_sweep_whose_trial_fails_shows_the_others(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(ValueError, match="a trial"), summarised():
-        NoteFolder().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": tmp_path}}}))
-        trial(tmp_path, "0", 30.0, "val/bleu")
-        raise ValueError("a trial")
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert last.split() == ["30.0000", "best", f"{tmp_path}/0"]
-
-
-def test_where_more_is_better_the_most_is_first() -> None:
+def test_the_highest_is_first_when_maximized() -> None:
     trials = [
         {"run": run, "value": value, "direction": "maximize", "overrides": []}
         for run, value in (("a", 1.0), ("b", 2.0), ("c", 2.0))
     ]
     assert [each["run"] for each in ranked(trials)] == ["b", "c", "a"]
-
-
-def begin(folder: Path) -> None:
-    NoteFolder().on_multirun_start(OmegaConf.create({"hydra": {"sweep": {"dir": folder}}}))
 
 
 def test_trials_of_an_earlier_sweep_are_not_ranked(
@@ -77,10 +66,16 @@ def test_trials_of_an_earlier_sweep_are_not_ranked(
     assert "⟨U+001B⟩" in rows[1]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"run": 1}', "\xff"])
-def test_a_damaged_trial_does_not_hide_the_error(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("damage", [None, "{", "[]", '{"run": 1}', "\xff"])
+def test_a_sweep_that_fails_shows_the_trials_that_can_be_read(
+    tmp_path: Path, damage: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ValueError, match="a trial"), summarised():
         begin(tmp_path)
-        trial(tmp_path, "0", 3.0)
-        (tmp_path / "0" / "trial.json").write_text(content, "latin-1")
+        trial(tmp_path, "0", 30.0, "val/bleu")
+        if damage is not None:
+            trial(tmp_path, "1", 31.0, "val/bleu")
+            (tmp_path / "1" / "trial.json").write_text(damage, "latin-1")
         raise ValueError("a trial")
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.split() == ["30.0000", "best", f"{tmp_path}/0"]

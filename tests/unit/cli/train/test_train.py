@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
+from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.train import ranks, train
 from transformer.common.errors import InputError
@@ -30,9 +31,7 @@ def swept() -> DictConfig:
     return config
 
 
-def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
-    trained: list[Any], tmp_path: Path
-) -> None:
+def test_only_rank_0_asks_for_a_sweep(trained: list[Any], tmp_path: Path) -> None:
     """Rank 0 alone has the objective."""
     ranks.train_as_rank(1, swept(), tmp_path)
     assert len(trained) == 1
@@ -56,7 +55,7 @@ def test_the_other_ranks_of_a_trial_do_not_ask_for_a_sweep(
         ("data.max_length=0", "data.max_length=0 must be at least 1"),
     ],
 )
-def test_values_that_cannot_be_are_refused_before_anything_is_written(
+def test_wrong_values_are_refused_before_anything_is_written(
     trained: list[Any], tmp_path: Path, override: str, says: str
 ) -> None:
     with pytest.raises(InputError, match=says):
@@ -82,13 +81,13 @@ def test_every_rank_knows_whether_the_size_was_asked_for(
     ranks.train_as_rank(0, compose_config("train", []), tmp_path / "run", exact=exact)
     for module in (ranks, train):
         monkeypatch.setattr(module, "external_rank", lambda: Rank(1, 2, "first", 29500))
-    assert train.main([]) == 0
+    train.run([])
     assert len(trained) == 2
     assert len(shrinks) == (0 if exact else 2)
 
 
 def test_a_search_without_multirun_is_no_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert train.main(["launch=optuna", "seed=2"]) == 2
+    assert main(["train", "launch=optuna", "seed=2"]) == 2
     assert capsys.readouterr().err == "error: launch=optuna is for a sweep; add --multirun\n"
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tests.helpers.tuning_runs import write_run
-from transformer.cli.train.tune import main
+from transformer.__main__ import main
 from transformer.common.errors import InputError
 from transformer.model.checkpoint.checkpoint import PORTABLE, read_payload
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = main(list(arguments))
+    code = main(["tune", *arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -54,7 +54,7 @@ def test_a_file_keeps_all_but_its_search(
 @pytest.mark.parametrize(
     ("ema", "lacks"), [(False, "without weights=ema: the run kept no moving average"), (True, "")]
 )
-def test_what_a_run_lacks_is_said(
+def test_weights_that_a_run_lacks_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], ema: bool, lacks: str
 ) -> None:
     run = write_run(tmp_path, ema=ema)
@@ -101,8 +101,8 @@ def test_where_nothing_can_be_written_nothing_is_searched(
         raise InputError(f"{folder} cannot be written to")
 
     run = write_run(tmp_path)
-    monkeypatch.setattr("transformer.report.scores.require_writable", raise_objections)
-    monkeypatch.setattr("transformer.runs.tuning.sweep", None)
+    monkeypatch.setattr("transformer.cli.train.tune.require_writable", raise_objections)
+    monkeypatch.setattr("transformer.cli.train.tune.sweep", None)
     for given, folder in ((run, run / "checkpoints"), (run / "checkpoints" / "best.ckpt",) * 2):
         parent = folder if folder.is_dir() else folder.parent
         code, _, stderr = call(capsys, f"checkpoint={given}", "beam_sizes=[1]")

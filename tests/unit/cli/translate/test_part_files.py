@@ -122,7 +122,7 @@ def test_the_first_process_waits_for_the_others(tmp_path: Path) -> None:
     assert first.output.read_text() == "".join(line.upper() + "\n" for line in lines)
 
 
-def test_an_error_of_the_input_says_where_the_lines_before_it_are(tmp_path: Path) -> None:
+def test_an_error_names_the_part_with_the_lines_before_it(tmp_path: Path) -> None:
     parts = PartFiles(tmp_path / "out", LineAssignment(), "job")
     with (
         pytest.raises(InputError, match=r"^line 1 is bad$"),
@@ -140,7 +140,7 @@ def test_an_error_of_the_input_says_where_the_lines_before_it_are(tmp_path: Path
     assert parts.path(0).read_bytes() == b"LINE\n"
 
 
-def test_the_share_is_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_assignment_is_that_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert LineAssignment.from_environment() == LineAssignment(0, 1)

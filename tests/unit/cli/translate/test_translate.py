@@ -1,8 +1,13 @@
-"""Wrong calls of translate are one line."""
+"""Wrong calls of translate, and the name of its part files."""
+
+from pathlib import Path
 
 import pytest
 
-from transformer.cli.translate.translate import main
+from tests.helpers.translators import tiny_translator
+from transformer.__main__ import main
+from transformer.cli.config.compose import compose_config
+from transformer.cli.translate.translate import _job
 
 
 @pytest.mark.parametrize(
@@ -10,10 +15,26 @@ from transformer.cli.translate.translate import main
     [
         ("attention=true", "attention=true needs format=json"),
         ("alignment=3", "alignment=3 must be true or false"),
-        ("format=xml", "format=xml is unknown; choose text or json"),
+        ("format=xml", "format='xml' must be text or json"),
         ("format=json", "checkpoint=x does not exist; give a run directory"),
     ],
 )
 def test_refusals(argument: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["checkpoint=x", argument]) == 2
+    assert main(["translate", "checkpoint=x", argument]) == 2
     assert capsys.readouterr().err.startswith(f"error: {says}")
+
+
+def test_a_job_is_what_decides_the_translations(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("alpha\n")
+    translator = tiny_translator()
+
+    def job(*arguments: str, text: Path = source) -> str:
+        config = compose_config("translate", ["checkpoint=x", *arguments])
+        return _job(config, translator, text)
+
+    assert job("device=cuda", "batch_tokens=17") == job()
+    moved = tmp_path / "moved"
+    moved.write_bytes(source.read_bytes())
+    assert job("checkpoint=./x", "input=moved", "output=o", text=moved) == job()
+    assert len({job(), job("precision=int8"), job("to=de"), job("format=json")}) == 4
