@@ -12,8 +12,8 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, aligning_attention, word_links
-from transformer.decoding.forced.alignment import align
+from transformer.decoding.aligner import Aligner
+from transformer.decoding.alignment import align, aligning_attention, word_links
 from transformer.decoding.forced.attention_weights import attention_maps
 from transformer.model.heads import HeadName
 

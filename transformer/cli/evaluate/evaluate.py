@@ -183,7 +183,7 @@ def _gold_links(config: DictConfig, split: "AnySplit") -> "list[WordLinks] | Non
 def _alignment_scores(
     translator: "Translator", pairs: "list[Pair]", gold: "list[WordLinks]"
 ) -> "list[Score]":
-    from transformer.decoding.forced.alignment import align
+    from transformer.decoding.alignment import align
     from transformer.evaluation.alignment_error import count_links
 
     links = align(

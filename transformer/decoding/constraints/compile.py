@@ -70,16 +70,14 @@ class ConstraintCompiler:
 
     def compile(
         self, constraints: Sequence[Constraints | None], max_length: int, device: torch.device
-    ) -> CompiledConstraints | None:
-        """Compile the constraints of a batch; None if there are none.
+    ) -> CompiledConstraints:
+        """Compile the constraints of a batch.
 
         Args:
             constraints: Of each sentence.
             max_length: Maximal subwords of a prefix; a longer one is cut, and so unmet.
             device: The device of the search.
         """
-        if not any(constraints):
-            return None
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in encoded]
@@ -93,11 +91,9 @@ class ConstraintCompiler:
             self._continues_word.to(device),
         )
 
-    def width(self, constraints: Constraints | None, beam: int) -> int:
-        """Hypotheses that the search of such a sentence follows at once."""
-        if constraints is None or not constraints.must:
-            return beam
-        return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in constraints.must))
+    def width(self, must: Sequence[str], beam: int) -> int:
+        """Hypotheses that the search of a sentence with these phrases follows at once."""
+        return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in must))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from transformer.common.errors import errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner
+from transformer.decoding.aligner import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.model.checkpoint.checkpoint import Checkpoint
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, batched_attention, word_links
+from transformer.decoding.aligner import Aligner
 from transformer.decoding.batched_search import (
     ModelSearcher,
     Searcher,
@@ -202,6 +202,8 @@ class Translator:
         """Attention of the best hypotheses, recomputed so that the search keeps its kernel."""
         if not needed:
             return [torch.empty(0, 0)] * len(segments)
+        from transformer.decoding.alignment import batched_attention
+
         pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
         return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
@@ -230,6 +232,8 @@ class Translator:
         self, weights: Float[Tensor, "target source"], source: list[str], best: list[Hypothesis]
     ) -> Links:
         """Words are counted through all segments, each of which begins a new target word."""
+        from transformer.decoding.alignment import word_links
+
         target_words: list[int] = []
         for hypothesis in best:
             words = subword_words(self.tokenizer.subwords(hypothesis.tokens))
