@@ -14,12 +14,15 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed_value
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
-from transformer.interchange.ctranslate2 import is_ctranslate2, read_ctranslate2
-from transformer.interchange.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.checkpoint.locate import ENGINE_EXPORT, find_checkpoint
+from transformer.model.checkpoint.locate import (
+    ENGINE_EXPORT,
+    find_checkpoint,
+    is_ctranslate2,
+    is_exported,
+)
+from transformer.model.config import Precision
 from transformer.model.heads import parse_heads, switch_off
-from transformer.model.layers.quantization import Precision, in_precision
 
 
 def load_checkpoints(names: Any) -> list[Checkpoint]:
@@ -77,7 +80,12 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, heads))
-    models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
+    models = [checkpoint.model.float() for checkpoint in checkpoints]
+    if precision != "float32":
+        from transformer.model.layers.quantization import in_precision
+
+        models = [in_precision(model, precision, device) for model in models]
+    models = [model.to(device) for model in models]
     averaging = typed_value(config.get("averaging"), Averaging | None, "averaging")
     if len(models) > 1:
         return Ensemble(models, averaging or "probability")
@@ -105,9 +113,13 @@ def resolve_device(name: Any) -> torch.device:
 def _load(path: Path) -> Checkpoint:
     """A checkpoint, a run directory, or a folder of ``export``."""
     if is_ctranslate2(path):
+        from transformer.interchange.ctranslate2 import read_ctranslate2
+
         return read_ctranslate2(path)
     if not is_exported(path):
         return load_checkpoint(path)
     if find_spec("safetensors") is None:
         raise InputError(f"{path} needs safetensors: {how_to_install('export')}")
+    from transformer.interchange.safetensors import read_safetensors
+
     return read_safetensors(path)

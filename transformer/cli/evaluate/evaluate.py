@@ -36,9 +36,8 @@ def _evaluate(config: DictConfig, arguments: Sequence[str]) -> None:
 
 
 def _task(config: DictConfig) -> str:
-    from transformer.interchange.safetensors import is_exported
     from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-    from transformer.model.checkpoint.locate import find_checkpoint
+    from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 
     # An ensemble and an export are always of translators.
     path = resolve_path(config, "checkpoint")

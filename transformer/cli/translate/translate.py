@@ -64,18 +64,20 @@ def _translator(
 ) -> "Translator | DocumentTranslator":
     """The translator of documents, if the model or ``documents`` says so."""
     from transformer.common.schema import typed_value
-    from transformer.decoding.translation.document_translator import in_documents
 
     documents = typed_value(config.documents, bool | None, "documents")
     if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
-    found = translator if documents is False else in_documents(translator)
-    if found is not translator and (config.alignment or config.attention or assignment.world > 1):
+    if documents is False or not translator.tokenizer.tags.sentences:
+        return translator
+    if config.alignment or config.attention or assignment.world > 1:
         raise InputError(
             "a document has no alignment or attention, and one process translates all of it; set "
             "documents=false"
         )
-    return found
+    from transformer.decoding.translation.document_translator import DocumentTranslator
+
+    return DocumentTranslator(translator)
 
 
 def _translate_file(
@@ -121,8 +123,8 @@ def _stream(
     done: int = 0,
 ) -> None:
     """Translate lines after the first ``done``; ``number`` is the number of each in its file."""
-    from transformer.decoding.translation.document_translator import DocumentTranslator
     from transformer.decoding.translation.length_limit import warn_about_length_limit
+    from transformer.decoding.translation.translator import Translator
 
     name = config.input or "stdin"
 
@@ -132,9 +134,7 @@ def _stream(
     requests: Any = lines
     if config.input_format == "json":
         requests = _requests(lines, where, translator.tokenizer)
-    if isinstance(translator, DocumentTranslator):
-        found = translator.translate_stream(requests, ready=ready, done=done)
-    else:
+    if isinstance(translator, Translator):
         found = translator.translate_stream(
             islice(requests, done, None),
             ready=ready,
@@ -142,6 +142,8 @@ def _stream(
             alignment=config.alignment,
             name=lambda index: where(done + index),
         )
+    else:
+        found = translator.translate_stream(requests, ready=ready, done=done)
     for index, translation in enumerate(found, start=done):
         output.write(_line(translation, where(index), config.format).encode() + b"\n")
         output.flush()
@@ -180,10 +182,10 @@ def _job(config: DictConfig, translator: "Translator | DocumentTranslator", sour
     """
     from transformer.data.text.lines import file_digest
     from transformer.decoding.translation.fingerprint import compute_fingerprint
-    from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
+    from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
 
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
-        models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
+        models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:
         models = [compute_fingerprint(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)

@@ -1,10 +1,14 @@
 """Settings of the vocabulary: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from transformer.common.errors import raise_objections
 from transformer.common.schema import Range, out_of_range
+
+Pairs = Callable[[], Iterable[tuple[str, str]]]
+"""Called for each pass over aligned (source, target) text."""
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,11 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
+from transformer.data.tokenization.config import Pairs as Pairs
 from transformer.data.tokenization.config import TokenizerConfig as TokenizerConfig
 from transformer.data.tokenization.normalization import normalize as normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary_training import EmptyText, vocabularies
-from transformer.data.tokenization.vocabulary_training import Pairs as Pairs
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
@@ -72,6 +71,8 @@ class Tokenizer:
         Raises:
             InputError: the text is empty, or the vocabulary is too large or too small for it.
         """
+        from transformer.data.tokenization.vocabulary_training import EmptyText, vocabularies
+
         try:
             return cls(config, *vocabularies(config, pairs, cache, content, SYMBOLS))
         except EmptyText as error:

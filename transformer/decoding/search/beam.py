@@ -18,13 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
@@ -75,6 +70,14 @@ class Candidates:
     log_probabilities: Float[Tensor, "batch candidates"]
     parents: Int[Tensor, "batch candidates"]
     tokens: Int[Tensor, "batch candidates"]
+
+    def pick(self, order: Int[Tensor, "batch chosen"]) -> "Candidates":
+        """Candidates by their index within the sentence."""
+        return Candidates(
+            self.log_probabilities.gather(1, order),
+            self.parents.gather(1, order),
+            self.tokens.gather(1, order),
+        )
 
 
 def beam_search(
@@ -184,12 +187,9 @@ def proceed(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batc
     beam = live.tokens.size(1)
     # At most one continuation of each hypothesis ends, so that enough candidates remain.
     ends = (candidates.tokens == EOS).to(torch.uint8)
-    order = ends.sort(dim=1, stable=True).indices[:, :beam]
-    parents = candidates.parents.gather(1, order)
-    chosen = candidates.tokens.gather(1, order)
-    tokens = torch.cat((_pick(live.tokens, parents), chosen[..., None]), dim=2)
-    total = candidates.log_probabilities.gather(1, order)
-    return Live(live.sentences, live.limits, tokens, total), parents
+    chosen = candidates.pick(ends.sort(dim=1, stable=True).indices[:, :beam])
+    tokens = torch.cat((_pick(live.tokens, chosen.parents), chosen.tokens[..., None]), dim=2)
+    return Live(live.sentences, live.limits, tokens, chosen.log_probabilities), chosen.parents
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:

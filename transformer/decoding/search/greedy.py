@@ -8,13 +8,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 
 def greedy_search(

@@ -15,13 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 
 def sample_search(

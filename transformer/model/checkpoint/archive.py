@@ -20,6 +20,9 @@ from torch import Tensor
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.common.files import sync
 
+SHARDS = "shards"
+"""Key of the names of further files, if a checkpoint has several (sharded.py)."""
+
 _MAX_STRUCTURE = 4 * 2**20
 """Limit of the pickle in bytes. It holds no tensor data: that of a base model has 0.1 MB."""
 

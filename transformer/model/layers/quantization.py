@@ -8,16 +8,16 @@ activations have a scale for each product, computed from its input.
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+from transformer.model.config import Precision as Precision
 from transformer.model.layers.linear import Linear
 
-Precision = Literal["float32", "bfloat16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
 
 LARGEST = 127

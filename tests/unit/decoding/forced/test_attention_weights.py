@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from tests.helpers.tolerance import assert_close
-from transformer.decoding.forced.forced_attention import ForcedAttention, forced_attention
+from transformer.decoding.forced.attention_weights import ForcedAttention, forced_attention
 
 SOURCES, TARGETS = [[5, 6, 7, 8, 9], [10, 11]], [[12, 13], [14, 15, 16, 17]]
 
