@@ -52,14 +52,10 @@ def align(
     check_lengths(pair_lengths(encoded), model.max_length, "align")
     with evaluating(model):
         found = batched_attention(model, encoded, aligner.head, batch_tokens)
+    spelt = [(tokenizer.source_subwords(s), [tokenizer.subwords(t)]) for s, t in encoded]
     return [
-        word_links(
-            weights,
-            subword_words(tokenizer.source_subwords(source)),
-            subword_words(tokenizer.subwords(target)),
-            aligner.near_best,
-        )
-        for weights, (source, target) in zip(found, encoded, strict=True)
+        segment_links(weights, source, target, aligner.near_best)
+        for weights, (source, target) in zip(found, spelt, strict=True)
     ]
 
 
@@ -146,3 +142,18 @@ def word_links(
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())
+
+
+def segment_links(
+    weights: Float[Tensor, "target source"],
+    source: Sequence[str],
+    targets: Sequence[Sequence[str]],
+    near_best: float,
+) -> Links:
+    """`word_links` of subwords; each segment of the target begins a new word."""
+    target_words: list[int] = []
+    for subwords in targets:
+        first = max(target_words, default=-1) + 1
+        words = subword_words(subwords)
+        target_words += [word if word == NO_WORD else first + word for word in words]
+    return word_links(weights, subword_words(source), target_words, near_best)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Int
@@ -34,14 +34,6 @@ MIN_PARTS = 8
 LOWEST = torch.finfo(torch.float32).min
 NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 """The result if the constraints leave no translation."""
-
-
-class Searcher(Protocol):
-    """Finds translations: the search of a model, or another engine."""
-
-    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Return up to ``nbest`` hypotheses a segment, the best first, in their order."""
-        ...
 
 
 class ModelSearcher:
@@ -81,7 +73,7 @@ class ModelSearcher:
         self.head = head
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Search them all.
+        """Return up to ``nbest`` hypotheses a segment, the best first, in their order.
 
         Raises:
             NotANumber: The model gave NaN.

@@ -17,7 +17,7 @@ from transformer.data.batching.batch import Batch, Row, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
-from transformer.decoding.search.ensemble import Ensemble, Model
+from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
 from transformer.decoding.search.interface import check_no_nan
 from transformer.model.encoder import Memory
 from transformer.model.transformer import Transformer
@@ -25,17 +25,14 @@ from transformer.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class TargetScore:
-    """The log-probability of one translation (natural logarithm).
-
-    Attributes:
-        log_probability: Of all subwords and the end of the sentence.
-        tokens: The subwords, and the end.
-        token_log_probabilities: Of each token, given the tokens before it.
-    """
+    """The log-probability of one translation (natural logarithm)."""
 
     log_probability: float
+    """Of all subwords and the end of the sentence."""
     tokens: tuple[str, ...]
+    """The subwords, and the end."""
     token_log_probabilities: tuple[float, ...]
+    """Of each token, given the tokens before it."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -100,15 +97,13 @@ def score_subwords(
 
 
 def _score_batch(model: Model, batch: Batch) -> Float[Tensor, "batch target"]:
-    targets = batch.target_input, batch.target_output
-    if not isinstance(model, Ensemble):
-        return score_targets(model, model.encode(batch.source), *targets)
     real = batch.target_output != model.config.pad
     members = [
         _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
-        for member in model.members
+        for member in ensemble_members(model)
     ]
-    return _select(model.combine(members), batch.target_output, real)
+    combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
+    return _select(combined, batch.target_output, real)
 
 
 @torch.inference_mode()

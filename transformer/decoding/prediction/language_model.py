@@ -15,7 +15,8 @@ from torch import Tensor
 
 from transformer.data.batching.batch import collate
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, plan_batches
+from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.prediction.predictor import Predictor
 
 
 def perplexity(nats: float) -> float:
@@ -97,7 +98,7 @@ class LanguageModel(Predictor):
             rows: Tokens of each text, without bos or eos.
         """
         found = [torch.empty(0)] * len(rows)
-        for indices in plan_batches([len(row) for row in rows], self.batch_tokens):
+        for indices in bucket_batches([len(row) + 1 for row in rows], self.batch_tokens):
             chosen = [list(rows[index]) for index in indices]
             batch = collate(chosen, chosen).to(self.model.projection.weight.device)
             real = batch.target_output != PAD

@@ -7,15 +7,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-import numpy as np
 import torch
-from jaxtyping import Int
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
-from transformer.data.batching.sampler import BatchPlan
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.translation.line_windows import make_windows
 from transformer.model.checkpoint.checkpoint import (
@@ -40,9 +37,6 @@ class Prediction(Protocol):
         """As plain values."""
 
 
-P = TypeVar("P", bound="Predictor")
-
-
 class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer."""
 
@@ -65,12 +59,12 @@ class Predictor(ABC):
 
     @classmethod
     def load(
-        cls: type[P],
+        cls,
         path: str | os.PathLike[str],
         *,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
-    ) -> P:
+    ) -> Self:
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
         Raises:
@@ -131,17 +125,3 @@ class Predictor(ABC):
                     f"model.max_length={limit} allows; cut it"
                 )
             yield line
-
-
-def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
-    """Yield the indices of the texts of one batch, which have similar lengths.
-
-    Args:
-        lengths: Tokens of each text, without bos or eos.
-        batch_tokens: Budget of a batch; a longer text makes a batch alone.
-    """
-    if lengths:
-        counts = np.array(lengths, dtype=np.int64)
-        budget = max(batch_tokens, int(counts.max()) + 1)
-        plan = BatchPlan(counts, counts, batch_tokens=budget, shuffle=False).epoch(0)
-        yield from (plan[index] for index in range(len(plan)))

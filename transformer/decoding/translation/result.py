@@ -4,13 +4,15 @@ It does not know how they were found.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints.request import Constraints
+
+if TYPE_CHECKING:
+    from transformer.data.text.word_alignment import Links
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Translation:
     nbest: tuple[Candidate, ...]
     source_tokens: tuple[str, ...] = ()
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
-    alignment: Links | None = field(default=None, compare=False)
+    alignment: "Links | None" = field(default=None, compare=False)
     unmet: tuple[str, ...] | None = None
 
     def checked(self, constraints: Constraints | None) -> "Translation":
@@ -73,7 +75,7 @@ class Translation:
         if self.attention is not None:
             values["attention"] = self.attention.tolist()
         if self.alignment is not None:
-            values["alignment"] = format_links(self.alignment)
+            values["alignment"] = self._pharaoh()
         if self.unmet is not None:
             values["unmet"] = self.unmet
         return values
@@ -82,7 +84,12 @@ class Translation:
         """The text; with links ``text ||| 0-0 1-2``, as Marian writes it."""
         if self.alignment is None:
             return self.text
-        return f"{self.text} ||| {format_links(self.alignment)}"
+        return f"{self.text} ||| {self._pharaoh()}"
+
+    def _pharaoh(self) -> str:
+        from transformer.data.text.word_alignment import format_links
+
+        return format_links(self.alignment or ())
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))
