@@ -15,16 +15,14 @@ class Aligner:
     """How links are read from the cross-attention.
 
     The defaults were chosen on the validation text of pocket; docs/alignment.md has the results.
-
-    Attributes:
-        head: The head of the cross-attention; None averages all heads of the layers after the
-            first, which is better there than any single layer or head without guidance.
-        near_best: A target word is linked to each source word with at least this fraction of the
-            best word's weight: a fertile word ("im" for "in the") has several links.
     """
 
     head: HeadName | None = None
+    """The head of the cross-attention; None averages all heads of the layers after the
+    first, which is better there than any single layer or head without guidance."""
     near_best: float = 0.6
+    """A target word is linked to each source word with at least this fraction of the
+    best word's weight: a fertile word ("im" for "in the") has several links."""
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":

@@ -63,7 +63,7 @@ class ModelSearcher:
         if batch_tokens < 1:
             raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
         if search.algorithm == "mbr":
-            from transformer.decoding.mbr.utility import utility_named
+            from transformer.decoding.mbr import utility_named
 
             utility_named(search.utility)
         self.model = model
@@ -146,7 +146,7 @@ class ModelSearcher:
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
         if self.search.algorithm != "mbr":
             return found
-        from transformer.decoding.mbr.search import minimum_bayes_risk
+        from transformer.decoding.mbr import minimum_bayes_risk
 
         return [
             minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)

@@ -28,21 +28,18 @@ _CACHED_AUTOMATA = 8
 
 @dataclass(frozen=True)
 class CompiledConstraints:
-    """The constraints of the sentences of one batch.
-
-    Attributes:
-        prefixes: Subwords that come first, padded with -1.
-        after_prefix: Subwords that must not follow the prefix; None if all may.
-        never: Finds the forbidden phrases; and the start state of each sentence. None without any.
-        must: The required phrases; None without any.
-        continues_word: Subwords that continue the word before them.
-    """
+    """The constraints of the sentences of one batch."""
 
     prefixes: Int[Tensor, "batch forced"]
+    """Subwords that come first, padded with -1."""
     after_prefix: Bool[Tensor, "batch vocab"] | None
+    """Subwords that must not follow the prefix; None if all may."""
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
+    """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
+    """The required phrases; None without any."""
     continues_word: Bool[Tensor, " vocab"]
+    """Subwords that continue the word before them."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""

@@ -55,20 +55,18 @@ class PhraseAutomaton:
     """States of several phrase sets; a text is read from the start of one of them.
 
     A state that has found a phrase stays.
-
-    Attributes:
-        starts: The state of each set before the first subword.
-        found: Whether a state has found a phrase of its set.
-        found_at_end: The same if the text ends there.
-        depths: Symbols of a phrase at the end of the text, of each state.
-        spaced: Whether the text of a state ends in a space.
     """
 
     starts: Int[Tensor, " sets"]
+    """The state of each set before the first subword."""
     found: Bool[Tensor, " states"]
+    """Whether a state has found a phrase of its set."""
     found_at_end: Bool[Tensor, " states"]
+    """The same if the text ends there."""
     depths: Int[Tensor, " states"]
+    """Symbols of a phrase at the end of the text, of each state."""
     spaced: Bool[Tensor, " states"]
+    """Whether the text of a state ends in a space."""
 
     def __init__(self, sets: Sequence[Sequence[Spelling]], vocabulary: Vocabulary) -> None:
         """Build it on the CPU for sets of spelt phrases; the empty phrase always occurs.

@@ -33,23 +33,20 @@ Cut = tuple[Sequence[int], Sequence[Spelling]]
 
 @dataclass(frozen=True)
 class MustPhrases:
-    """The phrases of each sentence and the state of each hypothesis in each of them.
-
-    Attributes:
-        automaton: One set a phrase, with its spellings.
-        units: Subwords of the phrase that each state has; all if it was found.
-        spaced: Whether a state has only the space before the phrase.
-        proposals: The subword that continues the phrase from each state; -1 if there is none.
-        totals: Subwords of all phrases of a sentence.
-        states: The state of each hypothesis.
-    """
+    """The phrases of each sentence and the state of each hypothesis in each of them."""
 
     automaton: PhraseAutomaton
+    """One set a phrase, with its spellings."""
     units: Int[Tensor, " states"]
+    """Subwords of the phrase that each state has; all if it was found."""
     spaced: Bool[Tensor, " states"]
+    """Whether a state has only the space before the phrase."""
     proposals: Int[Tensor, " states"]
+    """The subword that continues the phrase from each state; -1 if there is none."""
     totals: Int[Tensor, " batch"]
+    """Subwords of all phrases of a sentence."""
     states: Int[Tensor, "batch beam phrase"]
+    """The state of each hypothesis."""
 
     @classmethod
     def compile(

@@ -17,19 +17,17 @@ from transformer.data.tokenization.tags import SourceTags, with_tags
 class Constraints:
     """Constraints of one translation, case-sensitive; without any, the search is free.
 
-    Attributes:
-        prefix: The translation begins with this text. It may end inside a word, which then
-            continues in any way; a space at its end ends the word.
-        must: Phrases that occur in the translation, between the edges of words (``occurs``).
-        never: Phrases that do not occur in it: ``der`` does not rule out "wieder".
-
     Raises:
         InputError: A phrase is empty, or one constraint contradicts another.
     """
 
     prefix: str = ""
+    """The translation begins with this text. It may end inside a word, which then
+    continues in any way; a space at its end ends the word."""
     must: tuple[str, ...] = ()
+    """Phrases that occur in the translation, between the edges of words (``occurs``)."""
     never: tuple[str, ...] = ()
+    """Phrases that do not occur in it: ``der`` does not rule out "wieder"."""
 
     def __post_init__(self) -> None:
         raise_objections(_contradictions(self))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Int
@@ -41,19 +42,16 @@ def spell(text: str) -> Spelling:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The spelling of all subwords, in arrays of one row a subword.
-
-    Attributes:
-        spellings: Of each subword; empty for control symbols.
-        values: Bytes, padded with -1.
-        kinds: Of the bytes.
-        lengths: In bytes.
-    """
+    """The spelling of all subwords, in arrays of one row a subword."""
 
     spellings: tuple[Spelling, ...]
+    """Of each subword; empty for control symbols."""
     values: Int[np.ndarray, "vocab longest"]
+    """Bytes, padded with -1."""
     kinds: Int[np.ndarray, "vocab longest"]
+    """Of the bytes."""
     lengths: Int[np.ndarray, " vocab"]
+    """In bytes."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -65,13 +63,9 @@ class Vocabulary:
     def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
         """Convert spellings to arrays."""
         lengths = np.array([len(spelling) for spelling in spellings])
-        values = np.full((len(spellings), int(lengths.max())), -1)
-        kinds = np.zeros_like(values)
-        for row, spelling in enumerate(spellings):
-            if spelling:
-                values[row, : len(spelling)], kinds[row, : len(spelling)] = zip(
-                    *spelling, strict=True
-                )
+        filled = np.arange(lengths.max()) < lengths[:, None]
+        values, kinds = np.full(filled.shape, -1), np.zeros(filled.shape, dtype=np.int64)
+        values[filled], kinds[filled] = zip(*chain(*spellings), strict=True)
         return cls(tuple(spellings), values, kinds, lengths)
 
     @cached_property

@@ -55,17 +55,14 @@ def attention_maps(
 
 @dataclass(frozen=True)
 class Attended:
-    """One kind of attention over a batch.
-
-    Attributes:
-        weights: One tensor a layer, the first layer first.
-        visible: What each query may see; nothing at all where the query is padding.
-        separator: Where the end-of-sentence symbol stands among the keys.
-    """
+    """One kind of attention over a batch."""
 
     weights: list[Float[Tensor, "batch head query key"]]
+    """One tensor a layer, the first layer first."""
     visible: Bool[Tensor, "batch query key"]
+    """What each query may see; nothing at all where the query is padding."""
     separator: Bool[Tensor, "batch key"]
+    """Where the end-of-sentence symbol stands among the keys."""
 
 
 @dataclass(frozen=True)

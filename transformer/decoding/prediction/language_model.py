@@ -31,16 +31,13 @@ LOGIT_ROWS = 512
 
 @dataclass(frozen=True)
 class TextProbability:
-    """The probability of a text.
-
-    Attributes:
-        tokens: Its subwords.
-        token_log_probabilities: Natural logarithms: of each subword given all before it, and of
-            the end.
-    """
+    """The probability of a text."""
 
     tokens: tuple[str, ...]
+    """Its subwords."""
     token_log_probabilities: tuple[float, ...]
+    """Natural logarithms: of each subword given all before it, and of
+    the end."""
 
     @property
     def log_probability(self) -> float:

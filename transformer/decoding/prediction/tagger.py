@@ -21,17 +21,14 @@ from transformer.decoding.prediction.predictor import Predictor
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a sentence.
-
-    Attributes:
-        words: The input.
-        tags: One for each word, of ``UPOS``.
-        probabilities: Of each tag, by the model.
-    """
+    """The tags of a sentence."""
 
     words: tuple[str, ...]
+    """The input."""
     tags: tuple[str, ...]
+    """One for each word, of ``UPOS``."""
     probabilities: tuple[float, ...]
+    """Of each tag, by the model."""
 
     def to_line(self) -> str:
         """The tags, separated by spaces."""

@@ -58,17 +58,14 @@ class BanningStep:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation in tokens.
-
-    Attributes:
-        tokens: Subwords, without the symbols for beginning and end.
-        score: The log-probability divided by the length penalty; searches rank by it.
-        log_probability: Natural logarithm, of the subwords and the end of the sentence.
-    """
+    """A finished translation in tokens."""
 
     tokens: tuple[int, ...]
+    """Subwords, without the symbols for beginning and end."""
     score: float
+    """The log-probability divided by the length penalty; searches rank by it."""
     log_probability: float
+    """Natural logarithm, of the subwords and the end of the sentence."""
 
 
 def constrain(
