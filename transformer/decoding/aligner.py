@@ -18,21 +18,17 @@ class Aligner:
     """
 
     head: HeadName | None = None
-    """The head of the cross-attention; None averages all heads of the layers after the
-    first, which is better there than any single layer or head without guidance."""
+    """The head of the cross-attention; None averages all heads of the layers after the first, which
+    is better there than any single layer or head without guidance."""
     near_best: float = 0.6
-    """A target word is linked to each source word with at least this fraction of the
-    best word's weight: a fertile word ("im" for "in the") has several links."""
+    """A target word is linked to each source word with at least this fraction of the best word's
+    weight: a fertile word ("im" for "in the") has several links."""
 
     @classmethod
     def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
         """The aligner of a run: the head that it guided, else the average.
 
         A guided head divides its weight evenly among several links.
-
-        Args:
-            loss: The plain values of the run's ``loss``.
-            config: Of the model.
 
         Raises:
             InputError: See ``guided_head``.
@@ -47,9 +43,8 @@ class Aligner:
             InputError: It has not, it is of another kind, or the threshold is out of range.
         """
         if self.head is not None:
-            _check_head(
-                self.head, config, f"alignment_head={str(self.head).removeprefix('cross.')}"
-            )
+            name = str(self.head).removeprefix("cross.")
+            _check_head(self.head, config, f"alignment_head={name}")
         if not 0 < self.near_best <= 1:
             raise InputError(f"alignment_threshold={self.near_best} must be in (0, 1]")
 
@@ -70,11 +65,7 @@ def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
 
 
 def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
-    """The head that learns the links in training; None if training guides none.
-
-    Args:
-        loss: The plain values of a run's ``loss``.
-        config: Of the model.
+    """The head that learns the links in training, by a run's ``loss``; None if there is none.
 
     Raises:
         InputError: There is no such layer or head.

@@ -32,14 +32,7 @@ def align(
     aligner: Aligner,
     batch_tokens: int = 4096,
 ) -> list[Links]:
-    """Link the words of sentence pairs.
-
-    Args:
-        model: It stays on its device; its mode is restored.
-        tokenizer: The tokenizer of the model.
-        pairs: Raw (source, target) text.
-        aligner: How links are read from the attention.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+    """Link the words of sentence pairs, by the aligner; see ``score_pairs`` for the arguments.
 
     Raises:
         InputError: A text is longer than the learned positions of the model, or the model has no
@@ -49,7 +42,7 @@ def align(
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     encoded = list(zip(sources, targets, strict=True))
-    check_lengths(pair_lengths(encoded), model.max_length, "align")
+    check_lengths(encoded, model.max_length, "align")
     with evaluating(model):
         found = batched_attention(model, encoded, aligner.head, batch_tokens)
     spelt = [(tokenizer.source_subwords(s), [tokenizer.subwords(t)]) for s, t in encoded]
@@ -92,19 +85,9 @@ def pair_attention(
 
 
 def batched_attention(
-    model: Transformer,
-    pairs: Sequence[tuple[Row, Row]],
-    head: HeadName | None,
-    batch_tokens: int,
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None, batch_tokens: int
 ) -> list[Float[Tensor, "target source"]]:
-    """`pair_attention` of any number of pairs.
-
-    Args:
-        model: In evaluation mode.
-        pairs: Source and target subwords.
-        head: See ``aligning_attention``.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
-    """
+    """`pair_attention` of any number of pairs, in batches of so many padded tokens."""
     found = [torch.empty(0, 0)] * len(pairs)
     for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
         weights = pair_attention(model, [pairs[index] for index in indices], head)

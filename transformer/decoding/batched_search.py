@@ -47,21 +47,11 @@ class ModelSearcher:
         batch_tokens: int,
         head: HeadName | None = None,
     ) -> None:
-        """Use the weights of the model at each call.
-
-        Args:
-            model: Or an ensemble.
-            tokenizer: The tokenizer of the model.
-            search: How to search.
-            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis. A
-                longer segment makes a batch alone.
-            head: The head that the coverage penalty reads, as in ``aligning_attention``.
+        """Use the weights of the model at each call; the arguments are those of ``Translator``.
 
         Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such utility.
+            InputError: There is no such utility.
         """
-        if batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
         if search.algorithm == "mbr":
             from transformer.decoding.mbr import utility_named
 
@@ -144,14 +134,14 @@ class ModelSearcher:
         banned = self.tokenizer.never_written
         found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
-        if self.search.algorithm != "mbr":
-            return found
-        from transformer.decoding.mbr import minimum_bayes_risk
+        if self.search.algorithm == "mbr":
+            from transformer.decoding.mbr import minimum_bayes_risk
 
-        return [
-            minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
-            for one in found
-        ]
+            found = [
+                minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
+                for one in found
+            ]
+        return found
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -188,15 +178,13 @@ def search_batch(
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
-    With ``mbr`` it returns all candidates in the order of their search; their texts are compared
-    later.
+    With ``mbr`` it returns all candidates, as the search ranks them.
 
     Args:
         model: Or an ensemble; in evaluation mode.
         segments: Source subwords.
         config: How to search.
-        head: The head that the coverage penalty reads (of an ensemble, in the first model), as in
-            ``aligning_attention``.
+        head: The head that the coverage penalty reads, of an ensemble in the first model.
         constraints: Of the translations.
         banned: Tokens that no translation has.
 
@@ -243,8 +231,7 @@ def _search(
         if constraints.must is not None:
             from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 
-            must, continues_word = constraints.must, constraints.continues_word
-            return allocated_search(step, limits, config, must, continues_word)
+            return allocated_search(step, limits, config, constraints.must)
     if config.algorithm == "sampling":
         from transformer.decoding.search.sampling import sample_search
 

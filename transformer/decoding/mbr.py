@@ -36,11 +36,6 @@ def minimum_bayes_risk(
 
     Candidates with the same text become one, the first, with their summed weight: fewer than
     ``nbest`` may come back. Ties stay in their order.
-
-    Args:
-        candidates: Of one sentence.
-        texts: Their texts.
-        config: The utility, and the search that found the candidates.
     """
     distinct = list(dict.fromkeys(texts))
     index = torch.tensor([distinct.index(text) for text in texts])

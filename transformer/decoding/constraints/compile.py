@@ -12,7 +12,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind, one_line
+from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
 from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.data.tokenization.tokenizer import EOS, Tokenizer
 from transformer.decoding.constraints.masking_step import ConstrainedStep
@@ -38,8 +38,6 @@ class CompiledConstraints:
     """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
     """The required phrases; None without any."""
-    continues_word: Bool[Tensor, " vocab"]
-    """Subwords that continue the word before them."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""
@@ -68,12 +66,9 @@ class ConstraintCompiler:
     def compile(
         self, constraints: Sequence[Constraints | None], max_length: int, device: torch.device
     ) -> CompiledConstraints:
-        """Compile the constraints of a batch.
+        """Compile the constraints of each sentence of a batch, for the device of the search.
 
-        Args:
-            constraints: Of each sentence.
-            max_length: Maximal subwords of a prefix; a longer one is cut, and so unmet.
-            device: The device of the search.
+        A prefix of more than ``max_length`` subwords is cut, and so unmet.
         """
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
@@ -85,7 +80,6 @@ class ConstraintCompiler:
             (closed[:, None] & self._unspaced).to(device) if closed.any() else None,
             self._never(every, device),
             MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
-            self._continues_word.to(device),
         )
 
     def width(self, must: Sequence[str], beam: int) -> int:
@@ -100,14 +94,9 @@ class ConstraintCompiler:
     @cached_property
     def _unspaced(self) -> Bool[Tensor, " vocab"]:
         """Subwords that do not begin with a space, except the end of the sentence."""
-        kinds = [spelling[0][1] if spelling else None for spelling in self.vocabulary.spellings]
-        unspaced = torch.tensor([kind != SPACE for kind in kinds])
+        unspaced = torch.from_numpy(self.vocabulary.kinds[:, 0] != SPACE)
         unspaced[EOS] = False
         return unspaced
-
-    @cached_property
-    def _continues_word(self) -> Bool[Tensor, " vocab"]:
-        return torch.tensor([s[:1] != () and s[0][1] == WORD for s in self.vocabulary.spellings])
 
     def _never(
         self, constraints: Sequence[Constraints], device: torch.device
@@ -143,10 +132,5 @@ class ConstraintCompiler:
         [first] = self.tokenizer.subwords(subwords[:1])
         if first == WORD_START:
             return subwords[1:]
-        bare = self._ids.get(first.removeprefix(WORD_START))
+        bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
         return subwords if bare is None else [bare, *subwords[1:]]
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
-        return {subword: number for number, subword in enumerate(subwords)}

@@ -32,19 +32,11 @@ def allocated_search(
     limits: Int[Tensor, " batch"],
     config: SearchConfig,
     must: MustPhrases,
-    continues_word: Bool[Tensor, " vocab"],
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
-    Args:
-        step: Gives log-probabilities, as wide as the widest of ``must.widths``.
-        limits: See ``beam_search``.
-        config: See ``beam_search``.
-        must: The phrases, before the first token.
-        continues_word: Subwords that continue the word before them.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    The step is as wide as the widest of ``must.widths``; ``must`` are the phrases before the first
+    token. Other arguments and errors are those of ``beam_search``.
     """
     found: list[list[Hypothesis]] = [[] for _ in limits]
     slots = must.widths(config.beam_size)
@@ -56,7 +48,7 @@ def allocated_search(
         constrain(log_probabilities, live.tokens, live.limits, config)
         full = live.limits < live.tokens.size(2)
         log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
-        candidates = _candidates(live, log_probabilities, must, slots, continues_word)
+        candidates = _candidates(live, log_probabilities, must, slots)
         check_no_nan(candidates.log_probabilities, live.tokens.size(2) - 1)
         progress = must.proceed(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
@@ -86,7 +78,6 @@ def _candidates(
     log_probabilities: Float[Tensor, "batch beam vocab"],
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
-    continues_word: Bool[Tensor, " vocab"],
 ) -> beam.Candidates:
     """The best continuations of all, those that continue a phrase, and the best of each hypothesis.
 
@@ -99,7 +90,7 @@ def _candidates(
     ranked = best.log_probabilities.masked_fill(ranks >= 2 * slots[:, None], -math.inf)
     if must.closing.any():
         # After the last subword of a phrase, the word must not continue.
-        totals = totals.masked_fill(must.closing[..., None] & continues_word, -math.inf)
+        totals = totals.masked_fill(must.closing[..., None] & must.continues_word, -math.inf)
     # batch beam phrase, batch beam 1 -> batch beam tried
     tried = torch.cat((must.proposals[must.states], totals.argmax(-1, keepdim=True)), dim=2)
     values = log_probabilities.gather(2, tried.clamp(min=0)).masked_fill(tried < 0, -math.inf)

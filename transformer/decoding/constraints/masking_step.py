@@ -24,31 +24,24 @@ class ConstrainedStep:
         after_prefix: Bool[Tensor, "batch vocab"] | None = None,
         never: tuple[PhraseAutomaton, Int[Tensor, "batch beam"]] | None = None,
     ) -> None:
-        """Begin before the first token.
+        """Begin before the first token; see ``CompiledConstraints``.
 
-        Args:
-            step: Gives log-probabilities.
-            prefixes: Subwords that come first, padded with -1.
-            limits: Maximal subwords of each sentence, as in the search.
-            after_prefix: Subwords that must not follow the last of the prefix.
-            never: Finds the forbidden phrases; and its state for each hypothesis.
+        ``limits`` are those of the search; ``never`` has a state for each hypothesis.
         """
         self.step = step
         self.prefixes = prefixes
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
         self.after_prefix = after_prefix
-        self.never = never
+        self.automaton, self.states = never or (None, limits.new_zeros(0))
         self.position = 0
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
         """See ``StepFunction``."""
         log_probabilities = self.step(tokens)
         forced = self._force(log_probabilities)
-        if self.never is not None:
-            automaton, states = self.never
-            states = automaton.read(states, tokens)
-            self.never = (automaton, states)
+        if (automaton := self.automaton) is not None:
+            self.states = states = automaton.read(self.states, tokens)
             banned = automaton.completing(states)
             # After the last subword the search forces the end.
             if (last := self.limits == self.position + 1).any():
@@ -77,9 +70,8 @@ class ConstrainedStep:
     def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
         """See ``StepFunction``."""
         self.step.reorder(beams)
-        if self.never is not None:
-            automaton, states = self.never
-            self.never = (automaton, states.gather(1, beams))
+        if self.automaton is not None:
+            self.states = self.states.gather(1, beams)
 
     def keep(self, sentences: Int[Tensor, " kept"]) -> None:
         """See ``StepFunction``."""
@@ -88,6 +80,5 @@ class ConstrainedStep:
         self.limits = self.limits[sentences]
         if self.after_prefix is not None:
             self.after_prefix = self.after_prefix[sentences]
-        if self.never is not None:
-            automaton, states = self.never
-            self.never = (automaton, states[sentences])
+        if self.automaton is not None:
+            self.states = self.states[sentences]

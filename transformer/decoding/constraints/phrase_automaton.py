@@ -6,8 +6,7 @@ occur in "wieder". It knows bytes and subwords, but neither models nor scores.
 Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search".
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import torch
@@ -24,31 +23,8 @@ _KINDS = 3
 """Number of kinds of characters."""
 
 
-@dataclass
-class _Trie:
-    """Nodes of several phrase sets, each with its own root."""
-
-    children: list[dict[int, int]] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    terminal: list[bool] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-
-    def add(self, phrases: Sequence[Sequence[int]]) -> None:
-        root = self._node(0)
-        self.roots.append(root)
-        for phrase in phrases:
-            node = root
-            for symbol in phrase:
-                if symbol not in self.children[node]:
-                    self.children[node][symbol] = self._node(self.depths[node] + 1)
-                node = self.children[node][symbol]
-            self.terminal[node] = True
-
-    def _node(self, depth: int) -> int:
-        self.children.append({})
-        self.depths.append(depth)
-        self.terminal.append(False)
-        return len(self.children) - 1
+Trie = dict[tuple[int, tuple[int, ...]], int]
+"""The number of each node, by its set and its symbols from the root; a set has its own root."""
 
 
 class PhraseAutomaton:
@@ -75,18 +51,25 @@ class PhraseAutomaton:
         """
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
         symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
-        trie = _Trie()
-        for phrases in sets:
-            trie.add([[symbols[symbol] for symbol in with_edges(phrase)] for phrase in phrases])
-        moves, terminal = _moves(trie, len(symbols) + 1)
+        trie: Trie = {}
+        ends = set()
+        for number, phrases in enumerate(sets):
+            texts = [tuple(symbols[symbol] for symbol in with_edges(one)) for one in phrases]
+            for text in ((), *texts):
+                for length in range(len(text) + 1):
+                    trie.setdefault((number, text[:length]), len(trie))
+            ends |= {trie[number, text] for text in texts}
+        moves, terminal = _moves(trie, ends, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
         before = np.tile(np.arange(_KINDS), len(moves))
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
-        self.starts = torch.tensor(trie.roots) * _KINDS + OTHER
+        roots = [trie[number, ()] for number in range(len(sets))]
+        self.starts = torch.tensor(roots) * _KINDS + OTHER
         self.found = torch.from_numpy(terminal[nodes])
         self.found_at_end = torch.from_numpy(terminal[at_end])
-        self.depths = torch.tensor(trie.depths).repeat_interleave(_KINDS)
+        depths = torch.tensor([len(text) for _, text in trie])
+        self.depths = depths.repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
@@ -143,26 +126,29 @@ def with_edges(phrase: Spelling) -> list[int]:
 
 
 def _moves(
-    trie: _Trie, symbols: int
+    trie: Trie, ends: Collection[int], symbols: int
 ) -> tuple[Int[np.ndarray, "nodes symbols"], Bool[np.ndarray, " nodes"]]:
     """The next node by symbol, 0 being any that no phrase has; and which nodes found a phrase."""
-    moves = np.zeros((len(trie.children), symbols), dtype=np.int64)
-    terminal = np.array(trie.terminal)
-    for root in trie.roots:
-        moves[root] = root
-        queue = []
-        for symbol, child in trie.children[root].items():
-            moves[root, symbol] = child
-            queue.append((child, root))
-        for node, suffix in queue:
-            terminal[node] |= terminal[suffix]
-            moves[node] = moves[suffix]
-            for symbol, child in trie.children[node].items():
-                queue.append((child, int(moves[suffix, symbol])))
-                moves[node, symbol] = child
-    stays = terminal.nonzero()[0]
+    moves = np.zeros((len(trie), symbols), dtype=np.int64)
+    found = np.zeros(len(trie), dtype=bool)
+    found[list(ends)] = True
+    children: list[dict[int, int]] = [{} for _ in trie]
+    queue = []
+    for (number, text), node in trie.items():
+        if text:
+            children[trie[number, text[:-1]]][text[-1]] = node
+        else:
+            moves[node] = node
+            queue.append((node, node))
+    for node, suffix in queue:
+        found[node] |= found[suffix]
+        moves[node] = moves[suffix]
+        for symbol, child in children[node].items():
+            queue.append((child, int(moves[suffix, symbol])))
+            moves[node, symbol] = child
+    stays = found.nonzero()[0]
     moves[stays] = stays[:, None]
-    return moves, terminal
+    return moves, found
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:

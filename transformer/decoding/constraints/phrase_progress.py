@@ -47,6 +47,8 @@ class MustPhrases:
     """Subwords of all phrases of a sentence."""
     states: Int[Tensor, "batch beam phrase"]
     """The state of each hypothesis."""
+    continues_word: Bool[Tensor, " vocab"]
+    """Subwords that continue the word before them."""
 
     @classmethod
     def compile(
@@ -65,7 +67,8 @@ class MustPhrases:
         sets = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
         totals = torch.tensor([sum(len(subwords) for subwords, _ in row) for row in sentences])
         states = automaton.starts[sets][:, None]
-        parts = (part.to(device) for part in (units, spaced, proposals, totals, states))
+        tensors = (units, spaced, proposals, totals, states, vocabulary.continues_word)
+        parts = (part.to(device) for part in tensors)
         return cls(automaton.to(device), *parts)
 
     def widths(self, beam_size: int) -> Int[Tensor, " batch"]:

@@ -11,7 +11,9 @@ from functools import cached_property
 from itertools import chain
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
 from transformer.data.tokenization.subword_regularization import WORD_START
@@ -69,14 +71,20 @@ class Vocabulary:
         return cls(tuple(spellings), values, kinds, lengths)
 
     @cached_property
-    def _numbers(self) -> dict[bytes, int]:
+    def numbers(self) -> dict[bytes, int]:
+        """The subword that is spelt in these bytes."""
         return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
+
+    @property
+    def continues_word(self) -> Bool[Tensor, " vocab"]:
+        """Which subwords continue the word before them."""
+        return torch.from_numpy((self.kinds[:, 0] == WORD) & (self.lengths > 0))
 
     def longest(self, rest: Spelling) -> int:
         """The longest subword that this text begins with; -1 for an empty text."""
         text = _bytes(rest)
         ends = range(min(len(text), self.values.shape[1]), 0, -1)
-        return next((self._numbers[text[:end]] for end in ends if text[:end] in self._numbers), -1)
+        return next((self.numbers[text[:end]] for end in ends if text[:end] in self.numbers), -1)
 
     def join(self, subwords: Sequence[int]) -> Spelling:
         """The spelling of the text of these subwords."""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.batching.batch import Row, collate
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
@@ -62,7 +62,7 @@ def score_pairs(
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     encoded = list(zip(sources, targets, strict=True))
-    check_lengths(pair_lengths(encoded), model.max_length, "score", first=first)
+    check_lengths(encoded, model.max_length, "score", first=first)
     scores = score_subwords(model, encoded, batch_tokens)
     return [
         TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
@@ -73,12 +73,7 @@ def score_pairs(
 def score_subwords(
     model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
 ) -> list[list[float]]:
-    """Log-probabilities of the target subwords of each pair, and of its end.
-
-    Args:
-        model: See ``score_pairs``.
-        pairs: Source and target subwords, without beginning or end.
-        batch_tokens: See ``score_pairs``.
+    """Log-probabilities of the target subwords of each pair, and of its end; see ``score_pairs``.
 
     Raises:
         NotANumber: The model gave NaN.
@@ -89,21 +84,17 @@ def score_subwords(
         for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
             sources, targets = zip(*(pairs[index] for index in indices), strict=True)
             batch = collate(sources, targets).to(device)
-            found = _score_batch(model, batch)
+            real = batch.target_output != model.config.pad
+            members = [
+                _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+                for member in ensemble_members(model)
+            ]
+            combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
+            found = _select(combined, batch.target_output, real)
             check_no_nan(found, batch.target_input.size(1))
             for index, row, target in zip(indices, found.tolist(), targets, strict=True):
                 scores[index] = row[: len(target) + 1]
     return scores
-
-
-def _score_batch(model: Model, batch: Batch) -> Float[Tensor, "batch target"]:
-    real = batch.target_output != model.config.pad
-    members = [
-        _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
-        for member in ensemble_members(model)
-    ]
-    combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
-    return _select(combined, batch.target_output, real)
 
 
 @torch.inference_mode()
@@ -113,16 +104,13 @@ def score_targets(
     target_input: Int[Tensor, "batch target"],
     target_output: Int[Tensor, "batch target"],
 ) -> Float[Tensor, "batch target"]:
-    """Score targets under the model, all positions at once, in the mode of the model.
+    """The log-probability of each token given all before it; 0 at padding.
 
     Args:
         model: Its mode decides about dropout.
         memory: The encoded source.
         target_input: Padded targets that begin with the beginning symbol.
         target_output: The same targets that end with the end symbol instead.
-
-    Returns:
-        The log-probability (natural logarithm) of each token given all before it; 0 at padding.
     """
     real = target_output != model.config.pad
     return _select(_log_probabilities(model, memory, target_input, real), target_output, real)

@@ -91,8 +91,7 @@ class LanguageModel(Predictor):
     def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Float[Tensor, " tokens"]]:
         """Natural logarithms, of each token given all before it and of the end.
 
-        Args:
-            rows: Tokens of each text, without bos or eos.
+        The rows are the tokens of each text, without bos or eos.
         """
         found = [torch.empty(0)] * len(rows)
         for indices in bucket_batches([len(row) + 1 for row in rows], self.batch_tokens):

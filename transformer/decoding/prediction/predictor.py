@@ -7,7 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -37,6 +37,9 @@ class Prediction(Protocol):
         """As plain values."""
 
 
+P = TypeVar("P", bound="Predictor")
+
+
 class Predictor(ABC):
     """A stack in evaluation mode, and its tokenizer."""
 
@@ -46,12 +49,10 @@ class Predictor(ABC):
     """Whether the stack sees only earlier tokens."""
 
     def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
-        """Predict on the device of the model.
+        """Predict with a model in evaluation mode, on its device.
 
-        Args:
-            model: In evaluation mode.
-            tokenizer: The tokenizer of the model.
-            batch_tokens: Budget of a batch, padding included; a longer text makes a batch alone.
+        ``batch_tokens`` is the budget of a batch, padding included; a longer text makes a batch
+        alone.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -59,12 +60,12 @@ class Predictor(ABC):
 
     @classmethod
     def load(
-        cls,
+        cls: type[P],
         path: str | os.PathLike[str],
         *,
         batch_tokens: int = 4096,
         device: torch.device | str = "cpu",
-    ) -> Self:
+    ) -> P:
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
         Raises:

@@ -61,11 +61,7 @@ class Tagger(Predictor):
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[Tags]:
-        """Tag words.
-
-        Args:
-            sentences: The words of each; punctuation is separate, as in the training text.
-        """
+        """Tag the words of each sentence; punctuation is separate, as in the training text."""
         # The dataset needs tags, which here only mark the first subword of each word.
         untagged = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
         dataset = TaggedDataset(untagged, self.tokenizer)

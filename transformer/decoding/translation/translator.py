@@ -64,7 +64,7 @@ class Translator:
                 guided head, if there is one.
 
         Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such head or utility.
+            InputError: There is no such head or utility.
         """
         self._model = model.to(device)
         self.members = ensemble_members(model)

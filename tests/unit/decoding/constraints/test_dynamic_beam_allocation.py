@@ -15,7 +15,7 @@ from tests.helpers.tiny_language import (
 )
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.text.phrases import WORD, occurs
+from transformer.data.text.phrases import occurs
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 from transformer.decoding.constraints.masking_step import ConstrainedStep
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases
@@ -25,7 +25,6 @@ from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.interface import Hypothesis
 
 VOCABULARY = tiny_vocabulary()
-CONTINUES = torch.tensor([s[:1] != () and s[0][1] == WORD for s in VOCABULARY.spellings])
 CUTS: dict[str, Cut] = {
     "a": ([6], [spell("a")]),
     "ab": ([7, 8], [spell("ab")]),
@@ -52,7 +51,7 @@ def found_by(
     if forced is not None:
         step = ConstrainedStep(step, torch.tensor([forced]), limits)  # type: ignore[assignment]
     config = search_config(beam_size=beam, **changes)
-    return allocated_search(step, limits, config, must, CONTINUES)
+    return allocated_search(step, limits, config, must)
 
 
 MUSTS = [["a"], ["ab"], ["b"], ["a a"], ["."], ["a", "."], ["b", "ab"], ["a", "a a"], ["ba"]]
@@ -135,7 +134,7 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
         step = RecurrentStep(SEEDS[:1], int(must.widths(3).max()), len(PIECES))
         # So large a penalty that a longer hypothesis could still be better.
         config = search_config(beam_size=3, length_penalty=3.0, stopping=stopping)
-        [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must, CONTINUES)
+        [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must)
         assert occurs("a", batch_text(hypothesis.tokens))
         calls[stopping] = step.calls
     assert calls["full"] < calls["exact"]
