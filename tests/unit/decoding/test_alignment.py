@@ -20,21 +20,17 @@ from transformer.model.heads import HeadName
 SOURCES = [source for source, _ in PAIRS]
 
 
-def test_pieces_of_a_word_are_taken_together() -> None:
+def test_word_links() -> None:
     # Source words: 0 0 1; target words: 0 1 1. No one piece of word 0 is the best of its row.
     weights = torch.tensor([[0.3, 0.3, 0.4], [0.1, 0.1, 0.4], [0.1, 0.1, 0.5]])
     assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.9) == {(0, 0), (1, 1)}
     assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.4) == {(0, 0), (1, 0), (0, 1), (1, 1)}
-
-
-def test_a_tie_links_both_and_nothing_at_all_links_nothing() -> None:
+    # A tie links both words; no weight or no word links nothing.
     weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
     assert word_links(weights, [0, 1, 2], [0, 1], 1.0) == {(0, 0), (1, 0)}
     assert word_links(weights[:0], [0, 1, 2], [], 1.0) == frozenset()
     assert word_links(weights[:1], [0, 1, 2], [-1], 1.0) == frozenset()
-
-
-def test_a_separator_is_of_no_word() -> None:
+    # A separator is of no word.
     weights = torch.tensor([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]])
     assert word_links(weights, [0, 1, 2], [0, NO_WORD, 1], 1.0) == {(0, 0), (2, 1)}
 

@@ -33,7 +33,9 @@ class ConstrainedStep:
         self.lengths = (prefixes >= 0).sum(1)
         self.limits = limits
         self.after_prefix = after_prefix
-        self.automaton, self.states = never or (None, limits.new_zeros(0))
+        self.automaton: PhraseAutomaton | None = None
+        if never is not None:
+            self.automaton, self.states = never
         self.position = 0
 
     def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:

@@ -33,19 +33,13 @@ def test_padding_sees_nothing_and_is_not_seen() -> None:
     assert attention.encoder.visible.sum((1, 2)).tolist() == [6 * 6, 3 * 3]
     assert attention.decoder.visible.sum((1, 2)).tolist() == [1 + 2 + 3, 1 + 2 + 3 + 4 + 5]
     assert attention.cross.visible.sum((1, 2)).tolist() == [3 * 6, 5 * 3]
-
-
-def test_a_pattern_hides_what_is_far() -> None:
-    attention = forced(pattern="sliding", window=1)
-    assert attention.encoder.visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
-    assert attention.decoder.visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]
-
-
-def test_the_separator_is_the_end_of_the_source() -> None:
-    attention = forced()
     assert attention.encoder.separator.nonzero().tolist() == [[0, 5], [1, 2]]
     assert torch.equal(attention.cross.separator, attention.encoder.separator)
     assert not attention.decoder.separator.any()
+    # A pattern hides what is far.
+    attention = forced(pattern="sliding", window=1)
+    assert attention.encoder.visible.sum((1, 2)).tolist() == [6 + 2 * 5, 3 + 2 * 2]
+    assert attention.decoder.visible.sum((1, 2)).tolist() == [3 + 2, 5 + 4]
 
 
 def test_a_pair_has_the_weights_that_it_has_alone() -> None:

@@ -38,7 +38,7 @@ def test_a_pair_is_scored_in_the_pieces_of_the_tokenizer() -> None:
         assert score.log_probability == pytest.approx(math.fsum(score.token_log_probabilities))
 
 
-def test_a_text_beyond_the_last_position_is_named() -> None:
+def test_what_cannot_be_scored_is_named() -> None:
     translator = tiny_translator(beam_size=1, positions="learned", max_length=8)
     with pytest.raises(
         InputError, match=r"side of \d+ pieces, and .*model.max_length=8 has room for 7;"
@@ -46,9 +46,6 @@ def test_a_text_beyond_the_last_position_is_named() -> None:
         score_pairs(translator.model, tiny_tokenizer(), [("a", "a"), ("a", "the dog " * 20)])
     with pytest.raises(InputError, match="pair 10 has a side"):
         score_pairs(translator.model, tiny_tokenizer(), [("the dog " * 20, "a")], first=10)
-
-
-def test_a_model_that_computes_nan_scores_nothing() -> None:
     translator = tiny_translator()
     torch.nn.init.constant_(translator.model.projection.weight, math.nan)
     with pytest.raises(InputError, match="gave NaN as log-probability"):
