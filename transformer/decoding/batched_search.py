@@ -222,7 +222,9 @@ def _search(
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits, width = limits.to(device), config.width
     if constraints is not None:
-        limits, width = constraints.limits(limits, max_length), constraints.width(width)
+        limits = constraints.limits(limits, max_length)
+        if constraints.must is not None:
+            width = int(constraints.must.widths(width).max())
     step = build_step(model, pad_source(segments).to(device), width)
     if banned:
         step = BanningStep(step, torch.tensor(banned, device=device))

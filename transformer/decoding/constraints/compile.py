@@ -46,10 +46,6 @@ class CompiledConstraints:
         never = self.never and (self.never[0], self.never[1][:, None].expand(-1, beam))
         return ConstrainedStep(step, self.prefixes, limits, self.after_prefix, never)
 
-    def width(self, beam: int) -> int:
-        """Hypotheses that the step computes at once, for each sentence."""
-        return beam if self.must is None else int(self.must.widths(beam).max())
-
     def limits(self, limits: Int[Tensor, " batch"], max_length: int) -> Int[Tensor, " batch"]:
         """Limits that count the subwords after the prefix, up to ``max_length`` in all."""
         return (limits + (self.prefixes >= 0).sum(1).to(limits.device)).clamp(max=max_length)

@@ -81,20 +81,17 @@ class Request:
             )
         try:
             read = typed(_Line, values, "request")
-            constraints = Constraints(read.prefix, read.must, read.never)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
+        constraints = Constraints(read.prefix, read.must, read.never)
         return cls(with_tags(read.text, SourceTags(read.to, read.tag)), constraints or None)
 
 
-@dataclass(frozen=True)
-class _Line:
+@dataclass(frozen=True, kw_only=True)
+class _Line(Constraints):
     text: str
     to: str | None = None
     tag: str | None = None
-    prefix: str = ""
-    must: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
 
 
 def _contradictions(constraints: Constraints) -> Iterator[str]:
