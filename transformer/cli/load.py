@@ -11,9 +11,8 @@ from transformer.common.errors import InputError
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.aligner import Aligner
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.trained import Aligner, trained_with
 from transformer.decoding.translation.translator import Translator
 from transformer.model.heads import HeadName, head_name
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from transformer.data.batching.batch import Row, collate
 from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.aligner import Aligner
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
@@ -29,25 +28,23 @@ def align(
     tokenizer: Tokenizer,
     pairs: Sequence[tuple[str, str]],
     *,
-    aligner: Aligner,
+    head: HeadName | None,
+    near_best: float,
     batch_tokens: int = 4096,
 ) -> list[Links]:
-    """Link the words of sentence pairs, by the aligner; see ``score_pairs`` for the arguments.
+    """Link the words of sentence pairs; ``head`` and ``near_best`` are those of an ``Aligner``.
 
-    Raises:
-        InputError: A text is longer than the learned positions of the model, or the model has no
-            such head.
+    Other arguments and errors are those of ``score_pairs``.
     """
-    aligner.check(model.config)
     sources = tokenizer.encode_source([source for source, _ in pairs])
     targets = tokenizer.encode_target([target for _, target in pairs])
     encoded = list(zip(sources, targets, strict=True))
     check_lengths(encoded, model.max_length, "align")
     with evaluating(model):
-        found = batched_attention(model, encoded, aligner.head, batch_tokens)
+        found = batched_attention(model, encoded, head, batch_tokens)
     spelt = [(tokenizer.source_subwords(s), [tokenizer.subwords(t)]) for s, t in encoded]
     return [
-        segment_links(weights, source, target, aligner.near_best)
+        segment_links(weights, source, target, near_best)
         for weights, (source, target) in zip(found, spelt, strict=True)
     ]
 
@@ -100,7 +97,7 @@ def word_links(
     weights: Float[Tensor, "target source"],
     source_words: Sequence[int],
     target_words: Sequence[int],
-    near_best: float = Aligner.near_best,
+    near_best: float,
 ) -> Links:
     """Link each target word to the source words with the largest weight.
 

@@ -3,7 +3,6 @@
 It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -119,7 +118,9 @@ class ModelSearcher:
     def _memory_advice(self) -> str:
         ways = []
         if self.search.width > 1:
-            ways.append(f"set decoding.{self.search.width_key} lower")
+            widths = {"sampling": "nbest", "mbr": "candidates"}
+            key = widths.get(self.search.algorithm, "beam_size")
+            ways.append(f"set decoding.{key} lower")
         if next(self.model.parameters()).device.type != "cpu":
             ways.append("take device=cpu")
         return ", or ".join(ways) or "cut it in two"
@@ -235,7 +236,7 @@ def _search(
 
             return allocated_search(step, limits, config, constraints.must)
     if config.algorithm == "sampling":
-        from transformer.decoding.search.sampling import sample_search
+        from transformer.decoding.search.sampling import derive_seed, sample_search
 
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
@@ -245,9 +246,3 @@ def _search(
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
-
-
-def derive_seed(subwords: Sequence[int], seed: int) -> int:
-    """A seed that depends on the text, not on its batch or its index in the input."""
-    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
-    return int.from_bytes(digest[:7], "big")

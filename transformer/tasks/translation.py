@@ -12,9 +12,9 @@ from transformer.common.errors import InputError
 from transformer.data.modules.streaming import StreamData
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.aligner import guided_head
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.length_limit import warn_about_length_limit
+from transformer.decoding.translation.trained import guided_head
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import score
 from transformer.model.build import build_transformer

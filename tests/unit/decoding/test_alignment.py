@@ -12,9 +12,9 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.aligner import Aligner
 from transformer.decoding.alignment import align, aligning_attention, word_links
-from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.decoding.forced import attention_maps
+from transformer.decoding.translation.trained import Aligner
 from transformer.model.heads import HeadName
 
 SOURCES = [source for source, _ in PAIRS]
@@ -68,7 +68,8 @@ def test_links_of_a_translation_equal_forced_alignment(
         translator.model,
         translator.tokenizer,
         list(zip(SOURCES, [translation.text for translation in found], strict=True)),
-        aligner=translator.aligner,
+        head=translator.aligner.head,
+        near_best=translator.aligner.near_best,
     )
     assert [translation.alignment for translation in found] == forced
     assert all(forced)
@@ -137,9 +138,9 @@ def test_links_are_written_behind_the_text_or_in_the_json() -> None:
 def test_forced_decoding_keeps_the_order_whatever_the_batches() -> None:
     translator = tiny_translator()
     pairs = [*PAIRS, ("", "ein hund"), ("a dog", ""), *PAIRS[:2]]
-    model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
-    together = align(model, tokenizer, pairs, aligner=aligner)
-    assert together == align(model, tokenizer, pairs, aligner=aligner, batch_tokens=1)
+    model, tokenizer = translator.model, translator.tokenizer
+    together = align(model, tokenizer, pairs, head=None, near_best=0.6)
+    assert together == align(model, tokenizer, pairs, head=None, near_best=0.6, batch_tokens=1)
     assert together[4:6] == [frozenset()] * 2
     assert together[6:] == together[:2]
     assert all(together[:4])
@@ -168,8 +169,8 @@ def test_only_positions_that_end_bound_what_is_aligned(positions: str) -> None:
             r"pair 2 has a side of \d+ pieces, .* model\.max_length=8 has room for 7; .* align"
         )
         with pytest.raises(InputError, match=message) as caught:
-            align(model, tokenizer, pairs, aligner=Aligner())
+            align(model, tokenizer, pairs, head=None, near_best=0.6)
         assert "\n" not in str(caught.value)
         return
-    _, links = align(model, tokenizer, pairs, aligner=Aligner())
+    _, links = align(model, tokenizer, pairs, head=None, near_best=0.6)
     assert {target for _, target in links} == set(range(10))

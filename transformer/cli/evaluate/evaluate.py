@@ -189,7 +189,8 @@ def _alignment_scores(
         translator.model,
         translator.tokenizer,
         pairs,
-        aligner=translator.aligner,
+        head=translator.aligner.head,
+        near_best=translator.aligner.near_best,
         batch_tokens=translator.batch_tokens,
     )
     triples = zip(links, (g.sure for g in gold), (g.possible for g in gold), strict=True)

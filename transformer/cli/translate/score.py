@@ -24,7 +24,7 @@ def _score(config: DictConfig) -> None:
     from transformer.cli.load import resolve_positive, tagged_tokenizer
     from transformer.cli.models import load_checkpoint_model, load_checkpoints
     from transformer.data.text.parallel import Corpus
-    from transformer.decoding.forced.scorer import score_pairs
+    from transformer.decoding.forced import score_pairs
     from transformer.decoding.translation.trained import trained_with
 
     as_json, batch_tokens = is_json(config), resolve_positive(config, "batch_tokens")

@@ -28,10 +28,7 @@ from transformer.decoding.search.interface import Hypothesis, StepFunction, chec
 
 
 def allocated_search(
-    step: StepFunction,
-    limits: Int[Tensor, " batch"],
-    config: SearchConfig,
-    must: MustPhrases,
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, must: MustPhrases
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 

@@ -14,7 +14,7 @@ import torch
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.line_windows import make_windows
+from transformer.decoding.constraints.request import make_windows
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     checkpoint_task,

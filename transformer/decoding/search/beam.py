@@ -36,9 +36,7 @@ class Finished:
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Finished":
         """Only these sentences."""
-        return Finished(
-            self.scores[rows], self.log_probabilities[rows], self.lengths[rows], self.tokens[rows]
-        )
+        return Finished(*(part[rows] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -48,19 +46,14 @@ class Live:
     ``sentences`` are the indices of the sentences in the call; ``tokens`` begin with ``BOS``.
     """
 
-    sentences: list[int]
+    sentences: Int[Tensor, " batch"]
     limits: Int[Tensor, " batch"]
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Live":
         """Only these sentences."""
-        return Live(
-            [self.sentences[row] for row in rows.tolist()],
-            self.limits[rows],
-            self.tokens[rows],
-            self.log_probabilities[rows],
-        )
+        return Live(*(part[rows] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -73,11 +66,7 @@ class Candidates:
 
     def pick(self, order: Int[Tensor, "batch chosen"]) -> "Candidates":
         """Candidates by their index within the sentence."""
-        return Candidates(
-            self.log_probabilities.gather(1, order),
-            self.parents.gather(1, order),
-            self.tokens.gather(1, order),
-        )
+        return Candidates(*(part.gather(1, order) for part in vars(self).values()))
 
 
 def beam_search(
@@ -121,7 +110,8 @@ def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
     nothing = torch.full(shape, -math.inf, device=limits.device)
     alive = nothing.clone()
     alive[:, 0] = 0.0
-    live = Live(list(range(len(limits))), limits, limits.new_full((*shape, 1), BOS), alive)
+    sentences = torch.arange(len(limits), device=limits.device)
+    live = Live(sentences, limits, limits.new_full((*shape, 1), BOS), alive)
     tokens = limits.new_zeros((*shape, int(limits.max())))
     return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
 

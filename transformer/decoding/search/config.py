@@ -93,11 +93,6 @@ class SearchConfig:
         return search.nbest if search.algorithm == "sampling" else search.beam_size
 
     @property
-    def width_key(self) -> str:
-        """The setting that determines the width."""
-        return {"sampling": "nbest", "mbr": "candidates"}.get(self.algorithm, "beam_size")
-
-    @property
     def candidate_search(self) -> "SearchConfig":
         """The search for the candidates of ``mbr``; any other algorithm is its own."""
         if self.algorithm != "mbr":

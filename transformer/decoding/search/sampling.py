@@ -6,6 +6,7 @@ It does not know the model. Sources: Fan et al. 2018, "Hierarchical Neural Story
 the Heat: Min-p Sampling for Creative and Coherent LLM Outputs" (min-p).
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 
@@ -19,10 +20,7 @@ from transformer.decoding.search.interface import Hypothesis, StepFunction, chec
 
 
 def sample_search(
-    step: StepFunction,
-    limits: Int[Tensor, " batch"],
-    config: SearchConfig,
-    seeds: Sequence[int],
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, seeds: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """Return ``nbest`` samples a sentence, the best first, in the order of the sentences.
 
@@ -58,6 +56,12 @@ def sample_search(
             if sentences:
                 step.keep(alive)
     return found
+
+
+def derive_seed(subwords: Sequence[int], seed: int) -> int:
+    """A seed that depends on the text, not on its batch or its index in the input."""
+    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
+    return int.from_bytes(digest[:7], "big")
 
 
 def truncated(

@@ -12,8 +12,7 @@ from itertools import groupby, pairwise
 
 from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
-from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.translation.line_windows import make_windows
+from transformer.decoding.constraints.request import Constraints, Request, make_windows
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
 
@@ -71,8 +70,10 @@ class DocumentTranslator:
             texts = [request.text for request in held]
             constraints = [request.constraints for request in held]
             windows = self.windows(texts, constraints)
-            if windows and not ended and not self._is_complete(texts, windows[-1]):
-                windows.pop()
+            if windows and not ended:
+                last = windows[-1]
+                if len(last) < self.tags.sentences and texts[last[-1]].strip():
+                    windows.pop()  # more sentences may come for it
             needed = [window for window in windows if window.stop > done]
             found = self.translate_windows(texts, needed, constraints)
             for window, translations in zip(needed, found, strict=True):
@@ -108,10 +109,6 @@ class DocumentTranslator:
             begins = begins_window(lengths, self.tags.sentences, limit - leading)
             starts += [index for index, first in zip(indices, begins, strict=True) if first]
         return [range(*pair) for pair in pairwise([*starts, len(texts)])]
-
-    def _is_complete(self, texts: Sequence[str], window: range) -> bool:
-        """Whether no further sentence can join the window."""
-        return len(window) == self.tags.sentences or not texts[window[-1]].strip()
 
     def translate_windows(
         self,

@@ -4,15 +4,13 @@ It does not know how they were found.
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from transformer.data.text.word_alignment import Links, format_links
 from transformer.decoding.constraints.request import Constraints
-
-if TYPE_CHECKING:
-    from transformer.data.text.word_alignment import Links
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Translation:
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
     """On request, the attention of each of ``tokens`` to each of ``source_tokens``
     (``aligning_attention``); the end of the source has the rest to one."""
-    alignment: "Links | None" = field(default=None, compare=False)
+    alignment: Links | None = field(default=None, compare=False)
     """On request, the (source word, target word) links read from it; words are
     separated by spaces."""
     unmet: tuple[str, ...] | None = None
@@ -69,7 +67,7 @@ class Translation:
         if self.attention is not None:
             values["attention"] = self.attention.tolist()
         if self.alignment is not None:
-            values["alignment"] = self._pharaoh()
+            values["alignment"] = format_links(self.alignment)
         if self.unmet is not None:
             values["unmet"] = self.unmet
         return values
@@ -78,12 +76,7 @@ class Translation:
         """The text; with links ``text ||| 0-0 1-2``, as Marian writes it."""
         if self.alignment is None:
             return self.text
-        return f"{self.text} ||| {self._pharaoh()}"
-
-    def _pharaoh(self) -> str:
-        from transformer.data.text.word_alignment import format_links
-
-        return format_links(self.alignment or ())
+        return f"{self.text} ||| {format_links(self.alignment)}"
 
 
 BLANK = Translation("", 0.0, (), (Candidate("", 0.0, 0.0, ()),))

@@ -13,18 +13,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.aligner import Aligner
 from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
-from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.constraints.request import Constraints, Request, make_windows
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
-from transformer.decoding.translation.line_windows import make_windows
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.trained import Aligner, trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 

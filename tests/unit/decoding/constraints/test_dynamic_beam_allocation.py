@@ -16,8 +16,8 @@ from tests.helpers.tiny_language import (
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.text.phrases import occurs
+from transformer.decoding.constraints.compile import ConstrainedStep
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
-from transformer.decoding.constraints.masking_step import ConstrainedStep
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import spell

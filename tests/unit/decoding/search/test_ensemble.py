@@ -9,7 +9,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.decoding.forced.scorer import score_subwords
+from transformer.decoding.forced import score_subwords
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.ensemble import Averaging, Ensemble, build_step
 from transformer.decoding.search.greedy import greedy_search

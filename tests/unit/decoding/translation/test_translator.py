@@ -17,7 +17,7 @@ from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.decoding.forced import attention_maps
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.length_limit import warn_about_length_limit
