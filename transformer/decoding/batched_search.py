@@ -160,7 +160,6 @@ def _diverse_search(
 
 
 Search = Callable[[StepFunction, Tensor, SearchConfig], list[list[Hypothesis]]]
-
 SEARCHES: dict[str, Search] = {
     "beam": beam_search,
     "greedy": greedy_search,
@@ -184,7 +183,6 @@ def search_batch(
     Args:
         model: Or an ensemble; in evaluation mode.
         segments: Source subwords.
-        config: How to search.
         head: The head that the coverage penalty reads, of an ensemble in the first model.
         constraints: Of the translations.
         banned: Tokens that no translation has.

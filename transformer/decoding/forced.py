@@ -56,7 +56,6 @@ def score_pairs(
 
     Args:
         model: Or an ensemble. It stays on its device; its mode is restored.
-        tokenizer: The tokenizer of the model.
         pairs: Raw (source, target) text.
         batch_tokens: Maximal padded tokens of a batch, on the longer side.
         first: The number of the first pair, for errors.
@@ -111,11 +110,8 @@ def score_targets(
 ) -> Float[Tensor, "batch target"]:
     """The log-probability of each token given all before it; 0 at padding.
 
-    Args:
-        model: Its mode decides about dropout.
-        memory: The encoded source.
-        target_input: Padded targets that begin with the beginning symbol.
-        target_output: The same targets that end with the end symbol instead.
+    Padded targets begin with the beginning symbol in ``target_input``, and end with the end symbol
+    instead in ``target_output``. The mode of the model decides about dropout.
     """
     real = target_output != model.config.pad
     return _select(_log_probabilities(model, memory, target_input, real), target_output, real)

@@ -33,9 +33,8 @@ def check_lengths(
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Indices of sentences, the longest first, so that a lack of memory shows at once.
 
-    Args:
-        lengths: Tokens of a sentence, all its hypotheses together.
-        budget: Maximal padded tokens of a batch; a longer sentence makes a batch alone.
+    A sentence counts the tokens of all its hypotheses. A batch has at most ``budget`` padded
+    tokens; a longer sentence makes a batch alone.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

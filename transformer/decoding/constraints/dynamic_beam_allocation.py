@@ -39,7 +39,7 @@ def allocated_search(
     slots = must.widths(config.beam_size)
     width = int(slots.max())
     live, finished = beam.start(limits, width)[0], beam.start(limits, config.beam_size)[1]
-    unmet, must = finished, must.spread(width)
+    unmet, must = finished, replace(must, states=must.states.expand(-1, width, -1))
     while True:
         log_probabilities = step(live.tokens[:, :, -1])
         constrain(log_probabilities, live.tokens, live.limits, config)

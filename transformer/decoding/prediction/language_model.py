@@ -36,8 +36,7 @@ class TextProbability:
     tokens: tuple[str, ...]
     """Its subwords."""
     token_log_probabilities: tuple[float, ...]
-    """Natural logarithms: of each subword given all before it, and of
-    the end."""
+    """Natural logarithms: of each subword given all before it, and of the end."""
 
     @property
     def log_probability(self) -> float:

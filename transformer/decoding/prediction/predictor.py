@@ -105,10 +105,7 @@ class Predictor(ABC):
     ) -> Iterator[Prediction]:
         """Predict lines as they come, holding no more than a window of them.
 
-        Args:
-            lines: One text each.
-            name: Of the file, for messages.
-            ready: See ``Translator.translate_stream``.
+        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``.
 
         Raises:
             InputError: A line has more tokens than ``model.max_length``; the lines before it are

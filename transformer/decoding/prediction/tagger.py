@@ -24,7 +24,6 @@ class Tags:
     """The tags of a sentence."""
 
     words: tuple[str, ...]
-    """The input."""
     tags: tuple[str, ...]
     """One for each word, of ``UPOS``."""
     probabilities: tuple[float, ...]

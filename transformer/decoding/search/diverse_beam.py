@@ -65,7 +65,11 @@ def _advance(
     advanced, parents = [], []
     owned = log_probabilities.split(width, dim=1)
     for number, ((live, finished), own) in enumerate(zip(groups, owned, strict=True)):
-        candidates = _expand(live, own, config.diversity * chosen)
+        loss = config.diversity * chosen
+        ranked = beam.expand(live, own - loss[:, None])
+        # The loss ranks the candidates, but is not in their log-probability.
+        total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
+        candidates = replace(ranked, log_probabilities=total)
         finished = beam.finish(live, finished, candidates, settings)
         live, group_parents = beam.proceed(live, candidates)
         newest = candidates.tokens[:, :width]
@@ -73,17 +77,6 @@ def _advance(
         advanced.append((live, finished))
         parents.append(group_parents + number * width)
     return advanced, torch.cat(parents, dim=1)
-
-
-def _expand(
-    live: beam.Live,
-    log_probabilities: Float[Tensor, "batch beam vocab"],
-    loss: Float[Tensor, "batch vocab"],
-) -> beam.Candidates:
-    """Rank by log-probability minus the loss of each token; the result has no loss in it."""
-    ranked = beam.expand(live, log_probabilities - loss[:, None])
-    total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
-    return replace(ranked, log_probabilities=total)
 
 
 def _merged(groups: list[Group], row: int, config: SearchConfig) -> list[Hypothesis]:

@@ -36,9 +36,8 @@ def greedy_search(
                 found[sentences[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
             alive = (~ended).nonzero().squeeze(1)
             sentences = [sentences[row] for row in alive.tolist()]
-            tokens, chosen, totals, limits = (
-                part[alive] for part in (tokens, chosen, totals, limits)
-            )
+            tokens, chosen = tokens[alive], chosen[alive]
+            totals, limits = totals[alive], limits[alive]
             if sentences:
                 step.keep(alive)
         tokens = torch.cat((tokens, chosen), dim=1)

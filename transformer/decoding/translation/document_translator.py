@@ -52,10 +52,8 @@ class DocumentTranslator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, when their window is full or their document at an end.
 
-        Args:
-            lines: See ``Translator.translate_stream``; an error ends the document.
-            ready: See there; it never changes the windows.
-            done: Number of the first lines to leave out; the rest is translated as with them.
+        See ``Translator.translate_stream``. An error ends the document; ``ready`` never changes the
+        windows. The first ``done`` lines are left out; the rest is translated as with them.
         """
         held: list[Request] = []
         reading = make_windows(lines, ready)
@@ -91,6 +89,7 @@ class DocumentTranslator:
         Raises:
             InputError: A tag is unknown to the model, or missing.
         """
+        constraints = constraints or [None] * len(texts)
         encoded = self.tokenizer.encode_source(texts)
         limit = min(self.tags.subwords, self.translator.max_subwords)
         starts: list[int] = []
@@ -99,11 +98,9 @@ class DocumentTranslator:
             indices = list(group)
             leading = max(self.tokenizer.leading_tags(encoded[index]) for index in indices)
             lengths = [
-                None
-                if not encoded[index]
-                or not texts[index].strip()
-                or (constraints and constraints[index])
-                else (len(encoded[index]) - leading,)
+                (len(encoded[index]) - leading,)
+                if encoded[index] and texts[index].strip() and not constraints[index]
+                else None
                 for index in indices
             ]
             begins = begins_window(lengths, self.tags.sentences, limit - leading)

@@ -30,14 +30,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Translation:
-    """The candidates for one text, and the best of them."""
+    """The candidates for one text, and the values of the best of them (``Candidate``)."""
 
     text: str
-    """See ``Candidate``."""
     score: float
-    """See ``Candidate``; 0 for a blank text."""
+    """0 for a blank text."""
     tokens: tuple[str, ...]
-    """See ``Candidate``."""
     nbest: tuple[Candidate, ...]
     """Up to ``nbest`` candidates, the best first."""
     source_tokens: tuple[str, ...] = ()

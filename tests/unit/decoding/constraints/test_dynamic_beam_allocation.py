@@ -75,9 +75,7 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
 
 
 def test_proposal_continues_another_segmentation() -> None:
-    must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(
-        1
-    )
+    must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu"))
     # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
     must = must.proceed(torch.tensor([[0]]), torch.tensor([[6]]))
     assert must.proposals[must.states].tolist() == [[[7, 5]]]
@@ -90,7 +88,7 @@ def test_proposal_continues_another_segmentation() -> None:
 def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
     """Each piece of the beginning counts once, and the beam of one goes on to the end of both."""
     cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
-    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu")).spread(1)
+    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu"))
     banks = []
     for subword in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
         must = must.proceed(torch.tensor([[0]]), torch.tensor([[subword]]))
