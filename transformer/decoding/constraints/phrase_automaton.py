@@ -6,7 +6,7 @@ occur in "wieder". It knows bytes and subwords, but neither models nor scores.
 Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliographic Search".
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -22,10 +22,6 @@ EDGE = 256
 """The symbol at the beginning or end of a word; bytes are 0 to 255."""
 _KINDS = 3
 """Number of kinds of characters."""
-
-
-Trie = dict[tuple[int, tuple[int, ...]], int]
-"""The number of each node, by its set and its symbols from the root; a set has its own root."""
 
 
 class PhraseAutomaton:
@@ -52,25 +48,16 @@ class PhraseAutomaton:
         """
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
         symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
-        trie: Trie = {}
-        ends = set()
-        for number, phrases in enumerate(sets):
-            texts = [tuple(symbols[symbol] for symbol in with_edges(one)) for one in phrases]
-            for text in ((), *texts):
-                for length in range(len(text) + 1):
-                    trie.setdefault((number, text[:length]), len(trie))
-            ends |= {trie[number, text] for text in texts}
-        moves, terminal = _moves(trie, ends, len(symbols) + 1)
+        texts = [[[symbols[s] for s in with_edges(one)] for one in phrases] for phrases in sets]
+        moves, depths, terminal, roots = _moves(texts, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
         before = np.tile(np.arange(_KINDS), len(moves))
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
-        roots = [trie[number, ()] for number in range(len(sets))]
         self.starts = torch.tensor(roots) * _KINDS + OTHER
         self.found = torch.from_numpy(terminal[nodes])
         self.found_at_end = torch.from_numpy(terminal[at_end])
-        depths = torch.tensor([len(text) for _, text in trie])
-        self.depths = depths.repeat_interleave(_KINDS)
+        self.depths = torch.tensor(depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
@@ -125,20 +112,30 @@ def with_edges(phrase: Spelling) -> list[int]:
 
 
 def _moves(
-    trie: Trie, ends: Collection[int], symbols: int
-) -> tuple[Int[np.ndarray, "nodes symbols"], Bool[np.ndarray, " nodes"]]:
-    """The next node by symbol, 0 being any that no phrase has; and which nodes found a phrase."""
-    moves = np.zeros((len(trie), symbols), dtype=np.int64)
-    found = np.zeros(len(trie), dtype=bool)
-    found[list(ends)] = True
-    children: list[dict[int, int]] = [{} for _ in trie]
-    queue = []
-    for (number, text), node in trie.items():
-        if text:
-            children[trie[number, text[:-1]]][text[-1]] = node
-        else:
-            moves[node] = node
-            queue.append((node, node))
+    sets: Sequence[Sequence[Sequence[int]]], symbols: int
+) -> tuple[Int[np.ndarray, "nodes symbols"], list[int], Bool[np.ndarray, " nodes"], list[int]]:
+    """The next node by symbol, 0 being any that no phrase has; the depth of each node, whether it
+    found a phrase, and the root of each set."""
+    children: list[dict[int, int]] = []
+    depths, ends, roots = list[int](), list[int](), list[int]()
+    for phrases in sets:
+        roots.append(len(children))
+        children.append({})
+        depths.append(0)
+        for phrase in phrases:
+            node = roots[-1]
+            for symbol in phrase:
+                if symbol not in children[node]:
+                    children[node][symbol] = len(children)
+                    children.append({})
+                    depths.append(depths[node] + 1)
+                node = children[node][symbol]
+            ends.append(node)
+    moves = np.zeros((len(children), symbols), dtype=np.int64)
+    moves[roots] = np.array(roots)[:, None]
+    found = np.zeros(len(children), dtype=bool)
+    found[ends] = True
+    queue = [(root, root) for root in roots]
     for node, suffix in queue:
         found[node] |= found[suffix]
         moves[node] = moves[suffix]
@@ -147,7 +144,7 @@ def _moves(
             moves[node, symbol] = child
     stays = found.nonzero()[0]
     moves[stays] = stays[:, None]
-    return moves, found
+    return moves, depths, found, roots
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:
