@@ -260,7 +260,7 @@ def test_auto_leaves_out_blocks_where_that_pays(monkeypatch: pytest.MonkeyPatch)
         called.append(query.size(2))
         return query
 
-    monkeypatch.setattr("transformer.model.attention.kernels.attend_blocks", remember)
+    monkeypatch.setattr("transformer.model.attention.block_sparse.attend_blocks", remember)
     for pattern, length in ((Sliding(4), 1024), (Sliding(4), 1023), (None, 1024)):
         attention_bias = SelfAttentionBias(pattern=pattern)(length, 0, None, torch.device("cpu"))
         auto(*(torch.zeros(1, 1, length, 2) for _ in range(3)), attention_bias, 0.0)

@@ -10,7 +10,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.steps import RecurrentStep, search_config
 from tests.helpers.tolerance import assert_close
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.forced.scorer import score_targets
+from transformer.decoding.forced import score_targets
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.greedy import greedy_search
 from transformer.decoding.search.length_penalty import length_penalty

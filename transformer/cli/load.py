@@ -16,17 +16,19 @@ from transformer.common.files import given_path
 from transformer.common.schema import typed, typed_value
 from transformer.data.tokenization.tags import SourceTags
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Averaging, Ensemble, Model
-from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.trained import Aligner, trained_with
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import is_ctranslate2, read_ctranslate2
-from transformer.interchange.safetensors import is_exported, read_safetensors
 from transformer.model.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from transformer.model.checkpoint.locate import ENGINE_EXPORT, find_checkpoint
+from transformer.model.checkpoint.locate import (
+    ENGINE_EXPORT,
+    find_checkpoint,
+    is_ctranslate2,
+    is_exported,
+)
+from transformer.model.config import Precision
 from transformer.model.heads import HeadName, head_name, parse_heads, switch_off
-from transformer.model.layers.quantization import Precision, in_precision
 
 
 def load_translator(
@@ -84,11 +86,15 @@ def resolve_file(path: Path) -> Path:
 def _load(path: Path) -> Checkpoint:
     """A checkpoint, a run directory, or a folder of ``export``."""
     if is_ctranslate2(path):
+        from transformer.interchange.ctranslate2 import read_ctranslate2
+
         return read_ctranslate2(path)
     if not is_exported(path):
         return load_checkpoint(path)
     if find_spec("safetensors") is None:
         raise InputError(f"{path} needs safetensors: {how_to_install('export')}")
+    from transformer.interchange.safetensors import read_safetensors
+
     return read_safetensors(path)
 
 
@@ -103,7 +109,12 @@ def load_checkpoint_model(config: DictConfig, checkpoints: Sequence[Checkpoint])
         if is_ctranslate2(checkpoint.path) and device.type != "meta":
             raise InputError(f"{checkpoint.path} {ENGINE_EXPORT}")
         switch_off(checkpoint.model, parse_heads(checkpoint.model, heads))
-    models = [in_precision(one.model, precision, device).to(device) for one in checkpoints]
+    models = [checkpoint.model.float() for checkpoint in checkpoints]
+    if precision != "float32":
+        from transformer.model.layers.quantization import in_precision
+
+        models = [in_precision(model, precision, device) for model in models]
+    models = [model.to(device) for model in models]
     averaging = resolve_value(config, "averaging", Averaging | None)
     if len(models) > 1:
         return Ensemble(models, averaging or "probability")

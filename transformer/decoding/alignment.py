@@ -5,105 +5,48 @@ Source: Garg et al. 2019, "Jointly Learning to Align and Translate with Transfor
 section 3.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.common.errors import InputError
-from transformer.common.schema import typed_value
 from transformer.data.batching.batch import Row, collate
-from transformer.data.text.word_alignment import NO_WORD, Links
-from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
+from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
+from transformer.data.tokenization.tokenizer import Tokenizer
+from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
 from transformer.model.attention.record_weights import recording
-from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
 from transformer.model.heads import HeadName
 from transformer.model.transformer import Transformer
 
 
-@dataclass(frozen=True)
-class Aligner:
-    """How links are read from the cross-attention.
+def align(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    head: HeadName | None,
+    near_best: float,
+    batch_tokens: int = 4096,
+) -> list[Links]:
+    """Link the words of sentence pairs; ``head`` and ``near_best`` are those of an ``Aligner``.
 
-    The defaults were chosen on the validation text of pocket; docs/alignment.md has the results.
-
-    Attributes:
-        head: The head of the cross-attention; None averages all heads of the layers after the
-            first, which is better there than any single layer or head without guidance.
-        near_best: A target word is linked to each source word with at least this fraction of the
-            best word's weight: a fertile word ("im" for "in the") has several links.
+    Other arguments and errors are those of ``score_pairs``.
     """
-
-    head: HeadName | None = None
-    near_best: float = 0.6
-
-    @classmethod
-    def trained(cls, loss: Mapping[str, Any], config: ModelConfig) -> "Aligner":
-        """The aligner of a run: the head that it guided, else the average.
-
-        A guided head divides its weight evenly among several links.
-
-        Args:
-            loss: The plain values of the run's ``loss``.
-            config: Of the model.
-
-        Raises:
-            InputError: See ``guided_head``.
-        """
-        head = guided_head(loss, config)
-        return cls() if head is None else cls(head, near_best=0.3)
-
-    def check(self, config: ModelConfig) -> None:
-        """Check that the model has the head.
-
-        Raises:
-            InputError: It has not, it is of another kind, or the threshold is out of range.
-        """
-        if self.head is not None:
-            _check_head(
-                self.head, config, f"alignment_head={str(self.head).removeprefix('cross.')}"
-            )
-        if not 0 < self.near_best <= 1:
-            raise InputError(f"alignment_threshold={self.near_best} must be in (0, 1]")
-
-    @property
-    def signature(self) -> str:
-        """How the links are found, in the style of sacreBLEU."""
-        index = "mean" if self.head is None else f"{self.head.layer}.{self.head.head}"
-        return f"head:{index}|threshold:{self.near_best}"
-
-
-def _check_head(head: HeadName, config: ModelConfig, setting: str) -> None:
-    layers, heads = config.decoder_layers, config.num_heads
-    if head.kind != "cross" or head.layer not in range(layers) or head.head not in range(heads):
-        raise InputError(
-            f"{setting} is not there: the decoder has layers 0 to {layers - 1} of heads 0 to "
-            f"{heads - 1}; write LAYER.HEAD"
-        )
-
-
-def guided_head(loss: Mapping[str, Any], config: ModelConfig) -> HeadName | None:
-    """The head that learns the links in training; None if training guides none.
-
-    Args:
-        loss: The plain values of a run's ``loss``.
-        config: Of the model.
-
-    Raises:
-        InputError: There is no such layer or head.
-    """
-    if not typed_value(loss.get("alignment_weight"), float, "loss.alignment_weight"):
-        return None
-    layer = typed_value(loss.get("alignment_layer"), int | None, "loss.alignment_layer")
-    index = typed_value(loss.get("alignment_head"), int, "loss.alignment_head")
-    head = HeadName("cross", max(0, config.decoder_layers - 2) if layer is None else layer, index)
-    setting = f"loss.alignment_layer={head.layer} with loss.alignment_head={index}"
-    _check_head(head, config, setting)
-    return head
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    encoded = list(zip(sources, targets, strict=True))
+    check_lengths(encoded, model.max_length, "align")
+    with evaluating(model):
+        found = batched_attention(model, encoded, head, batch_tokens)
+    spelt = [(tokenizer.source_subwords(s), [tokenizer.subwords(t)]) for s, t in encoded]
+    return [
+        segment_links(weights, source, target, near_best)
+        for weights, (source, target) in zip(found, spelt, strict=True)
+    ]
 
 
 def aligning_attention(
@@ -139,19 +82,9 @@ def pair_attention(
 
 
 def batched_attention(
-    model: Transformer,
-    pairs: Sequence[tuple[Row, Row]],
-    head: HeadName | None,
-    batch_tokens: int,
+    model: Transformer, pairs: Sequence[tuple[Row, Row]], head: HeadName | None, batch_tokens: int
 ) -> list[Float[Tensor, "target source"]]:
-    """`pair_attention` of any number of pairs.
-
-    Args:
-        model: In evaluation mode.
-        pairs: Source and target subwords.
-        head: See ``aligning_attention``.
-        batch_tokens: Maximal padded tokens of a batch, on the longer side.
-    """
+    """`pair_attention` of any number of pairs, in batches of so many padded tokens."""
     found = [torch.empty(0, 0)] * len(pairs)
     for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
         weights = pair_attention(model, [pairs[index] for index in indices], head)
@@ -164,7 +97,7 @@ def word_links(
     weights: Float[Tensor, "target source"],
     source_words: Sequence[int],
     target_words: Sequence[int],
-    near_best: float = Aligner.near_best,
+    near_best: float,
 ) -> Links:
     """Link each target word to the source words with the largest weight.
 
@@ -189,3 +122,18 @@ def word_links(
     best = by_word.amax(-1, keepdim=True)
     linked = (by_word >= near_best * best) & (best > 0)
     return frozenset((int(source), int(target)) for target, source in linked.nonzero())
+
+
+def segment_links(
+    weights: Float[Tensor, "target source"],
+    source: Sequence[str],
+    targets: Sequence[Sequence[str]],
+    near_best: float,
+) -> Links:
+    """`word_links` of subwords; each segment of the target begins a new word."""
+    target_words: list[int] = []
+    for subwords in targets:
+        first = max(target_words, default=-1) + 1
+        words = subword_words(subwords)
+        target_words += [word if word == NO_WORD else first + word for word in words]
+    return word_links(weights, subword_words(source), target_words, near_best)

@@ -3,31 +3,29 @@
 It knows subwords, and text only to compare candidates (minimum Bayes risk).
 """
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from transformer.common.errors import InputError, is_out_of_memory
 from transformer.data.batching.batch import pad_source
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
-from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
 from transformer.decoding.length_bucketing import bucket_batches
 from transformer.decoding.long_inputs import Segment
-from transformer.decoding.mbr.search import minimum_bayes_risk
-from transformer.decoding.mbr.utility import utility_named
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.config import SearchConfig
-from transformer.decoding.search.coverage_penalty import rank_by_coverage
-from transformer.decoding.search.diverse_beam import diverse_search
 from transformer.decoding.search.ensemble import Model, build_step, ensemble_members
 from transformer.decoding.search.greedy import greedy_search
-from transformer.decoding.search.interface import BanningStep, Hypothesis
-from transformer.decoding.search.sampling import sample_search
+from transformer.decoding.search.interface import BanningStep, Hypothesis, StepFunction
 from transformer.model.heads import HeadName
+
+if TYPE_CHECKING:
+    from transformer.decoding.constraints.compile import CompiledConstraints, ConstraintCompiler
 
 MIN_PARTS = 8
 """Minimal number of parts of long texts in a batch: each alone would take as long as all."""
@@ -35,14 +33,6 @@ MIN_PARTS = 8
 LOWEST = torch.finfo(torch.float32).min
 NO_TRANSLATION = Hypothesis((), LOWEST, LOWEST)
 """The result if the constraints leave no translation."""
-
-
-class Searcher(Protocol):
-    """Finds translations: the search of a model, or another engine."""
-
-    def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Return up to ``nbest`` hypotheses a segment, the best first, in their order."""
-        ...
 
 
 class ModelSearcher:
@@ -56,32 +46,23 @@ class ModelSearcher:
         batch_tokens: int,
         head: HeadName | None = None,
     ) -> None:
-        """Use the weights of the model at each call.
-
-        Args:
-            model: Or an ensemble.
-            tokenizer: The tokenizer of the model.
-            search: How to search.
-            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis. A
-                longer segment makes a batch alone.
-            head: The head that the coverage penalty reads, as in ``aligning_attention``.
+        """Use the weights of the model at each call; the arguments are those of ``Translator``.
 
         Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such utility.
+            InputError: There is no such utility.
         """
-        if batch_tokens < 1:
-            raise InputError(f"batch_tokens={batch_tokens} must be at least 1")
         if search.algorithm == "mbr":
+            from transformer.decoding.mbr import utility_named
+
             utility_named(search.utility)
         self.model = model
         self.tokenizer = tokenizer
-        self.compiler = ConstraintCompiler(tokenizer)
         self.search = search
         self.batch_tokens = batch_tokens
         self.head = head
 
     def __call__(self, segments: Sequence[Segment]) -> list[list[Hypothesis]]:
-        """Search them all.
+        """Return up to ``nbest`` hypotheses a segment, the best first, in their order.
 
         Raises:
             NotANumber: The model gave NaN.
@@ -90,8 +71,7 @@ class ModelSearcher:
         """
         found: list[list[Hypothesis]] = [[] for _ in segments]
         beam = self.search.width
-        # The beam is wider for sentences with required phrases.
-        widths = [self.compiler.width(segment.constraints, beam) for segment in segments]
+        widths = [self._width(segment) for segment in segments]
         # The end of the sentence is one token more.
         tokens = [(len(s.subwords) + 1) * width for s, width in zip(segments, widths, strict=True)]
         parts = [n for n, segment in zip(tokens, segments, strict=True) if segment.is_part]
@@ -103,6 +83,18 @@ class ModelSearcher:
                 for index, result in zip(batch, results, strict=True):
                     found[alike[index]] = result
         return found
+
+    def _width(self, segment: Segment) -> int:
+        """Hypotheses that the search follows at once; more if there are required phrases."""
+        beam = self.search.width
+        required = segment.constraints and segment.constraints.must
+        return self._compiler.width(required, beam) if required else beam
+
+    @cached_property
+    def _compiler(self) -> "ConstraintCompiler":
+        from transformer.decoding.constraints.compile import ConstraintCompiler
+
+        return ConstraintCompiler(self.tokenizer)
 
     def _search_in_memory(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         """Search in halves if memory does not suffice: no result depends on its batch."""
@@ -126,7 +118,9 @@ class ModelSearcher:
     def _memory_advice(self) -> str:
         ways = []
         if self.search.width > 1:
-            ways.append(f"set decoding.{self.search.width_key} lower")
+            widths = {"sampling": "nbest", "mbr": "candidates"}
+            key = widths.get(self.search.algorithm, "beam_size")
+            ways.append(f"set decoding.{key} lower")
         if next(self.model.parameters()).device.type != "cpu":
             ways.append("take device=cpu")
         return ", or ".join(ways) or "cut it in two"
@@ -134,17 +128,21 @@ class ModelSearcher:
     def _search_batch(self, segments: list[Segment]) -> list[list[Hypothesis]]:
         subwords = [segment.subwords for segment in segments]
         constraints = [segment.constraints for segment in segments]
-        device = next(self.model.parameters()).device
-        compiled = self.compiler.compile(constraints, max_subwords(self.model), device)
+        compiled = None
+        if any(constraints):
+            device = next(self.model.parameters()).device
+            compiled = self._compiler.compile(constraints, max_subwords(self.model), device)
         banned = self.tokenizer.never_written
         found = search_batch(self.model, subwords, self.search, self.head, compiled, banned)
         found = [hypotheses or [NO_TRANSLATION] for hypotheses in found]
-        if self.search.algorithm != "mbr":
-            return found
-        return [
-            minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
-            for one in found
-        ]
+        if self.search.algorithm == "mbr":
+            from transformer.decoding.mbr import minimum_bayes_risk
+
+            found = [
+                minimum_bayes_risk(one, hypothesis_texts(one, self.tokenizer), self.search)
+                for one in found
+            ]
+        return found
 
 
 def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> list[str]:
@@ -153,7 +151,21 @@ def hypothesis_texts(hypotheses: Sequence[Hypothesis], tokenizer: Tokenizer) -> 
     return [text.replace("\n", " ") for text in texts]
 
 
-SEARCHES = {"beam": beam_search, "greedy": greedy_search, "diverse": diverse_search}
+def _diverse_search(
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig
+) -> list[list[Hypothesis]]:
+    from transformer.decoding.search.diverse_beam import diverse_search
+
+    return diverse_search(step, limits, config)
+
+
+Search = Callable[[StepFunction, Tensor, SearchConfig], list[list[Hypothesis]]]
+SEARCHES: dict[str, Search] = {
+    "beam": beam_search,
+    "greedy": greedy_search,
+    "diverse": _diverse_search,
+}
+"""Searches that need only a step, limits and the config, by ``decoding.algorithm``."""
 
 
 def search_batch(
@@ -161,20 +173,17 @@ def search_batch(
     segments: Sequence[list[int]],
     config: SearchConfig,
     head: HeadName | None,
-    constraints: CompiledConstraints | None = None,
+    constraints: "CompiledConstraints | None" = None,
     banned: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a segment, the best first, in the order of the segments.
 
-    With ``mbr`` it returns all candidates in the order of their search; their texts are compared
-    later.
+    With ``mbr`` it returns all candidates, as the search ranks them.
 
     Args:
         model: Or an ensemble; in evaluation mode.
         segments: Source subwords.
-        config: How to search.
-        head: The head that the coverage penalty reads (of an ensemble, in the first model), as in
-            ``aligning_attention``.
+        head: The head that the coverage penalty reads, of an ensemble in the first model.
         constraints: Of the translations.
         banned: Tokens that no translation has.
 
@@ -190,6 +199,8 @@ def search_batch(
     config = config.candidate_search
     if not config.coverage_penalty:
         return _search(model, segments, config, constraints, banned)
+    from transformer.decoding.search.coverage_penalty import rank_by_coverage
+
     # The penalty ranks the whole final beam.
     whole = replace(config, nbest=config.width, coverage_penalty=0.0)
     found = _search(model, segments, whole, constraints, banned)
@@ -202,7 +213,7 @@ def _search(
     model: Model,
     segments: Sequence[list[int]],
     config: SearchConfig,
-    constraints: CompiledConstraints | None,
+    constraints: "CompiledConstraints | None",
     banned: Sequence[int],
 ) -> list[list[Hypothesis]]:
     device = next(model.parameters()).device
@@ -210,17 +221,21 @@ def _search(
     limits = torch.tensor([min(max_length, config.limit(len(segment))) for segment in segments])
     limits, width = limits.to(device), config.width
     if constraints is not None:
-        limits, width = constraints.limits(limits, max_length), constraints.width(width)
+        limits = constraints.limits(limits, max_length)
+        if constraints.must is not None:
+            width = int(constraints.must.widths(width).max())
     step = build_step(model, pad_source(segments).to(device), width)
     if banned:
         step = BanningStep(step, torch.tensor(banned, device=device))
     if constraints is not None:
         step = constraints.step(step, limits, width)
         if constraints.must is not None:
-            return allocated_search(
-                step, limits, config, constraints.must, constraints.continues_word
-            )
+            from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
+
+            return allocated_search(step, limits, config, constraints.must)
     if config.algorithm == "sampling":
+        from transformer.decoding.search.sampling import derive_seed, sample_search
+
         seeds = [derive_seed(segment, config.seed) for segment in segments]
         return sample_search(step, limits, config, seeds)
     return SEARCHES[config.algorithm](step, limits, config)
@@ -229,9 +244,3 @@ def _search(
 def max_subwords(model: Model) -> int:
     """Maximal subwords of a translation; the beginning takes one position."""
     return max(1, model.config.max_length - 1)
-
-
-def derive_seed(subwords: Sequence[int], seed: int) -> int:
-    """A seed that depends on the text, not on its batch or its index in the input."""
-    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
-    return int.from_bytes(digest[:7], "big")

@@ -14,20 +14,14 @@ def pair_lengths(pairs: Iterable[tuple[Sized, Sized]]) -> list[int]:
 
 
 def check_lengths(
-    lengths: Sequence[int], limit: int | None, purpose: str, *, first: int = 1
+    pairs: Iterable[tuple[Sized, Sized]], limit: int | None, purpose: str, *, first: int = 1
 ) -> None:
-    """Check that the model has positions for every pair.
-
-    Args:
-        lengths: `pair_lengths`.
-        limit: Number of positions; None if there is no limit.
-        purpose: The verb for the message.
-        first: The number of the first pair.
+    """Check that the model has positions for every pair, the first of which has number ``first``.
 
     Raises:
-        InputError: A pair is too long.
+        InputError: A pair is too long to ``purpose`` it.
     """
-    for number, length in enumerate(lengths, start=first):
+    for number, length in enumerate(pair_lengths(pairs), start=first):
         if limit is not None and length > limit:
             raise InputError(
                 f"pair {number} has a side of {length - 1} pieces, and with the end of the "
@@ -39,9 +33,8 @@ def check_lengths(
 def bucket_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Indices of sentences, the longest first, so that a lack of memory shows at once.
 
-    Args:
-        lengths: Tokens of a sentence, all its hypotheses together.
-        budget: Maximal padded tokens of a batch; a longer sentence makes a batch alone.
+    A sentence counts the tokens of all its hypotheses. A batch has at most ``budget`` padded
+    tokens; a longer sentence makes a batch alone.
     """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):

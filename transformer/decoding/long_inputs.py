@@ -68,12 +68,9 @@ def segment_lengths(subwords: Sequence[str], max_length: int) -> list[int]:
 
 
 def warn_about_segments(counts: Sequence[int], names: Sequence[str], max_length: int) -> None:
-    """Log one warning about the texts that are too long for the model.
+    """Log one warning about the texts that have several segments.
 
-    Args:
-        counts: Segments of each text.
-        names: Of the texts, such as "stdin:5"; may be empty.
-        max_length: ``model.max_length``.
+    ``names`` are those of the texts, such as "stdin:5", or empty.
     """
     cut = [index for index, count in enumerate(counts) if count > 1]
     if cut:

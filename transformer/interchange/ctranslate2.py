@@ -14,10 +14,10 @@ from torch import nn
 
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
-from transformer.interchange.safetensors import is_exported, read_settings
+from transformer.interchange.safetensors import read_settings
 from transformer.model.attention.multi_head import MultiHeadAttention
 from transformer.model.checkpoint.checkpoint import Checkpoint
-from transformer.model.checkpoint.locate import ENGINE_WEIGHTS
+from transformer.model.checkpoint.locate import ENGINE_WEIGHTS as WEIGHTS
 from transformer.model.checkpoint.validation import validate_size
 from transformer.model.config import ModelConfig
 from transformer.model.decoder import DecoderLayer
@@ -29,7 +29,6 @@ from transformer.model.transformer import Transformer
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-WEIGHTS = ENGINE_WEIGHTS
 SETTINGS = "transformer.json"
 """Settings that the engine does not read; a translation without the run needs them."""
 
@@ -86,11 +85,6 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
-
-
-def is_ctranslate2(path: Path) -> bool:
-    """Whether a path is an export for CTranslate2."""
-    return is_exported(path, WEIGHTS)
 
 
 def read_ctranslate2(folder: Path) -> Checkpoint:

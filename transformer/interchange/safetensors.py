@@ -15,22 +15,14 @@ from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.model.build import build_transformer
 from transformer.model.checkpoint.checkpoint import Checkpoint, portable_part
+from transformer.model.checkpoint.locate import SAFETENSORS as WEIGHTS
 from transformer.model.checkpoint.validation import validate_portable, validate_weights
 from transformer.model.config import ModelConfig
 from transformer.model.heads import heads_off
 from transformer.model.transformer import Transformer
 
-WEIGHTS = "model.safetensors"
 SETTINGS = "config.json"
 SIDES = ("source", "target")
-
-
-def is_exported(path: Path, weights: str = WEIGHTS) -> bool:
-    """Whether a path is a readable folder with weights of that name."""
-    try:
-        return (path / weights).is_file()
-    except OSError:
-        return False
 
 
 def write_safetensors(

@@ -18,6 +18,7 @@ Norm = Literal["layer", "rms"]
 NormOrder = Literal["pre", "post", "deepnorm", "sandwich"]
 ActivationName = Literal["relu", "gelu", "swiglu", "geglu"]
 ShareLayers = Literal["none", "all", "attention", "feed_forward"]
+Precision = Literal["float32", "bfloat16", "int8"]
 TieEmbeddings = Literal["none", "decoder", "all"]
 
 

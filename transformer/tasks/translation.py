@@ -15,14 +15,9 @@ from transformer.common.escaping import escaped
 from transformer.data.corpora.evaluation_text import Texts
 from transformer.data.modules.translation import DataModule
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import guided_head
-from transformer.decoding.translation.document_translator import (
-    DocumentTranslator,
-    group_units,
-    in_documents,
-    translate_units,
-)
+from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.length_limit import warn_about_length_limit
+from transformer.decoding.translation.trained import guided_head
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.metrics import MetricsConfig, score
 from transformer.model.build import build_transformer
@@ -120,7 +115,6 @@ class TranslateValidation(Callback):
 
     def on_validation_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Translate, score, log, show samples."""
-        self.translator.device = pl_module.device
         hypotheses = self._translate(trainer)
         bleu, chrf = score(hypotheses, self.references, ("bleu", "chrf"), config=self.metrics)
         values = {"val/bleu": bleu.value, "val/chrf": chrf.value}
@@ -143,9 +137,9 @@ class TranslateValidation(Callback):
 
     def _translate(self, trainer: Trainer) -> list[str]:
         rank, world_size = trainer.global_rank, trainer.world_size
-        units = group_units(self.translator, self.sources)
-        found = translate_units(self.translator, self.sources, units[rank::world_size])
-        texts = [one.text for unit in found for one in unit]
+        windows = self.translator.windows(self.sources)
+        found = self.translator.translate_windows(self.sources, windows[rank::world_size])
+        texts = [one.text for window in found for one in window]
         parts = [(texts, self.translator.length_limit.pop_counts())] * world_size
         if world_size > 1:
             torch.distributed.all_gather_object(parts, parts[rank])
@@ -153,7 +147,7 @@ class TranslateValidation(Callback):
             warn_about_length_limit(counts for _, counts in parts)
         hypotheses = [""] * len(self.sources)
         for other_rank, (texts, _) in enumerate(parts):
-            indices = (index for unit in units[other_rank::world_size] for index in unit)
+            indices = (index for window in windows[other_rank::world_size] for index in window)
             for index, text in zip(indices, texts, strict=True):
                 hypotheses[index] = text
         return hypotheses

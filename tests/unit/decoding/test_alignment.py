@@ -12,29 +12,25 @@ from transformer.common.errors import InputError
 from transformer.data.batching.batch import collate
 from transformer.data.text.word_alignment import NO_WORD, subword_words, word_count
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, aligning_attention, word_links
-from transformer.decoding.forced.alignment import align
-from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.decoding.alignment import align, aligning_attention, word_links
+from transformer.decoding.forced import attention_maps
+from transformer.decoding.translation.trained import Aligner
 from transformer.model.heads import HeadName
 
 SOURCES = [source for source, _ in PAIRS]
 
 
-def test_pieces_of_a_word_are_taken_together() -> None:
+def test_word_links() -> None:
     # Source words: 0 0 1; target words: 0 1 1. No one piece of word 0 is the best of its row.
     weights = torch.tensor([[0.3, 0.3, 0.4], [0.1, 0.1, 0.4], [0.1, 0.1, 0.5]])
     assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.9) == {(0, 0), (1, 1)}
     assert word_links(weights, [0, 0, 1], [0, 1, 1], 0.4) == {(0, 0), (1, 0), (0, 1), (1, 1)}
-
-
-def test_a_tie_links_both_and_nothing_at_all_links_nothing() -> None:
+    # A tie links both words; no weight or no word links nothing.
     weights = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]])
     assert word_links(weights, [0, 1, 2], [0, 1], 1.0) == {(0, 0), (1, 0)}
     assert word_links(weights[:0], [0, 1, 2], [], 1.0) == frozenset()
     assert word_links(weights[:1], [0, 1, 2], [-1], 1.0) == frozenset()
-
-
-def test_a_separator_is_of_no_word() -> None:
+    # A separator is of no word.
     weights = torch.tensor([[0.6, 0.0, 0.4], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]])
     assert word_links(weights, [0, 1, 2], [0, NO_WORD, 1], 1.0) == {(0, 0), (2, 1)}
 
@@ -72,7 +68,8 @@ def test_links_of_a_translation_equal_forced_alignment(
         translator.model,
         translator.tokenizer,
         list(zip(SOURCES, [translation.text for translation in found], strict=True)),
-        aligner=translator.aligner,
+        head=translator.aligner.head,
+        near_best=translator.aligner.near_best,
     )
     assert [translation.alignment for translation in found] == forced
     assert all(forced)
@@ -141,9 +138,9 @@ def test_links_are_written_behind_the_text_or_in_the_json() -> None:
 def test_forced_decoding_keeps_the_order_whatever_the_batches() -> None:
     translator = tiny_translator()
     pairs = [*PAIRS, ("", "ein hund"), ("a dog", ""), *PAIRS[:2]]
-    model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
-    together = align(model, tokenizer, pairs, aligner=aligner)
-    assert together == align(model, tokenizer, pairs, aligner=aligner, batch_tokens=1)
+    model, tokenizer = translator.model, translator.tokenizer
+    together = align(model, tokenizer, pairs, head=None, near_best=0.6)
+    assert together == align(model, tokenizer, pairs, head=None, near_best=0.6, batch_tokens=1)
     assert together[4:6] == [frozenset()] * 2
     assert together[6:] == together[:2]
     assert all(together[:4])
@@ -172,8 +169,8 @@ def test_only_positions_that_end_bound_what_is_aligned(positions: str) -> None:
             r"pair 2 has a side of \d+ pieces, .* model\.max_length=8 has room for 7; .* align"
         )
         with pytest.raises(InputError, match=message) as caught:
-            align(model, tokenizer, pairs, aligner=Aligner())
+            align(model, tokenizer, pairs, head=None, near_best=0.6)
         assert "\n" not in str(caught.value)
         return
-    _, links = align(model, tokenizer, pairs, aligner=Aligner())
+    _, links = align(model, tokenizer, pairs, head=None, near_best=0.6)
     assert {target for _, target in links} == set(range(10))

@@ -22,17 +22,16 @@ from transformer.data.corpora.mixture import AnySplit
 from transformer.data.text.parallel import Pair
 from transformer.data.text.phrases import occurs, read_phrases
 from transformer.data.text.word_alignment import WordLinks, read_links
+from transformer.decoding.alignment import align
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.forced.alignment import align
 from transformer.decoding.translation.document_translator import in_documents
 from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.translator import Translator
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.metrics import Score, score
 from transformer.evaluation.term_accuracy import term_accuracy
-from transformer.interchange.safetensors import is_exported
 from transformer.model.checkpoint.checkpoint import checkpoint_task, read_payload
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 from transformer.report.scores import format_json, print_table, save_report
 
 
@@ -141,7 +140,13 @@ def _alignment_scores(
     translator: Translator, pairs: list[Pair], gold: list[WordLinks]
 ) -> list[Score]:
     model, tokenizer, aligner = translator.model, translator.tokenizer, translator.aligner
-    batch_tokens = translator.batch_tokens
-    links = align(model, tokenizer, pairs, aligner=aligner, batch_tokens=batch_tokens)
+    links = align(
+        model,
+        tokenizer,
+        pairs,
+        head=aligner.head,
+        near_best=aligner.near_best,
+        batch_tokens=translator.batch_tokens,
+    )
     triples = zip(links, (g.sure for g in gold), (g.possible for g in gold), strict=True)
     return count_links(triples).scores(f"npairs:{len(pairs)}|{aligner.signature}")

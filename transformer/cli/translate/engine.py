@@ -11,8 +11,7 @@ from transformer.cli.config.compose import resolve_path, resolve_value
 from transformer.cli.load import load_translator, resolve_device
 from transformer.common.errors import InputError, how_to_install
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import is_ctranslate2
-from transformer.model.checkpoint.locate import run_folder
+from transformer.model.checkpoint.locate import is_ctranslate2, run_folder
 
 
 def translator_by_engine(config: DictConfig, arguments: Sequence[str]) -> Translator:

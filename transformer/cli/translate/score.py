@@ -11,7 +11,7 @@ from transformer.cli.load import load_checkpoint_model, load_checkpoints, tagged
 from transformer.cli.translate.line_io import Form
 from transformer.common.errors import errors_name
 from transformer.data.text.parallel import Corpus
-from transformer.decoding.forced.scorer import score_pairs
+from transformer.decoding.forced import score_pairs
 from transformer.decoding.translation.trained import trained_with
 
 WINDOW = 4096

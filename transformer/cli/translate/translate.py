@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -25,12 +25,13 @@ from transformer.data.text.lines import file_digest
 from transformer.data.tokenization.tags import parse_tags
 from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Request
-from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
-from transformer.decoding.translation.fingerprint import compute_fingerprint
 from transformer.decoding.translation.length_limit import warn_about_length_limit
 from transformer.decoding.translation.result import Translation
 from transformer.decoding.translation.translator import Translator
-from transformer.interchange.ctranslate2 import WEIGHTS, is_ctranslate2
+from transformer.model.checkpoint.locate import ENGINE_WEIGHTS, is_ctranslate2
+
+if TYPE_CHECKING:
+    from transformer.decoding.translation.document_translator import DocumentTranslator
 
 
 def run(config: DictConfig, arguments: Sequence[str]) -> None:
@@ -58,23 +59,26 @@ def run(config: DictConfig, arguments: Sequence[str]) -> None:
 
 def _translator(
     config: DictConfig, translator: Translator, assignment: LineAssignment
-) -> Translator | DocumentTranslator:
+) -> "Translator | DocumentTranslator":
     """The translator of documents, if the model or ``documents`` says so."""
     documents = resolve_value(config, "documents", bool | None)
     if documents and not translator.tokenizer.tags.sentences:
         raise InputError("documents=true: the model was trained on sentences; leave it out")
-    found = translator if documents is False else in_documents(translator)
-    if found is not translator and (config.alignment or config.attention or assignment.world > 1):
+    if documents is False or not translator.tokenizer.tags.sentences:
+        return translator
+    if config.alignment or config.attention or assignment.world > 1:
         raise InputError(
             "a document has no alignment or attention, and one process translates all of it; set "
             "documents=false"
         )
-    return found
+    from transformer.decoding.translation.document_translator import DocumentTranslator
+
+    return DocumentTranslator(translator)
 
 
 def _translate_file(
     config: DictConfig,
-    translator: Translator | DocumentTranslator,
+    translator: "Translator | DocumentTranslator",
     assignment: LineAssignment,
     source: Path,
     output: Path,
@@ -104,7 +108,7 @@ def _check_lines(source: Path, input_format: str, tokenizer: Tokenizer) -> None:
 
 def _stream(
     config: DictConfig,
-    translator: Translator | DocumentTranslator,
+    translator: "Translator | DocumentTranslator",
     lines: Iterator[str],
     output: BinaryIO,
     number: Callable[[int], int],
@@ -119,9 +123,7 @@ def _stream(
         return f"{name}:{number(index)}"
 
     requests = _requests(config.input_format, lines, where, translator.tokenizer)
-    if isinstance(translator, DocumentTranslator):
-        found = translator.translate_stream(requests, ready=ready, done=done)
-    else:
+    if isinstance(translator, Translator):
         found = translator.translate_stream(
             islice(requests, done, None),
             ready=ready,
@@ -129,6 +131,8 @@ def _stream(
             alignment=config.alignment,
             name=lambda index: where(done + index),
         )
+    else:
+        found = translator.translate_stream(requests, ready=ready, done=done)
     for index, translation in enumerate(found, start=done):
         output.write(_line(translation, where(index), config.format).encode() + b"\n")
         output.flush()
@@ -158,14 +162,16 @@ def _requests(
         yield request
 
 
-def _job(config: DictConfig, translator: Translator | DocumentTranslator, source: Path) -> str:
+def _job(config: DictConfig, translator: "Translator | DocumentTranslator", source: Path) -> str:
     """A hash of the model, the search, the text and all settings that change the output.
 
     The device and the size of batches change probabilities by rounding alone: a call that had too
     little memory resumes on another device or with smaller batches. Names of files do not matter.
     """
+    from transformer.decoding.translation.fingerprint import compute_fingerprint
+
     if is_ctranslate2(export := resolve_path(config, "checkpoint")):
-        models = [file_digest(export / WEIGHTS).hex(), translator.tokenizer.fingerprint]
+        models = [file_digest(export / ENGINE_WEIGHTS).hex(), translator.tokenizer.fingerprint]
     else:
         models = [compute_fingerprint(model, translator.tokenizer) for model in translator.members]
     settings: Any = OmegaConf.to_container(config)

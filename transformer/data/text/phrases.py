@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from transformer.common.errors import InputError
-from transformer.data.text.parallel import read_lines
+from transformer.data.text.lines import read_lines
 from transformer.data.tokenization.normalization import normalize
 
 WORD, SPACE, OTHER = 0, 1, 2

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from transformer.common.errors import InputError
-from transformer.data.text.parallel import Pair, read_lines
+from transformer.data.text.lines import read_lines
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.data.tokenization.tags import is_tag
@@ -62,7 +62,7 @@ def format_links(links: Iterable[Link]) -> str:
 
 
 def read_links(
-    path: Path, pairs: Iterable[Pair], max_line: int | None = None
+    path: Path, pairs: Iterable[tuple[str, str]], max_line: int | None = None
 ) -> Iterator[WordLinks]:
     """Yield the links of each pair of a text, line by line; see `read_lines` for ``max_line``.
 
@@ -124,7 +124,7 @@ def linked_subwords(
     return table[np.ix_(target_words, source_words)]
 
 
-def _check_range(links: Links, pair: Pair, where: str) -> None:
+def _check_range(links: Links, pair: tuple[str, str], where: str) -> None:
     counts = tuple(map(word_count, pair))
     for link in sorted(links):
         for index, count, side in zip(link, counts, ("source", "target"), strict=True):

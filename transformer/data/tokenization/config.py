@@ -1,5 +1,6 @@
 """Settings of the vocabulary: the keys under ``tokenizer.``; defaults are in conf/tokenizer/."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -8,6 +9,9 @@ from transformer.common.schema import Range, out_of_range
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 """Ids of the control symbols."""
+
+Pairs = Callable[[], Iterable[tuple[str, str]]]
+"""Called for each pass over aligned (source, target) text."""
 
 
 @dataclass(frozen=True)

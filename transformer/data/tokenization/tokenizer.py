@@ -15,11 +15,10 @@ import torch
 
 from transformer.common.errors import InputError
 from transformer.common.schema import typed
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_model import Subwords
 from transformer.data.tokenization.tags import UNTAGGED, SourceTags, Tags, parse_tags
-from transformer.data.tokenization.vocabulary_training import Pairs, vocabularies
 
 __all__ = ["BOS", "EOS", "PAD", "UNK", "Pairs", "Tokenizer", "TokenizerConfig", "normalize"]
 
@@ -67,6 +66,8 @@ class Tokenizer:
 
         Raises InputError if the text is empty, or the vocabulary too large or too small for it.
         """
+        from transformer.data.tokenization.vocabulary_training import vocabularies
+
         return cls(config, *vocabularies(config, pairs, cache, content, name))
 
     @property

@@ -6,7 +6,7 @@ Kudo and Richardson 2018, https://aclanthology.org/D18-2012.
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
@@ -16,15 +16,12 @@ import sentencepiece
 
 from transformer.common.errors import InputError
 from transformer.common.files import written_whole
-from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, TokenizerConfig
+from transformer.data.tokenization.config import BOS, EOS, PAD, UNK, Pairs, TokenizerConfig
 from transformer.data.tokenization.normalization import normalize
 from transformer.data.tokenization.subword_regularization import WORD_START
 
 # Longer lines (in bytes) add nothing about subwords and slow the suffix array down.
 _MAX_LINE_BYTES = 16_384
-
-Pairs = Callable[[], Iterable[tuple[str, str]]]
-"""Called for each pass over aligned (source, target) text."""
 
 
 class VocabularyTooLarge(InputError):

@@ -1,21 +1,22 @@
-"""Compile constraints in text for the search of a batch: subwords, automata and limits.
+"""Compile constraints in text for the search of a batch, and enforce them at each of its steps.
 
-It knows the tokenizer, but neither the model nor how a search chooses.
+It knows the tokenizer, but neither the model nor how a search chooses. Phrases that must occur need
+a search of their own (dynamic_beam_allocation.py).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind, one_line
+from transformer.data.text.phrases import OTHER, SPACE, char_kind, one_line
 from transformer.data.tokenization.subword_regularization import WORD_START
 from transformer.data.tokenization.tokenizer import EOS, Tokenizer
-from transformer.decoding.constraints.masking_step import ConstrainedStep
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases, beam_width
 from transformer.decoding.constraints.request import Constraints
@@ -28,21 +29,16 @@ _CACHED_AUTOMATA = 8
 
 @dataclass(frozen=True)
 class CompiledConstraints:
-    """The constraints of the sentences of one batch.
-
-    Attributes:
-        prefixes: Subwords that come first, padded with -1.
-        after_prefix: Subwords that must not follow the prefix; None if all may.
-        never: Finds the forbidden phrases; and the start state of each sentence. None without any.
-        must: The required phrases; None without any.
-        continues_word: Subwords that continue the word before them.
-    """
+    """The constraints of the sentences of one batch."""
 
     prefixes: Int[Tensor, "batch forced"]
+    """Subwords that come first, padded with -1."""
     after_prefix: Bool[Tensor, "batch vocab"] | None
+    """Subwords that must not follow the prefix; None if all may."""
     never: tuple[PhraseAutomaton, Int[Tensor, " batch"]] | None
+    """Finds the forbidden phrases; and the start state of each sentence. None without any."""
     must: MustPhrases | None
-    continues_word: Bool[Tensor, " vocab"]
+    """The required phrases; None without any."""
 
     def step(self, step: StepFunction, limits: Int[Tensor, " batch"], beam: int) -> StepFunction:
         """The step with prefixes and forbidden phrases enforced."""
@@ -51,13 +47,82 @@ class CompiledConstraints:
         never = self.never and (self.never[0], self.never[1][:, None].expand(-1, beam))
         return ConstrainedStep(step, self.prefixes, limits, self.after_prefix, never)
 
-    def width(self, beam: int) -> int:
-        """Hypotheses that the step computes at once, for each sentence."""
-        return beam if self.must is None else int(self.must.widths(beam).max())
-
     def limits(self, limits: Int[Tensor, " batch"], max_length: int) -> Int[Tensor, " batch"]:
         """Limits that count the subwords after the prefix, up to ``max_length`` in all."""
         return (limits + (self.prefixes >= 0).sum(1).to(limits.device)).clamp(max=max_length)
+
+
+class ConstrainedStep:
+    """A ``StepFunction`` over another one: gives the tokens that a constraint forbids ``-inf``."""
+
+    def __init__(
+        self,
+        step: StepFunction,
+        prefixes: Int[Tensor, "batch forced"],
+        limits: Int[Tensor, " batch"],
+        after_prefix: Bool[Tensor, "batch vocab"] | None = None,
+        never: tuple[PhraseAutomaton, Int[Tensor, "batch beam"]] | None = None,
+    ) -> None:
+        """Begin before the first token; see ``CompiledConstraints``.
+
+        ``limits`` are those of the search; ``never`` has a state for each hypothesis.
+        """
+        self.step = step
+        self.prefixes = prefixes
+        self.lengths = (prefixes >= 0).sum(1)
+        self.limits = limits
+        self.after_prefix = after_prefix
+        self.automaton: PhraseAutomaton | None = None
+        if never is not None:
+            self.automaton, self.states = never
+        self.position = 0
+
+    def __call__(self, tokens: Int[Tensor, "batch beam"]) -> Float[Tensor, "batch beam vocab"]:
+        """See ``StepFunction``."""
+        log_probabilities = self.step(tokens)
+        forced = self._force(log_probabilities)
+        if (automaton := self.automaton) is not None:
+            self.states = states = automaton.read(self.states, tokens)
+            banned = automaton.completing(states)
+            # After the last subword the search forces the end.
+            if (last := self.limits == self.position + 1).any():
+                banned[last] |= automaton.completing(states[last], at_end=True)
+            # A phrase in the prefix cannot be avoided; without this nothing could follow it.
+            banned &= ~(forced[:, None] | automaton.found[states])[..., None]
+            log_probabilities.masked_fill_(banned, -math.inf)
+        if self.after_prefix is not None and (here := self.lengths == self.position).any():
+            log_probabilities.masked_fill_((here[:, None] & self.after_prefix)[:, None], -math.inf)
+        self.position += 1
+        return log_probabilities
+
+    def _force(
+        self, log_probabilities: Float[Tensor, "batch beam vocab"]
+    ) -> Bool[Tensor, " batch"]:
+        """Allow only the next subword of the prefix; return which sentences have one."""
+        forced = self.lengths > self.position
+        if forced.any():
+            rows = forced.nonzero().squeeze(1)
+            subwords = self.prefixes[rows, self.position]
+            kept = log_probabilities[rows, :, subwords]
+            log_probabilities[rows] = -math.inf
+            log_probabilities[rows, :, subwords] = kept
+        return forced
+
+    def reorder(self, beams: Int[Tensor, "batch beam"]) -> None:
+        """See ``StepFunction``."""
+        self.step.reorder(beams)
+        if self.automaton is not None:
+            self.states = self.states.gather(1, beams)
+
+    def keep(self, sentences: Int[Tensor, " kept"]) -> None:
+        """See ``StepFunction``."""
+        self.step.keep(sentences)
+        self.prefixes, self.lengths = self.prefixes[sentences], self.lengths[sentences]
+        self.limits = self.limits[sentences]
+        if self.after_prefix is not None:
+            self.after_prefix = self.after_prefix[sentences]
+        if self.automaton is not None:
+            self.states = self.states[sentences]
 
 
 class ConstraintCompiler:
@@ -70,16 +135,11 @@ class ConstraintCompiler:
 
     def compile(
         self, constraints: Sequence[Constraints | None], max_length: int, device: torch.device
-    ) -> CompiledConstraints | None:
-        """Compile the constraints of a batch; None if there are none.
+    ) -> CompiledConstraints:
+        """Compile the constraints of each sentence of a batch, for the device of the search.
 
-        Args:
-            constraints: Of each sentence.
-            max_length: Maximal subwords of a prefix; a longer one is cut, and so unmet.
-            device: The device of the search.
+        A prefix of more than ``max_length`` subwords is cut, and so unmet.
         """
-        if not any(constraints):
-            return None
         every = [one or Constraints() for one in constraints]
         encoded = self.tokenizer.encode_target([one_line(one.prefix) for one in every])
         forced = [torch.tensor(row[:max_length], dtype=torch.long) for row in encoded]
@@ -90,14 +150,11 @@ class ConstraintCompiler:
             (closed[:, None] & self._unspaced).to(device) if closed.any() else None,
             self._never(every, device),
             MustPhrases.compile(must, self.vocabulary, device) if any(must) else None,
-            self._continues_word.to(device),
         )
 
-    def width(self, constraints: Constraints | None, beam: int) -> int:
-        """Hypotheses that the search of such a sentence follows at once."""
-        if constraints is None or not constraints.must:
-            return beam
-        return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in constraints.must))
+    def width(self, must: Sequence[str], beam: int) -> int:
+        """Hypotheses that the search of a sentence with these phrases follows at once."""
+        return beam_width(beam, sum(len(self._cut(phrase)[0]) for phrase in must))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -107,14 +164,9 @@ class ConstraintCompiler:
     @cached_property
     def _unspaced(self) -> Bool[Tensor, " vocab"]:
         """Subwords that do not begin with a space, except the end of the sentence."""
-        kinds = [spelling[0][1] if spelling else None for spelling in self.vocabulary.spellings]
-        unspaced = torch.tensor([kind != SPACE for kind in kinds])
+        unspaced = torch.from_numpy(self.vocabulary.kinds[:, 0] != SPACE)
         unspaced[EOS] = False
         return unspaced
-
-    @cached_property
-    def _continues_word(self) -> Bool[Tensor, " vocab"]:
-        return torch.tensor([s[:1] != () and s[0][1] == WORD for s in self.vocabulary.spellings])
 
     def _never(
         self, constraints: Sequence[Constraints], device: torch.device
@@ -150,10 +202,5 @@ class ConstraintCompiler:
         [first] = self.tokenizer.subwords(subwords[:1])
         if first == WORD_START:
             return subwords[1:]
-        bare = self._ids.get(first.removeprefix(WORD_START))
+        bare = self.vocabulary.numbers.get(first.removeprefix(WORD_START).encode())
         return subwords if bare is None else [bare, *subwords[1:]]
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
-        return {subword: number for number, subword in enumerate(subwords)}

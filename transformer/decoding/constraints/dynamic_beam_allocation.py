@@ -22,69 +22,44 @@ from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import EOS
 from transformer.decoding.constraints.phrase_progress import MustPhrases, complete_slots
-from transformer.decoding.search.beam import (
-    Candidates,
-    Live,
-    done,
-    expand,
-    finish,
-    hypotheses,
-    proceed,
-    start,
-)
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search import beam
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 
 def allocated_search(
-    step: StepFunction,
-    limits: Int[Tensor, " batch"],
-    config: SearchConfig,
-    must: MustPhrases,
-    continues_word: Bool[Tensor, " vocab"],
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, must: MustPhrases
 ) -> list[list[Hypothesis]]:
     """Return up to ``nbest`` hypotheses a sentence, the best first, in the order of the sentences.
 
-    Args:
-        step: Gives log-probabilities, as wide as the widest of ``must.widths``.
-        limits: See ``beam_search``.
-        config: See ``beam_search``.
-        must: The phrases, before the first token.
-        continues_word: Subwords that continue the word before them.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    The step is as wide as the widest of ``must.widths``; ``must`` are the phrases before the first
+    token. Other arguments and errors are those of ``beam_search``.
     """
     found: list[list[Hypothesis]] = [[] for _ in limits]
     slots = must.widths(config.beam_size)
     width = int(slots.max())
-    live, finished = start(limits, width)[0], start(limits, config.beam_size)[1]
-    unmet, must = finished, must.spread(width)
+    live, finished = beam.start(limits, width)[0], beam.start(limits, config.beam_size)[1]
+    unmet, must = finished, replace(must, states=must.states.expand(-1, width, -1))
     while True:
         log_probabilities = step(live.tokens[:, :, -1])
         constrain(log_probabilities, live.tokens, live.limits, config)
         full = live.limits < live.tokens.size(2)
         log_probabilities[..., EOS].masked_fill_(~(must.met | full[:, None]), -math.inf)
-        candidates = _candidates(live, log_probabilities, must, slots, continues_word)
+        candidates = _candidates(live, log_probabilities, must, slots)
         check_no_nan(candidates.log_probabilities, live.tokens.size(2) - 1)
         progress = must.proceed(candidates.parents, candidates.tokens)
         whole = must.met.gather(1, candidates.parents)
         ends = _best_ends(candidates, progress.banks, config.beam_size)
-        finished = finish(live, finished, _only(candidates, ends & whole), config)
+        finished = beam.finish(live, finished, _only(candidates, ends & whole), config)
         if full.any():
-            unmet = finish(live, unmet, _only(candidates, ends & ~whole), config)
+            unmet = beam.finish(live, unmet, _only(candidates, ends & ~whole), config)
         order, chosen = _allocation(candidates, progress, slots, width, config.beam_size)
-        (live, parents), must = proceed(live, chosen), progress.pick(order)
-        over = done(live, finished, config)
+        (live, parents), must = beam.proceed(live, chosen), progress.pick(order)
+        over = beam.done(live, finished, config)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
-                ended = hypotheses(finished, row, config.nbest)
-                found[live.sentences[row]] = ended or hypotheses(unmet, row, config.nbest)
+                ended = beam.hypotheses(finished, row, config.nbest)
+                found[live.sentences[row]] = ended or beam.hypotheses(unmet, row, config.nbest)
             if over.all():
                 return found
             alive = (~over).nonzero()[:, 0]
@@ -96,34 +71,33 @@ def allocated_search(
 
 
 def _candidates(
-    live: Live,
+    live: beam.Live,
     log_probabilities: Float[Tensor, "batch beam vocab"],
     must: MustPhrases,
     slots: Int[Tensor, " batch"],
-    continues_word: Bool[Tensor, " vocab"],
-) -> Candidates:
+) -> beam.Candidates:
     """The best continuations of all, those that continue a phrase, and the best of each hypothesis.
 
     Without duplicates, the best first; padding has ``-inf``.
     """
-    _, beam, vocab = log_probabilities.shape
-    best = expand(live, log_probabilities)  # adds the totals to log_probabilities
+    _, width, vocab = log_probabilities.shape
+    best = beam.expand(live, log_probabilities)  # adds the totals to log_probabilities
     totals = log_probabilities
-    ranks = torch.arange(2 * beam, device=slots.device)
+    ranks = torch.arange(2 * width, device=slots.device)
     ranked = best.log_probabilities.masked_fill(ranks >= 2 * slots[:, None], -math.inf)
     if must.closing.any():
         # After the last subword of a phrase, the word must not continue.
-        totals = totals.masked_fill(must.closing[..., None] & continues_word, -math.inf)
+        totals = totals.masked_fill(must.closing[..., None] & must.continues_word, -math.inf)
     # batch beam phrase, batch beam 1 -> batch beam tried
     tried = torch.cat((must.proposals[must.states], totals.argmax(-1, keepdim=True)), dim=2)
     values = log_probabilities.gather(2, tried.clamp(min=0)).masked_fill(tried < 0, -math.inf)
-    parents = torch.arange(beam, device=slots.device)[None, :, None].expand_as(tried)
-    found = Candidates(
+    parents = torch.arange(width, device=slots.device)[None, :, None].expand_as(tried)
+    found = beam.Candidates(
         torch.cat((ranked, values.flatten(1)), dim=1),
         torch.cat((best.parents, parents.flatten(1)), dim=1),
         torch.cat((best.tokens, tried.clamp(min=0).flatten(1)), dim=1),
     )
-    found = _pick(found, (found.parents * vocab + found.tokens).sort(dim=1, stable=True).indices)
+    found = found.pick((found.parents * vocab + found.tokens).sort(dim=1, stable=True).indices)
     again = (found.parents[:, 1:] == found.parents[:, :-1]) & (
         found.tokens[:, 1:] == found.tokens[:, :-1]
     )
@@ -131,14 +105,11 @@ def _candidates(
     # One of two duplicates may be beyond the ranks of its sentence.
     once[:, :-1] = once[:, :-1].maximum(once[:, 1:].masked_fill(~again, -math.inf))
     once[:, 1:].masked_fill_(again, -math.inf)
-    found = replace(found, log_probabilities=once)
-    return _pick(found, once.sort(dim=1, descending=True, stable=True).indices)
+    return _ranked(found, once)
 
 
 def _best_ends(
-    candidates: Candidates,
-    banks: Int[Tensor, "batch candidates"],
-    beam_size: int,
+    candidates: beam.Candidates, banks: Int[Tensor, "batch candidates"], beam_size: int
 ) -> Bool[Tensor, "batch candidates"]:
     """Ends within the best ``beam_size`` of the fullest bank."""
     valid = candidates.log_probabilities > -math.inf
@@ -149,12 +120,12 @@ def _best_ends(
 
 
 def _allocation(
-    candidates: Candidates,
+    candidates: beam.Candidates,
     progress: MustPhrases,
     slots: Int[Tensor, " batch"],
     width: int,
     beam_size: int,
-) -> tuple[Int[Tensor, "batch beam"], Candidates]:
+) -> tuple[Int[Tensor, "batch beam"], beam.Candidates]:
     """Choose the live candidates: their indices, and the candidates, the best first."""
     live = (candidates.tokens != EOS) & (candidates.log_probabilities > -math.inf)
     # batch candidates -> batch candidates bank
@@ -165,24 +136,23 @@ def _allocation(
     # First the guaranteed slots of each bank, then the best of the rest.
     order = torch.where(live, (~guaranteed).long(), 2).sort(dim=1, stable=True).indices
     order = order[:, :width]
-    chosen = _pick(candidates, order)
+    chosen = candidates.pick(order)
     beyond = torch.arange(order.size(1), device=slots.device) >= slots[:, None]
     kept = chosen.log_probabilities.masked_fill(beyond | ~live.gather(1, order), -math.inf)
     best_first = kept.sort(dim=1, descending=True, stable=True).indices
-    chosen = _pick(replace(chosen, log_probabilities=kept), best_first)
-    return order.gather(1, best_first), chosen
+    return order.gather(1, best_first), replace(chosen, log_probabilities=kept).pick(best_first)
 
 
-def _only(candidates: Candidates, selected: Bool[Tensor, "batch candidates"]) -> Candidates:
+def _only(
+    candidates: beam.Candidates, selected: Bool[Tensor, "batch candidates"]
+) -> beam.Candidates:
     """The selected candidates first; the rest gets ``-inf``."""
-    values = candidates.log_probabilities.masked_fill(~selected, -math.inf)
-    order = values.sort(dim=1, descending=True, stable=True).indices
-    return _pick(replace(candidates, log_probabilities=values), order)
+    return _ranked(candidates, candidates.log_probabilities.masked_fill(~selected, -math.inf))
 
 
-def _pick(candidates: Candidates, order: Int[Tensor, "batch chosen"]) -> Candidates:
-    return Candidates(
-        candidates.log_probabilities.gather(1, order),
-        candidates.parents.gather(1, order),
-        candidates.tokens.gather(1, order),
-    )
+def _ranked(
+    candidates: beam.Candidates, log_probabilities: Float[Tensor, "batch candidates"]
+) -> beam.Candidates:
+    """With these log-probabilities, the best first."""
+    order = log_probabilities.sort(dim=1, descending=True, stable=True).indices
+    return replace(candidates, log_probabilities=log_probabilities).pick(order)

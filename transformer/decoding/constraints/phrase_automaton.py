@@ -7,7 +7,7 @@ Source: Aho and Corasick 1975, "Efficient String Matching: An Aid to Bibliograph
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import torch
@@ -24,51 +24,22 @@ _KINDS = 3
 """Number of kinds of characters."""
 
 
-@dataclass
-class _Trie:
-    """Nodes of several phrase sets, each with its own root."""
-
-    children: list[dict[int, int]] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    terminal: list[bool] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-
-    def add(self, phrases: Sequence[Sequence[int]]) -> None:
-        root = self._node(0)
-        self.roots.append(root)
-        for phrase in phrases:
-            node = root
-            for symbol in phrase:
-                if symbol not in self.children[node]:
-                    self.children[node][symbol] = self._node(self.depths[node] + 1)
-                node = self.children[node][symbol]
-            self.terminal[node] = True
-
-    def _node(self, depth: int) -> int:
-        self.children.append({})
-        self.depths.append(depth)
-        self.terminal.append(False)
-        return len(self.children) - 1
-
-
 class PhraseAutomaton:
     """States of several phrase sets; a text is read from the start of one of them.
 
     A state that has found a phrase stays.
-
-    Attributes:
-        starts: The state of each set before the first subword.
-        found: Whether a state has found a phrase of its set.
-        found_at_end: The same if the text ends there.
-        depths: Symbols of a phrase at the end of the text, of each state.
-        spaced: Whether the text of a state ends in a space.
     """
 
     starts: Int[Tensor, " sets"]
+    """The state of each set before the first subword."""
     found: Bool[Tensor, " states"]
+    """Whether a state has found a phrase of its set."""
     found_at_end: Bool[Tensor, " states"]
+    """The same if the text ends there."""
     depths: Int[Tensor, " states"]
+    """Symbols of a phrase at the end of the text, of each state."""
     spaced: Bool[Tensor, " states"]
+    """Whether the text of a state ends in a space."""
 
     def __init__(self, sets: Sequence[Sequence[Spelling]], vocabulary: Vocabulary) -> None:
         """Build it on the CPU for sets of spelt phrases; the empty phrase always occurs.
@@ -77,23 +48,21 @@ class PhraseAutomaton:
         """
         known = sorted({byte for phrases in sets for phrase in phrases for byte, _ in phrase})
         symbols = {symbol: number for number, symbol in enumerate([*known, EDGE], start=1)}
-        trie = _Trie()
-        for phrases in sets:
-            trie.add([[symbols[symbol] for symbol in with_edges(phrase)] for phrase in phrases])
-        moves, terminal = _moves(trie, len(symbols) + 1)
+        texts = [[[symbols[s] for s in with_edges(one)] for one in phrases] for phrases in sets]
+        moves, depths, terminal, roots = _moves(texts, len(symbols) + 1)
         # nodes -> states: a node for each kind of the character before
         before = np.tile(np.arange(_KINDS), len(moves))
         nodes = np.arange(len(moves)).repeat(_KINDS)
         at_end = np.where(before == WORD, moves[nodes, len(known) + 1], nodes)
-        self.starts = torch.tensor(trie.roots) * _KINDS + OTHER
+        self.starts = torch.tensor(roots) * _KINDS + OTHER
         self.found = torch.from_numpy(terminal[nodes])
         self.found_at_end = torch.from_numpy(terminal[at_end])
-        self.depths = torch.tensor(trie.depths).repeat_interleave(_KINDS)
+        self.depths = torch.tensor(depths).repeat_interleave(_KINDS)
         self.spaced = torch.from_numpy(before == SPACE)
         self._table = torch.from_numpy(_table(moves))
         self._classes = torch.from_numpy(_classes(vocabulary, known))
         self._lengths = torch.from_numpy(vocabulary.lengths)
-        self._rows: dict[tuple[int, bool], Bool[Tensor, " vocab"]] = {}
+        self._cached_completing = cache(self._completing)
 
     def to(self, device: torch.device) -> "PhraseAutomaton":
         """Move it in place."""
@@ -119,17 +88,15 @@ class PhraseAutomaton:
         visits few of them.
         """
         visited, indices = states.unique(return_inverse=True)
-        rows = [self._completing(state, at_end) for state in visited.tolist()]
+        rows = [self._cached_completing(state, at_end) for state in visited.tolist()]
         return torch.stack(rows)[indices]
 
     def _completing(self, state: int, at_end: bool) -> Bool[Tensor, " vocab"]:
-        if (state, at_end) not in self._rows:
-            subwords = torch.arange(len(self._lengths), device=self.found.device)
-            after = self.read(torch.full_like(subwords, state), subwords)
-            row = (self.found_at_end if at_end else self.found)[after]
-            row[EOS] = self.found_at_end[state]
-            self._rows[state, at_end] = row
-        return self._rows[state, at_end]
+        subwords = torch.arange(len(self._lengths), device=self.found.device)
+        after = self.read(torch.full_like(subwords, state), subwords)
+        row = (self.found_at_end if at_end else self.found)[after]
+        row[EOS] = self.found_at_end[state]
+        return row
 
 
 def with_edges(phrase: Spelling) -> list[int]:
@@ -145,26 +112,39 @@ def with_edges(phrase: Spelling) -> list[int]:
 
 
 def _moves(
-    trie: _Trie, symbols: int
-) -> tuple[Int[np.ndarray, "nodes symbols"], Bool[np.ndarray, " nodes"]]:
-    """The next node by symbol, 0 being any that no phrase has; and which nodes found a phrase."""
-    moves = np.zeros((len(trie.children), symbols), dtype=np.int64)
-    terminal = np.array(trie.terminal)
-    for root in trie.roots:
-        moves[root] = root
-        queue = []
-        for symbol, child in trie.children[root].items():
-            moves[root, symbol] = child
-            queue.append((child, root))
-        for node, suffix in queue:
-            terminal[node] |= terminal[suffix]
-            moves[node] = moves[suffix]
-            for symbol, child in trie.children[node].items():
-                queue.append((child, int(moves[suffix, symbol])))
-                moves[node, symbol] = child
-    stays = terminal.nonzero()[0]
+    sets: Sequence[Sequence[Sequence[int]]], symbols: int
+) -> tuple[Int[np.ndarray, "nodes symbols"], list[int], Bool[np.ndarray, " nodes"], list[int]]:
+    """The next node by symbol, 0 being any that no phrase has; the depth of each node, whether it
+    found a phrase, and the root of each set."""
+    children: list[dict[int, int]] = []
+    depths, ends, roots = list[int](), list[int](), list[int]()
+    for phrases in sets:
+        roots.append(len(children))
+        children.append({})
+        depths.append(0)
+        for phrase in phrases:
+            node = roots[-1]
+            for symbol in phrase:
+                if symbol not in children[node]:
+                    children[node][symbol] = len(children)
+                    children.append({})
+                    depths.append(depths[node] + 1)
+                node = children[node][symbol]
+            ends.append(node)
+    moves = np.zeros((len(children), symbols), dtype=np.int64)
+    moves[roots] = np.array(roots)[:, None]
+    found = np.zeros(len(children), dtype=bool)
+    found[ends] = True
+    queue = [(root, root) for root in roots]
+    for node, suffix in queue:
+        found[node] |= found[suffix]
+        moves[node] = moves[suffix]
+        for symbol, child in children[node].items():
+            queue.append((child, int(moves[suffix, symbol])))
+            moves[node, symbol] = child
+    stays = found.nonzero()[0]
     moves[stays] = stays[:, None]
-    return moves, terminal
+    return moves, depths, found, roots
 
 
 def _table(moves: Int[np.ndarray, "nodes symbols"]) -> Int[np.ndarray, "states classes"]:

@@ -12,6 +12,7 @@ from itertools import accumulate
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from transformer.decoding.constraints.phrase_automaton import EDGE, PhraseAutomaton, with_edges
 from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary
@@ -33,23 +34,22 @@ Cut = tuple[Sequence[int], Sequence[Spelling]]
 
 @dataclass(frozen=True)
 class MustPhrases:
-    """The phrases of each sentence and the state of each hypothesis in each of them.
-
-    Attributes:
-        automaton: One set a phrase, with its spellings.
-        units: Subwords of the phrase that each state has; all if it was found.
-        spaced: Whether a state has only the space before the phrase.
-        proposals: The subword that continues the phrase from each state; -1 if there is none.
-        totals: Subwords of all phrases of a sentence.
-        states: The state of each hypothesis.
-    """
+    """The phrases of each sentence and the state of each hypothesis in each of them."""
 
     automaton: PhraseAutomaton
+    """One set a phrase, with its spellings."""
     units: Int[Tensor, " states"]
+    """Subwords of the phrase that each state has; all if it was found."""
     spaced: Bool[Tensor, " states"]
+    """Whether a state has only the space before the phrase."""
     proposals: Int[Tensor, " states"]
+    """The subword that continues the phrase from each state; -1 if there is none."""
     totals: Int[Tensor, " batch"]
+    """Subwords of all phrases of a sentence."""
     states: Int[Tensor, "batch beam phrase"]
+    """The state of each hypothesis."""
+    continues_word: Bool[Tensor, " vocab"]
+    """Subwords that continue the word before them."""
 
     @classmethod
     def compile(
@@ -64,20 +64,16 @@ class MustPhrases:
             cuts += phrases
         automaton = PhraseAutomaton([spellings for _, spellings in cuts], vocabulary)
         units, spaced, proposals = _state_tables(automaton, cuts, vocabulary)
-        longest = max(map(len, rows))
-        sets = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+        sets = pad_sequence([torch.tensor(row, dtype=torch.long) for row in rows], batch_first=True)
         totals = torch.tensor([sum(len(subwords) for subwords, _ in row) for row in sentences])
         states = automaton.starts[sets][:, None]
-        parts = (part.to(device) for part in (units, spaced, proposals, totals, states))
+        tensors = (units, spaced, proposals, totals, states, vocabulary.continues_word)
+        parts = (part.to(device) for part in tensors)
         return cls(automaton.to(device), *parts)
 
     def widths(self, beam_size: int) -> Int[Tensor, " batch"]:
         """``beam_width`` of each sentence."""
         return self.totals + beam_width(beam_size, 0)
-
-    def spread(self, beam: int) -> "MustPhrases":
-        """Copy the first hypothesis of each sentence to the whole beam."""
-        return replace(self, states=self.states[:, :1].expand(-1, beam, -1))
 
     def select(self, rows: Int[Tensor, " kept"]) -> "MustPhrases":
         """Only these sentences."""
@@ -93,9 +89,8 @@ class MustPhrases:
     ) -> "MustPhrases":
         """Append these tokens to these hypotheses."""
         states = self.pick(parents).states
-        return replace(
-            self, states=self.automaton.read(states, tokens[..., None].expand_as(states))
-        )
+        states = self.automaton.read(states, tokens[..., None].expand_as(states))
+        return replace(self, states=states)
 
     @property
     def banks(self) -> Int[Tensor, "batch beam"]:
@@ -135,8 +130,10 @@ def _state_tables(
         own = slice(start - bounds[0], end - bounds[0])
         depths, spaced = automaton.depths[own], automaton.spaced[own]
         own_units, own_proposals = units[own], proposals[own]
-        # If the model has cut the phrase differently, the proposal continues with the rest.
-        tails = [subwords[0], *_tails(spellings[0], vocabulary)]
+        # If the model has cut the phrase differently, the longest subword that continues it.
+        phrase = spellings[0]
+        counts = accumulate(symbol != EDGE for symbol in with_edges(phrase))
+        tails = [subwords[0], *(vocabulary.longest(phrase[count:]) for count in counts)]
         own_proposals[:] = torch.tensor(tails)[depths.clamp(max=len(tails) - 1)]
         state = torch.tensor(start)
         for subword, following in zip(subwords, [*subwords[1:], -1], strict=True):
@@ -151,9 +148,3 @@ def _state_tables(
         own_units[automaton.found_at_end[own]] = len(subwords)
         own_proposals[own_units == len(subwords)] = -1
     return units, only_space, proposals
-
-
-def _tails(phrase: Spelling, vocabulary: Vocabulary) -> list[int]:
-    """The longest subword that continues a phrase after each of its symbols."""
-    counts = accumulate(symbol != EDGE for symbol in with_edges(phrase))
-    return [vocabulary.longest(phrase[count:]) for count in counts]

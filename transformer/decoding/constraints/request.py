@@ -1,35 +1,33 @@
-"""Constraints of one translation: its beginning, phrases that it must or must not contain.
+"""Requests: texts with the constraints of their translations, one by one or as they come.
 
 It knows text only: neither subwords nor the search that obeys.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from transformer.common.errors import InputError, raise_objections
 from transformer.common.schema import typed
 from transformer.data.text.phrases import occurs, one_line
-from transformer.data.tokenization.tags import SourceTags, with_tags
+from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
 
 
 @dataclass(frozen=True)
 class Constraints:
     """Constraints of one translation, case-sensitive; without any, the search is free.
 
-    Attributes:
-        prefix: The translation begins with this text. It may end inside a word, which then
-            continues in any way; a space at its end ends the word.
-        must: Phrases that occur in the translation, between the edges of words (``occurs``).
-        never: Phrases that do not occur in it: ``der`` does not rule out "wieder".
-
     Raises:
         InputError: A phrase is empty, or one constraint contradicts another.
     """
 
     prefix: str = ""
+    """The translation begins with this text. It may end inside a word, which then
+    continues in any way; a space at its end ends the word."""
     must: tuple[str, ...] = ()
+    """Phrases that occur in the translation, between the edges of words (``occurs``)."""
     never: tuple[str, ...] = ()
+    """Phrases that do not occur in it: ``der`` does not rule out "wieder"."""
 
     def __post_init__(self) -> None:
         raise_objections(_contradictions(self))
@@ -83,20 +81,17 @@ class Request:
             )
         try:
             read = typed(_Line, values, "request")
-            constraints = Constraints(read.prefix, read.must, read.never)
         except InputError as error:
             raise InputError(f"{where}: {error}") from error
+        constraints = Constraints(read.prefix, read.must, read.never)
         return cls(with_tags(read.text, SourceTags(read.to, read.tag)), constraints or None)
 
 
-@dataclass(frozen=True)
-class _Line:
+@dataclass(frozen=True, kw_only=True)
+class _Line(Constraints):
     text: str
     to: str | None = None
     tag: str | None = None
-    prefix: str = ""
-    must: tuple[str, ...] = ()
-    never: tuple[str, ...] = ()
 
 
 def _contradictions(constraints: Constraints) -> Iterator[str]:
@@ -108,3 +103,34 @@ def _contradictions(constraints: Constraints) -> Iterator[str]:
         for never in constraints.never:
             if occurs(never, phrase):
                 yield f"{name} {phrase!r} contains {never!r}, which never forbids; drop one of them"
+
+
+FIRST_WINDOW, LAST_WINDOW = 8, 4096
+"""Maximal lines of the first and of any window; each may be twice as large as the one before: small
+windows give an early answer, large windows full batches."""
+
+
+def make_windows(
+    lines: Iterable[str | Request], ready: Callable[[], bool] | None
+) -> Iterator[list[Request]]:
+    """Cut lines into windows that are translated together.
+
+    Each ends when it is full, or when the next line is not ``ready``. If reading fails, the lines
+    before come first, then the error. The last window may be empty.
+    """
+    window: list[Request] = []
+    size = FIRST_WINDOW
+    try:
+        for line in lines:
+            if isinstance(line, str):
+                text = line.removesuffix("\n").removesuffix("\r")
+                line = Request(with_tags(text, parse_tags(line)))
+            window.append(line)
+            if len(window) == size or (ready is not None and not ready()):
+                yield window
+                window = []
+                size = min(2 * size, LAST_WINDOW)
+    except Exception:
+        yield window
+        raise
+    yield window

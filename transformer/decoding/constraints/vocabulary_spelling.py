@@ -8,9 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
-from jaxtyping import Int
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
 
 from transformer.data.text.phrases import OTHER, SPACE, WORD, char_kind
 from transformer.data.tokenization.subword_regularization import WORD_START
@@ -41,19 +44,16 @@ def spell(text: str) -> Spelling:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The spelling of all subwords, in arrays of one row a subword.
-
-    Attributes:
-        spellings: Of each subword; empty for control symbols.
-        values: Bytes, padded with -1.
-        kinds: Of the bytes.
-        lengths: In bytes.
-    """
+    """The spelling of all subwords, in arrays of one row a subword."""
 
     spellings: tuple[Spelling, ...]
+    """Of each subword; empty for control symbols."""
     values: Int[np.ndarray, "vocab longest"]
+    """Bytes, padded with -1."""
     kinds: Int[np.ndarray, "vocab longest"]
+    """Of the bytes."""
     lengths: Int[np.ndarray, " vocab"]
+    """In bytes."""
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "Vocabulary":
@@ -65,24 +65,26 @@ class Vocabulary:
     def from_spellings(cls, spellings: Sequence[Spelling]) -> "Vocabulary":
         """Convert spellings to arrays."""
         lengths = np.array([len(spelling) for spelling in spellings])
-        values = np.full((len(spellings), int(lengths.max())), -1)
-        kinds = np.zeros_like(values)
-        for row, spelling in enumerate(spellings):
-            if spelling:
-                values[row, : len(spelling)], kinds[row, : len(spelling)] = zip(
-                    *spelling, strict=True
-                )
+        filled = np.arange(lengths.max()) < lengths[:, None]
+        values, kinds = np.full(filled.shape, -1), np.zeros(filled.shape, dtype=np.int64)
+        values[filled], kinds[filled] = zip(*chain(*spellings), strict=True)
         return cls(tuple(spellings), values, kinds, lengths)
 
     @cached_property
-    def _numbers(self) -> dict[bytes, int]:
+    def numbers(self) -> dict[bytes, int]:
+        """The subword that is spelt in these bytes."""
         return {_bytes(spelling): number for number, spelling in enumerate(self.spellings)}
+
+    @property
+    def continues_word(self) -> Bool[Tensor, " vocab"]:
+        """Which subwords continue the word before them."""
+        return torch.from_numpy((self.kinds[:, 0] == WORD) & (self.lengths > 0))
 
     def longest(self, rest: Spelling) -> int:
         """The longest subword that this text begins with; -1 for an empty text."""
         text = _bytes(rest)
         ends = range(min(len(text), self.values.shape[1]), 0, -1)
-        return next((self._numbers[text[:end]] for end in ends if text[:end] in self._numbers), -1)
+        return next((self.numbers[text[:end]] for end in ends if text[:end] in self.numbers), -1)
 
     def join(self, subwords: Sequence[int]) -> Spelling:
         """The spelling of the text of these subwords."""

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from transformer.data.batching.batch import collate
 from transformer.data.tokenization.tokenizer import PAD, Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, plan_batches
+from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.prediction.predictor import Predictor
 
 
 def perplexity(nats: float) -> float:
@@ -30,16 +31,12 @@ LOGIT_ROWS = 512
 
 @dataclass(frozen=True)
 class TextProbability:
-    """The probability of a text.
-
-    Attributes:
-        tokens: Its subwords.
-        token_log_probabilities: Natural logarithms: of each subword given all before it, and of
-            the end.
-    """
+    """The probability of a text."""
 
     tokens: tuple[str, ...]
+    """Its subwords."""
     token_log_probabilities: tuple[float, ...]
+    """Natural logarithms: of each subword given all before it, and of the end."""
 
     @property
     def log_probability(self) -> float:
@@ -93,11 +90,10 @@ class LanguageModel(Predictor):
     def log_probabilities(self, rows: Sequence[Sequence[int]]) -> list[Float[Tensor, " tokens"]]:
         """Natural logarithms, of each token given all before it and of the end.
 
-        Args:
-            rows: Tokens of each text, without bos or eos.
+        The rows are the tokens of each text, without bos or eos.
         """
         found = [torch.empty(0)] * len(rows)
-        for indices in plan_batches([len(row) for row in rows], self.batch_tokens):
+        for indices in bucket_batches([len(row) + 1 for row in rows], self.batch_tokens):
             chosen = [list(rows[index]) for index in indices]
             batch = collate(chosen, chosen).to(self.model.projection.weight.device)
             real = batch.target_output != PAD

@@ -9,15 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
 import torch
-from jaxtyping import Int
 
 from transformer.common.errors import InputError, errors_name
 from transformer.common.schema import typed
-from transformer.data.batching.sampler import BatchPlan
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.translation.line_windows import make_windows
+from transformer.decoding.constraints.request import make_windows
 from transformer.model.checkpoint.checkpoint import (
     PORTABLE,
     checkpoint_task,
@@ -52,12 +49,10 @@ class Predictor(ABC):
     """Whether the stack sees only earlier tokens."""
 
     def __init__(self, model: SingleStack, tokenizer: Tokenizer, batch_tokens: int = 4096) -> None:
-        """Predict on the device of the model.
+        """Predict with a model in evaluation mode, on its device.
 
-        Args:
-            model: In evaluation mode.
-            tokenizer: The tokenizer of the model.
-            batch_tokens: Budget of a batch, padding included; a longer text makes a batch alone.
+        ``batch_tokens`` is the budget of a batch, padding included; a longer text makes a batch
+        alone.
         """
         self.model = model
         self.tokenizer = tokenizer
@@ -110,10 +105,7 @@ class Predictor(ABC):
     ) -> Iterator[Prediction]:
         """Predict lines as they come, holding no more than a window of them.
 
-        Args:
-            lines: One text each.
-            name: Of the file, for messages.
-            ready: See ``Translator.translate_stream``.
+        For ``ready`` see ``Translator.translate_stream``; messages name the file ``name``.
 
         Raises:
             InputError: A line has more tokens than ``model.max_length``; the lines before it are
@@ -131,17 +123,3 @@ class Predictor(ABC):
                     f"model.max_length={limit} allows; cut it"
                 )
             yield line
-
-
-def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[Int[np.ndarray, " rows"]]:
-    """Yield the indices of the texts of one batch, which have similar lengths.
-
-    Args:
-        lengths: Tokens of each text, without bos or eos.
-        batch_tokens: Budget of a batch; a longer text makes a batch alone.
-    """
-    if lengths:
-        counts = np.array(lengths, dtype=np.int64)
-        budget = max(batch_tokens, int(counts.max()) + 1)
-        plan = BatchPlan(counts, counts, batch_tokens=budget, shuffle=False).epoch(0)
-        yield from (plan[index] for index in range(len(plan)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from transformer.data.batching.batch import UNTAGGED
@@ -14,22 +15,19 @@ from transformer.data.batching.sampler import BatchKey
 from transformer.data.modules.tagging import TaggedDataset
 from transformer.data.text.conllu import UPOS, TaggedSentence
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.prediction.predictor import Predictor, plan_batches
+from transformer.decoding.length_bucketing import bucket_batches
+from transformer.decoding.prediction.predictor import Predictor
 
 
 @dataclass(frozen=True)
 class Tags:
-    """The tags of a sentence.
-
-    Attributes:
-        words: The input.
-        tags: One for each word, of ``UPOS``.
-        probabilities: Of each tag, by the model.
-    """
+    """The tags of a sentence."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    """One for each word, of ``UPOS``."""
     probabilities: tuple[float, ...]
+    """Of each tag, by the model."""
 
     def to_line(self) -> str:
         """The tags, separated by spaces."""
@@ -62,17 +60,14 @@ class Tagger(Predictor):
 
     @torch.inference_mode()
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[Tags]:
-        """Tag words.
-
-        Args:
-            sentences: The words of each; punctuation is separate, as in the training text.
-        """
+        """Tag the words of each sentence; punctuation is separate, as in the training text."""
         # The dataset needs tags, which here only mark the first subword of each word.
         untagged = [TaggedSentence(tuple(words), ("X",) * len(words)) for words in sentences]
         dataset = TaggedDataset(untagged, self.tokenizer)
         found = [Tags((), (), ())] * len(untagged)
-        for indices in plan_batches(dataset.lengths()[0].tolist(), self.batch_tokens):
-            batch = dataset[BatchKey(0, indices)].to(self.model.projection.weight.device)
+        lengths = [length + 1 for length in dataset.lengths()[0].tolist()]
+        for indices in bucket_batches(lengths, self.batch_tokens):
+            batch = dataset[BatchKey(0, np.array(indices))].to(self.model.projection.weight.device)
             best = self.model.logits(self.model(batch.source)).float().softmax(-1).max(-1)
             for index, values, classes, tags in zip(indices, *best, batch.tags, strict=True):
                 first = tags != UNTAGGED

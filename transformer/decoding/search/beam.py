@@ -18,13 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 BLOCK = 128
 """Candidates of a block; ``largest`` ranks blocks by their maxima first."""
@@ -41,9 +36,7 @@ class Finished:
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Finished":
         """Only these sentences."""
-        return Finished(
-            self.scores[rows], self.log_probabilities[rows], self.lengths[rows], self.tokens[rows]
-        )
+        return Finished(*(part[rows] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -53,19 +46,14 @@ class Live:
     ``sentences`` are the indices of the sentences in the call; ``tokens`` begin with ``BOS``.
     """
 
-    sentences: list[int]
+    sentences: Int[Tensor, " batch"]
     limits: Int[Tensor, " batch"]
     tokens: Int[Tensor, "batch beam length"]
     log_probabilities: Float[Tensor, "batch beam"]
 
     def select(self, rows: Int[Tensor, " kept"]) -> "Live":
         """Only these sentences."""
-        return Live(
-            [self.sentences[row] for row in rows.tolist()],
-            self.limits[rows],
-            self.tokens[rows],
-            self.log_probabilities[rows],
-        )
+        return Live(*(part[rows] for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -75,6 +63,10 @@ class Candidates:
     log_probabilities: Float[Tensor, "batch candidates"]
     parents: Int[Tensor, "batch candidates"]
     tokens: Int[Tensor, "batch candidates"]
+
+    def pick(self, order: Int[Tensor, "batch chosen"]) -> "Candidates":
+        """Candidates by their index within the sentence."""
+        return Candidates(*(part.gather(1, order) for part in vars(self).values()))
 
 
 def beam_search(
@@ -118,7 +110,8 @@ def start(limits: Int[Tensor, " batch"], beam: int) -> tuple[Live, Finished]:
     nothing = torch.full(shape, -math.inf, device=limits.device)
     alive = nothing.clone()
     alive[:, 0] = 0.0
-    live = Live(list(range(len(limits))), limits, limits.new_full((*shape, 1), BOS), alive)
+    sentences = torch.arange(len(limits), device=limits.device)
+    live = Live(sentences, limits, limits.new_full((*shape, 1), BOS), alive)
     tokens = limits.new_zeros((*shape, int(limits.max())))
     return live, Finished(nothing, nothing, limits.new_zeros(shape), tokens)
 
@@ -184,12 +177,9 @@ def proceed(live: Live, candidates: Candidates) -> tuple[Live, Int[Tensor, "batc
     beam = live.tokens.size(1)
     # At most one continuation of each hypothesis ends, so that enough candidates remain.
     ends = (candidates.tokens == EOS).to(torch.uint8)
-    order = ends.sort(dim=1, stable=True).indices[:, :beam]
-    parents = candidates.parents.gather(1, order)
-    chosen = candidates.tokens.gather(1, order)
-    tokens = torch.cat((_pick(live.tokens, parents), chosen[..., None]), dim=2)
-    total = candidates.log_probabilities.gather(1, order)
-    return Live(live.sentences, live.limits, tokens, total), parents
+    chosen = candidates.pick(ends.sort(dim=1, stable=True).indices[:, :beam])
+    tokens = torch.cat((_pick(live.tokens, chosen.parents), chosen.tokens[..., None]), dim=2)
+    return Live(live.sentences, live.limits, tokens, chosen.log_probabilities), chosen.parents
 
 
 def done(live: Live, finished: Finished, config: SearchConfig) -> Bool[Tensor, " batch"]:

@@ -6,7 +6,7 @@ It does not know the searches, nor the model.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, overload
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -93,11 +93,6 @@ class SearchConfig:
         return search.nbest if search.algorithm == "sampling" else search.beam_size
 
     @property
-    def width_key(self) -> str:
-        """The setting that determines the width."""
-        return {"sampling": "nbest", "mbr": "candidates"}.get(self.algorithm, "beam_size")
-
-    @property
     def candidate_search(self) -> "SearchConfig":
         """The search for the candidates of ``mbr``; any other algorithm is its own."""
         if self.algorithm != "mbr":
@@ -111,13 +106,7 @@ class SearchConfig:
         }
         return replace(self, **changes)
 
-    @overload
-    def penalty(self, length: int) -> float: ...
-
-    @overload
-    def penalty(self, length: Tensor) -> Tensor: ...
-
-    def penalty(self, length: int | Tensor) -> float | Tensor:
+    def penalty(self, length: int | Tensor) -> Any:
         """The length penalty of so many tokens, the end of the sentence included."""
         return length_penalty(length, self.length_penalty, self.length_penalty_form)
 

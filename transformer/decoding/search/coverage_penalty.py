@@ -27,14 +27,9 @@ def rank_by_coverage(
     beta: float,
     head: HeadName | None,
 ) -> list[list[Hypothesis]]:
-    """Add the penalty to every score, and rank again.
+    """Add the penalty of weight ``beta`` to every score of each sentence, and rank again.
 
-    Args:
-        model: In evaluation mode.
-        sources: Subwords of each sentence.
-        found: Its hypotheses.
-        beta: Weight of the penalty.
-        head: The head to read, as in ``aligning_attention``.
+    The model is in evaluation mode; ``head`` is the head to read, as in ``aligning_attention``.
     """
     pairs = [(s, h.tokens) for s, beam in zip(sources, found, strict=True) for h in beam]
     weights = iter(pair_attention(model, pairs, head))

@@ -11,26 +11,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from transformer.decoding.search.beam import (
-    Candidates,
-    Finished,
-    Live,
-    done,
-    expand,
-    finish,
-    hypotheses,
-    proceed,
-    start,
-)
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search import beam
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
-Group = tuple[Live, Finished]
+Group = tuple[beam.Live, beam.Finished]
 
 
 def diverse_search(
@@ -41,14 +26,14 @@ def diverse_search(
     Arguments and errors are those of ``beam_search``.
     """
     found: list[list[Hypothesis]] = [[] for _ in range(len(limits))]
-    groups = [start(limits, config.beam_size // config.groups) for _ in range(config.groups)]
+    groups = [beam.start(limits, config.beam_size // config.groups) for _ in range(config.groups)]
     while True:
         tokens = torch.cat([live.tokens for live, _ in groups], dim=1)
         log_probabilities = step(tokens[:, :, -1])
         constrain(log_probabilities, tokens, groups[0][0].limits, config)
         check_no_nan(log_probabilities, tokens.size(2) - 1)
         groups, parents = _advance(groups, log_probabilities, config)
-        over = torch.stack([done(*group, _group_config(config)) for group in groups]).all(0)
+        over = torch.stack([beam.done(*group, _group_config(config)) for group in groups]).all(0)
         if over.any():
             for row in over.nonzero().squeeze(1).tolist():
                 found[groups[0][0].sentences[row]] = _merged(groups, row, config)
@@ -80,9 +65,13 @@ def _advance(
     advanced, parents = [], []
     owned = log_probabilities.split(width, dim=1)
     for number, ((live, finished), own) in enumerate(zip(groups, owned, strict=True)):
-        candidates = _expand(live, own, config.diversity * chosen)
-        finished = finish(live, finished, candidates, settings)
-        live, group_parents = proceed(live, candidates)
+        loss = config.diversity * chosen
+        ranked = beam.expand(live, own - loss[:, None])
+        # The loss ranks the candidates, but is not in their log-probability.
+        total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
+        candidates = replace(ranked, log_probabilities=total)
+        finished = beam.finish(live, finished, candidates, settings)
+        live, group_parents = beam.proceed(live, candidates)
         newest = candidates.tokens[:, :width]
         chosen = chosen.scatter_add(1, newest, torch.ones_like(newest, dtype=chosen.dtype))
         advanced.append((live, finished))
@@ -90,20 +79,9 @@ def _advance(
     return advanced, torch.cat(parents, dim=1)
 
 
-def _expand(
-    live: Live,
-    log_probabilities: Float[Tensor, "batch beam vocab"],
-    loss: Float[Tensor, "batch vocab"],
-) -> Candidates:
-    """Rank by log-probability minus the loss of each token; the result has no loss in it."""
-    ranked = expand(live, log_probabilities - loss[:, None])
-    total = ranked.log_probabilities + loss.gather(1, ranked.tokens)
-    return replace(ranked, log_probabilities=total)
-
-
 def _merged(groups: list[Group], row: int, config: SearchConfig) -> list[Hypothesis]:
     """The best hypotheses of all groups, without duplicates."""
     width = config.beam_size // config.groups
-    every = [h for _, finished in groups for h in hypotheses(finished, row, width)]
+    every = [h for _, finished in groups for h in beam.hypotheses(finished, row, width)]
     distinct = {h.tokens: h for h in every}
     return sorted(distinct.values(), key=lambda h: -h.score)[: config.nbest]

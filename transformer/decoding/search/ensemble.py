@@ -25,7 +25,7 @@ class Ensemble(nn.Module):
     """Models of one source and one target vocabulary.
 
     Attributes:
-        models: Attention is read from the first.
+        members: The models; attention is read from the first.
         averaging: ``probability`` takes the arithmetic mean of the distributions;
             ``log_probability`` the geometric mean, normalised, by which one model can veto.
         config: Of the first model, with the shortest ``max_length`` of all.
@@ -40,14 +40,10 @@ class Ensemble(nn.Module):
         if len(sizes) > 1:
             raise InputError("the models of an ensemble have vocabularies of different sizes")
         self.models = nn.ModuleList(models)
+        self.members = list(models)
         self.averaging = averaging
         shortest = min(model.config.max_length for model in models)
         self.config = replace(models[0].config, max_length=shortest)
-
-    @property
-    def members(self) -> list[Transformer]:
-        """The models, typed."""
-        return [model for model in self.models if isinstance(model, Transformer)]
 
     @property
     def max_length(self) -> int | None:

@@ -8,13 +8,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 
 def greedy_search(
@@ -41,9 +36,8 @@ def greedy_search(
                 found[sentences[row]].append(Hypothesis(tuple(sequence), total / penalty, total))
             alive = (~ended).nonzero().squeeze(1)
             sentences = [sentences[row] for row in alive.tolist()]
-            tokens, chosen, totals, limits = (
-                part[alive] for part in (tokens, chosen, totals, limits)
-            )
+            tokens, chosen = tokens[alive], chosen[alive]
+            totals, limits = totals[alive], limits[alive]
             if sentences:
                 step.keep(alive)
         tokens = torch.cat((tokens, chosen), dim=1)

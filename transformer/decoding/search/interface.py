@@ -1,7 +1,6 @@
 """The interface of every search: the step it calls, the limits it keeps, the hypotheses it returns.
 
-It knows neither the model behind the step nor text. A search asks a ``StepFunction`` for the
-log-probabilities of the next token and tells it which hypotheses continue.
+It knows neither the model behind the step nor text.
 """
 
 import math
@@ -58,17 +57,14 @@ class BanningStep:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A finished translation in tokens.
-
-    Attributes:
-        tokens: Subwords, without the symbols for beginning and end.
-        score: The log-probability divided by the length penalty; searches rank by it.
-        log_probability: Natural logarithm, of the subwords and the end of the sentence.
-    """
+    """A finished translation in tokens."""
 
     tokens: tuple[int, ...]
+    """Subwords, without the symbols for beginning and end."""
     score: float
+    """The log-probability divided by the length penalty; searches rank by it."""
     log_probability: float
+    """Natural logarithm, of the subwords and the end of the sentence."""
 
 
 def constrain(
@@ -81,13 +77,8 @@ def constrain(
 
     Padding and the beginning are always banned. The end is banned before ``min_length`` subwords
     and by ``eos_threshold``; a subword is banned that would repeat an n-gram. At the limit of a
-    sentence everything but the end is banned, however improbable the end is.
-
-    Args:
-        log_probabilities: Of the next token.
-        tokens: The hypotheses; they begin with ``BOS``.
-        limits: Maximal subwords of each sentence.
-        config: How to search.
+    sentence everything but the end is banned, however improbable the end is. The hypotheses in
+    ``tokens`` begin with ``BOS``; ``limits`` are the maximal subwords of each sentence.
     """
     length = tokens.size(2) - 1
     log_probabilities[..., [PAD, BOS]] = -math.inf
@@ -144,11 +135,7 @@ class NotANumber(InputError):
 
 
 def check_no_nan(log_probabilities: Tensor, length: int) -> None:
-    """Stop the search of a broken model.
-
-    Raises:
-        NotANumber: A log-probability is NaN.
-    """
+    """Raise a NotANumber if a log-probability is NaN."""
     if log_probabilities.isnan().any():
         raise NotANumber(
             f"the model gave NaN as log-probability after {length} target tokens; use another "

@@ -1,12 +1,12 @@
 """Sampling: each next token is drawn from the model's distribution, or from its most likely part.
 
-It does not know the model. Each sentence has its own seed, so that its samples do not depend on its
-batch. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation" (top-k); Holtzman et al.
-2020, "The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al. 2022, "Truncation
-Sampling as Language Model Desmoothing" (epsilon); Nguyen et al. 2024, "Turning Up the Heat: Min-p
-Sampling for Creative and Coherent LLM Outputs" (min-p).
+It does not know the model. Sources: Fan et al. 2018, "Hierarchical Neural Story Generation"
+(top-k); Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration" (top-p); Hewitt et al.
+2022, "Truncation Sampling as Language Model Desmoothing" (epsilon); Nguyen et al. 2024, "Turning Up
+the Heat: Min-p Sampling for Creative and Coherent LLM Outputs" (min-p).
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 
@@ -15,31 +15,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from transformer.data.tokenization.tokenizer import BOS, EOS
-from transformer.decoding.search.interface import (
-    Hypothesis,
-    SearchConfig,
-    StepFunction,
-    check_no_nan,
-    constrain,
-)
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis, StepFunction, check_no_nan, constrain
 
 
 def sample_search(
-    step: StepFunction,
-    limits: Int[Tensor, " batch"],
-    config: SearchConfig,
-    seeds: Sequence[int],
+    step: StepFunction, limits: Int[Tensor, " batch"], config: SearchConfig, seeds: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """Return ``nbest`` samples a sentence, the best first, in the order of the sentences.
 
-    Args:
-        step: Gives log-probabilities, ``nbest`` wide.
-        limits: Maximal subwords of each sentence, on the device of the step.
-        config: How many samples, and from which part of the distribution.
-        seeds: One a sentence; its samples depend on no other sentence.
-
-    Raises:
-        NotANumber: The step gave NaN.
+    The step is ``nbest`` wide. There is one seed a sentence; its samples depend on no other
+    sentence. Other arguments and errors are those of ``beam_search``.
     """
     found: list[list[Hypothesis]] = [[] for _ in seeds]
     sentences = list(range(len(seeds)))
@@ -70,6 +56,12 @@ def sample_search(
             if sentences:
                 step.keep(alive)
     return found
+
+
+def derive_seed(subwords: Sequence[int], seed: int) -> int:
+    """A seed that depends on the text, not on its batch or its index in the input."""
+    digest = hashlib.sha256(repr((seed, list(subwords))).encode()).digest()
+    return int.from_bytes(digest[:7], "big")
 
 
 def truncated(

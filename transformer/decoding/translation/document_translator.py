@@ -10,17 +10,11 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby, pairwise
 
-import torch
-
 from transformer.data.text.document_windows import begins_window
 from transformer.data.tokenization.tags import SENTENCE_END, parse_tags, with_tags
-from transformer.decoding.constraints.request import Constraints, Request
-from transformer.decoding.translation.line_windows import make_windows
+from transformer.decoding.constraints.request import Constraints, Request, make_windows
 from transformer.decoding.translation.result import Candidate, Translation
 from transformer.decoding.translation.translator import Translator
-
-Window = range
-"""Indices of consecutive texts that are translated together."""
 
 
 class DocumentTranslator:
@@ -46,8 +40,7 @@ class DocumentTranslator:
 
         A text with constraints is translated alone.
         """
-        windows = self.windows(texts, constraints)
-        found = self.translate_windows(texts, windows, constraints)
+        found = self.translate_windows(texts, self.windows(texts, constraints), constraints)
         return [translation for window in found for translation in window]
 
     def translate_stream(
@@ -59,40 +52,44 @@ class DocumentTranslator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, when their window is full or their document at an end.
 
-        Args:
-            lines: See ``Translator.translate_stream``; an error ends the document.
-            ready: See there; it never changes the windows.
-            done: Number of the first lines to leave out; the rest is translated as with them.
+        See ``Translator.translate_stream``. An error ends the document; ``ready`` never changes the
+        windows. The first ``done`` lines are left out; the rest is translated as with them.
         """
         held: list[Request] = []
         reading = make_windows(lines, ready)
-        failure: Exception | None = None
-        while failure is None:
+        ended, failure = False, None
+        while not ended:
             try:
                 held += next(reading)
             except StopIteration:
-                break
+                ended = True
             except Exception as error:
-                failure = error
-            windows = self._windows(held)
-            # More sentences may come for the last.
-            if windows and not self._is_closed(held, windows[-1]):
-                windows.pop()
-            yield from self._translate_requests(held, windows, done)
+                ended, failure = True, error
+            texts = [request.text for request in held]
+            constraints = [request.constraints for request in held]
+            windows = self.windows(texts, constraints)
+            if windows and not ended:
+                last = windows[-1]
+                if len(last) < self.tags.sentences and texts[last[-1]].strip():
+                    windows.pop()  # more sentences may come for it
+            needed = [window for window in windows if window.stop > done]
+            found = self.translate_windows(texts, needed, constraints)
+            for window, translations in zip(needed, found, strict=True):
+                yield from translations[max(0, done - window.start) :]
             read = windows[-1].stop if windows else 0
             held, done = held[read:], max(0, done - read)
-        yield from self._translate_requests(held, self._windows(held), done)
         if failure is not None:
             raise failure
 
     def windows(
         self, texts: Sequence[str], constraints: Sequence[Constraints | None] | None = None
-    ) -> list[Window]:
-        """Cut texts into windows; each text is in one.
+    ) -> list[range]:
+        """The indices of the texts of each window; each text is in one.
 
         Raises:
             InputError: A tag is unknown to the model, or missing.
         """
+        constraints = constraints or [None] * len(texts)
         encoded = self.tokenizer.encode_source(texts)
         limit = min(self.tags.subwords, self.translator.max_subwords)
         starts: list[int] = []
@@ -101,39 +98,19 @@ class DocumentTranslator:
             indices = list(group)
             leading = max(self.tokenizer.leading_tags(encoded[index]) for index in indices)
             lengths = [
-                None
-                if not encoded[index]
-                or not texts[index].strip()
-                or (constraints and constraints[index])
-                else (len(encoded[index]) - leading,)
+                (len(encoded[index]) - leading,)
+                if encoded[index] and texts[index].strip() and not constraints[index]
+                else None
                 for index in indices
             ]
             begins = begins_window(lengths, self.tags.sentences, limit - leading)
             starts += [index for index, first in zip(indices, begins, strict=True) if first]
         return [range(*pair) for pair in pairwise([*starts, len(texts)])]
 
-    def _windows(self, requests: Sequence[Request]) -> list[Window]:
-        return self.windows(
-            [request.text for request in requests], [request.constraints for request in requests]
-        )
-
-    def _is_closed(self, requests: Sequence[Request], window: Window) -> bool:
-        return len(window) == self.tags.sentences or not requests[window[-1]].text.strip()
-
-    def _translate_requests(
-        self, requests: Sequence[Request], windows: Sequence[Window], done: int
-    ) -> Iterator[Translation]:
-        windows = [window for window in windows if window.stop > done]
-        texts = [request.text for request in requests]
-        constraints = [request.constraints for request in requests]
-        found = self.translate_windows(texts, windows, constraints)
-        for window, translations in zip(windows, found, strict=True):
-            yield from translations[max(0, done - window.start) :]
-
     def translate_windows(
         self,
         texts: Sequence[str],
-        windows: Sequence[Window],
+        windows: Sequence[range],
         constraints: Sequence[Constraints | None] | None = None,
     ) -> list[list[Translation]]:
         """Return the translations of the texts of each of these windows."""
@@ -170,15 +147,6 @@ class DocumentTranslator:
             for text, tokens in zip(self.tokenizer.decode_target(ids), parts, strict=True)
         ]
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the translator."""
-        return self.translator.device
-
-    @device.setter
-    def device(self, device: torch.device) -> None:
-        self.translator.device = device
-
     @cached_property
     def _ids(self) -> dict[str, int]:
         subwords = self.tokenizer.subwords(range(self.tokenizer.target_vocab_size))
@@ -187,24 +155,7 @@ class DocumentTranslator:
 
 def in_documents(translator: Translator) -> Translator | DocumentTranslator:
     """The translator of the kind of text that the model was trained on: sentences or documents."""
-    documents = translator.tokenizer.tags.sentences > 0
-    return DocumentTranslator(translator) if documents else translator
-
-
-def group_units(translator: Translator | DocumentTranslator, texts: Sequence[str]) -> list[Window]:
-    """The units that processes can translate separately: windows of documents, or single texts."""
-    if isinstance(translator, DocumentTranslator):
-        return translator.windows(texts)
-    return [range(index, index + 1) for index in range(len(texts))]
-
-
-def translate_units(
-    translator: Translator | DocumentTranslator, texts: Sequence[str], units: Sequence[Window]
-) -> list[list[Translation]]:
-    """The translations of some of these units of the texts."""
-    if isinstance(translator, DocumentTranslator):
-        return translator.translate_windows(texts, units)
-    return [[one] for one in translator.translate([texts[unit.start] for unit in units])]
+    return DocumentTranslator(translator) if translator.tokenizer.tags.sentences else translator
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -214,10 +165,6 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def _split_at(separator: str, subwords: Sequence[str]) -> list[tuple[str, ...]]:
-    parts: list[list[str]] = [[]]
-    for subword in subwords:
-        if subword == separator:
-            parts.append([])
-        else:
-            parts[-1].append(subword)
-    return [tuple(part) for part in parts]
+    ends = [index for index, subword in enumerate(subwords) if subword == separator]
+    bounds = pairwise([-1, *ends, len(subwords)])
+    return [tuple(subwords[start + 1 : end]) for start, end in bounds]

@@ -15,47 +15,39 @@ from transformer.decoding.constraints.request import Constraints
 
 @dataclass(frozen=True)
 class Candidate:
-    """One entry of an n-best list.
-
-    Attributes:
-        text: Detokenised, without any line end.
-        score: The ranking of the search: the log-probability over the length penalty; for ``mbr``
-            the expected utility, the mean over segments.
-        log_probability: Natural logarithm, of the subwords and the end of the sentence.
-        tokens: The subwords of the text.
-    """
+    """One entry of an n-best list."""
 
     text: str
+    """Detokenised, without any line end."""
     score: float
+    """The ranking of the search: the log-probability over the length penalty; for ``mbr``
+    the expected utility, the mean over segments."""
     log_probability: float
+    """Natural logarithm, of the subwords and the end of the sentence."""
     tokens: tuple[str, ...]
+    """The subwords of the text."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The candidates for one text, and the best of them.
-
-    Attributes:
-        text: See ``Candidate``.
-        score: See ``Candidate``; 0 for a blank text.
-        tokens: See ``Candidate``.
-        nbest: Up to ``nbest`` candidates, the best first.
-        source_tokens: The subwords of the source.
-        attention: On request, the attention of each of ``tokens`` to each of ``source_tokens``
-            (``aligning_attention``); the end of the source has the rest to one.
-        alignment: On request, the (source word, target word) links read from it; words are
-            separated by spaces.
-        unmet: The violated constraints, such as ``must: Haus``; None without constraints.
-    """
+    """The candidates for one text, and the values of the best of them (``Candidate``)."""
 
     text: str
     score: float
+    """0 for a blank text."""
     tokens: tuple[str, ...]
     nbest: tuple[Candidate, ...]
+    """Up to ``nbest`` candidates, the best first."""
     source_tokens: tuple[str, ...] = ()
+    """The subwords of the source."""
     attention: Float[Tensor, "target source"] | None = field(default=None, compare=False)
+    """On request, the attention of each of ``tokens`` to each of ``source_tokens``
+    (``aligning_attention``); the end of the source has the rest to one."""
     alignment: Links | None = field(default=None, compare=False)
+    """On request, the (source word, target word) links read from it; words are
+    separated by spaces."""
     unmet: tuple[str, ...] | None = None
+    """The violated constraints, such as ``must: Haus``; None without constraints."""
 
     def checked(self, constraints: Constraints | None) -> "Translation":
         """The same, with its violated constraints."""

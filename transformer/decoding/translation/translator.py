@@ -12,25 +12,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from transformer.data.text.word_alignment import NO_WORD, Links, subword_words
 from transformer.data.tokenization.tokenizer import Tokenizer
-from transformer.decoding.alignment import Aligner, batched_attention, word_links
-from transformer.decoding.batched_search import (
-    ModelSearcher,
-    Searcher,
-    hypothesis_texts,
-    max_subwords,
-)
-from transformer.decoding.constraints.request import Constraints, Request
+from transformer.decoding.batched_search import ModelSearcher, hypothesis_texts, max_subwords
+from transformer.decoding.constraints.request import Constraints, Request, make_windows
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.long_inputs import Segment, split_segments, warn_about_segments
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.ensemble import Model, ensemble_members
 from transformer.decoding.search.interface import Hypothesis
 from transformer.decoding.translation.length_limit import LengthLimit
-from transformer.decoding.translation.line_windows import make_windows
 from transformer.decoding.translation.result import BLANK, Candidate, Translation
-from transformer.decoding.translation.trained import trained_with
+from transformer.decoding.translation.trained import Aligner, trained_with
 from transformer.model.checkpoint.checkpoint import load_checkpoint
 from transformer.model.heads import HeadName
 
@@ -42,6 +34,9 @@ class Translator:
         members: The model, or those of the ensemble.
         model: The first of them; attention is read from it.
     """
+
+    searcher: Callable[[Sequence[Segment]], list[list[Hypothesis]]]
+    """Finds up to ``nbest`` hypotheses a segment: the search of the model, or another engine."""
 
     def __init__(
         self,
@@ -59,18 +54,17 @@ class Translator:
             model: Or an ensemble. It may be in training; its mode is restored after each call.
             tokenizer: The tokenizer of the model.
             search: How to search.
-            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; memory
-                grows with it. A longer sentence makes a batch alone.
-            device: The device to compute on.
-            aligner: How alignment is read; None for a model that was not guided.
-            coverage_head: The head that the coverage penalty reads, as in ``aligning_attention``:
-                the guided head, if there is one. The aligner changes no translation.
+            batch_tokens: Maximal padded source tokens of a batch, counted once a hypothesis; a
+                longer sentence makes a batch alone.
+            aligner: How alignment is read; None for a model that was not guided. It changes no
+                translation.
+            coverage_head: The head that the coverage penalty reads (``aligning_attention``): the
+                guided head, if there is one.
 
         Raises:
-            InputError: ``batch_tokens`` is below 1, or there is no such head or utility.
+            InputError: There is no such head or utility.
         """
-        self.device = torch.device(device)
-        self._model = model.to(self.device)
+        self._model = model.to(device)
         self.members = ensemble_members(model)
         self.model = self.members[0]
         self.tokenizer = tokenizer
@@ -78,9 +72,7 @@ class Translator:
         self.batch_tokens = batch_tokens
         self.aligner = aligner or Aligner()
         self.aligner.check(self.model.config)
-        self.searcher: Searcher = ModelSearcher(
-            model, tokenizer, search, batch_tokens, coverage_head
-        )
+        self.searcher = ModelSearcher(model, tokenizer, search, batch_tokens, coverage_head)
         self.length_limit = LengthLimit(search, max_subwords(model))
 
     @classmethod
@@ -95,8 +87,7 @@ class Translator:
     ) -> "Translator":
         """Load a checkpoint file, or the best checkpoint of a run directory.
 
-        Without ``search``, search as the run did that wrote the checkpoint; without ``aligner``,
-        read alignment from the head that the run guided, if it guided one (``Aligner.trained``).
+        ``search`` and ``aligner`` are those of the run, unless they are given.
 
         Raises:
             InputError: There is no checkpoint, or it cannot be read.
@@ -108,6 +99,11 @@ class Translator:
             aligner=aligner or trained.aligner,
             coverage_head=trained.aligner.head,
         )
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return next(self.model.parameters()).device
 
     @property
     def max_subwords(self) -> int:
@@ -125,14 +121,13 @@ class Translator:
     ) -> list[Translation]:
         """Translate texts, in their order; a blank text has a blank translation.
 
-        A text of more subwords than ``model.max_length`` is cut into segments, at ends of sentences
-        if it has any, with a warning in the log; their translations are joined by a space.
+        A text that is longer than ``model.max_length`` is cut into segments, with a warning in the
+        log; their translations are joined by a space (``split_segments``).
 
         Args:
-            texts: Any strings, also empty or with control characters. A ``TaggedText`` has its own
-                tags before it, any other text those of the tokenizer.
+            texts: Any strings. A ``TaggedText`` has its own tags before it, any other text those of
+                the tokenizer.
             constraints: Of each translation; ``Translation.unmet`` lists the violated constraints.
-                ``split_segments`` divides them if a text is cut.
             attention: Also return the attention of the best candidate, as the aligner reads it.
             alignment: Also return the word links of the best candidate.
             names: Of the texts, for warnings.
@@ -156,14 +151,26 @@ class Translator:
             warn_about_segments(list(map(len, segmented)), names, self._model.config.max_length)
             flat = [segment for segments in segmented for segment in segments]
             found = self.length_limit.count(flat, self.searcher(flat))
-            maps = self._attention(flat, found, attention or alignment)
+            maps = [torch.empty(0, 0)] * len(flat)
+            if attention or alignment:
+                maps = self._attention(flat, found)
             parts = zip(found, maps, strict=True)
-            return [
-                self._join(segments, [next(parts) for _ in segments], attention, alignment).checked(
-                    one
-                )
-                for segments, one in zip(segmented, constraints, strict=True)
+            joined = [
+                self._join(segments, [next(parts) for _ in segments], attention, alignment)
+                for segments in segmented
             ]
+        return [one.checked(asked) for one, asked in zip(joined, constraints, strict=True)]
+
+    def windows(self, texts: Sequence[str]) -> list[range]:
+        """The indices of the texts that are translated together: each text is translated alone."""
+        return [range(index, index + 1) for index in range(len(texts))]
+
+    def translate_windows(
+        self, texts: Sequence[str], windows: Sequence[range]
+    ) -> list[list[Translation]]:
+        """Return the translations of the texts of each of these `windows`."""
+        found = iter(self.translate([texts[index] for window in windows for index in window]))
+        return [[next(found) for _ in window] for window in windows]
 
     def translate_stream(
         self,
@@ -179,10 +186,9 @@ class Translator:
         Args:
             lines: One text each, with or without its line end, or with its constraints. If reading
                 fails, the lines before the error are translated first.
-            ready: Whether the next line can be read without waiting. If not, the lines read so far
-                are translated first, for a user who waits for them. Without it, lines never wait.
-            attention: See ``translate``.
-            alignment: See ``translate``.
+            ready: Whether the next line can be read without waiting; if not, the lines read so far
+                are translated first.
+            attention, alignment: See ``translate``.
             name: The name of a line for warnings, from its index.
         """
         start = 0
@@ -197,11 +203,11 @@ class Translator:
             start += len(window)
 
     def _attention(
-        self, segments: list[Segment], found: list[list[Hypothesis]], needed: bool
+        self, segments: list[Segment], found: list[list[Hypothesis]]
     ) -> list[Float[Tensor, "target source"]]:
-        """Attention of the best hypotheses, recomputed so that the search keeps its kernel."""
-        if not needed:
-            return [torch.empty(0, 0)] * len(segments)
+        """Recompute the attention of the best hypotheses: the search keeps its fast kernel."""
+        from transformer.decoding.alignment import batched_attention
+
         pairs = [(s.subwords, best.tokens) for s, (best, *_) in zip(segments, found, strict=True)]
         return batched_attention(self.model, pairs, self.aligner.head, self.batch_tokens)
 
@@ -212,30 +218,23 @@ class Translator:
         attention: bool,
         alignment: bool,
     ) -> Translation:
-        """Join the translations of the segments of a text; a blank text has none."""
+        """Join the translations of the segments of a text."""
         if not segments:
             return replace(BLANK, alignment=frozenset()) if alignment else BLANK
-        ranks = zip(*(hypotheses for hypotheses, _ in parts), strict=False)
-        nbest = tuple(self._candidate(hypotheses) for hypotheses in ranks)
+        nbest = tuple(map(self._candidate, zip(*(beam for beam, _ in parts), strict=False)))
         weights = torch.block_diag(*(part for _, part in parts))
         source = [p for s in segments for p in self.tokenizer.source_subwords(s.subwords)]
-        best = [hypotheses[0] for hypotheses, _ in parts]
+        links = None
+        if alignment:
+            from transformer.decoding.alignment import segment_links
+
+            targets = [self.tokenizer.subwords(best.tokens) for (best, *_), _ in parts]
+            links = segment_links(weights, source, targets, self.aligner.near_best)
         return Translation(
             *(nbest[0].text, nbest[0].score, nbest[0].tokens, nbest, tuple(source)),
             attention=weights if attention else None,
-            alignment=self._links(weights, source, best) if alignment else None,
+            alignment=links,
         )
-
-    def _links(
-        self, weights: Float[Tensor, "target source"], source: list[str], best: list[Hypothesis]
-    ) -> Links:
-        """Words are counted through all segments, each of which begins a new target word."""
-        target_words: list[int] = []
-        for hypothesis in best:
-            words = subword_words(self.tokenizer.subwords(hypothesis.tokens))
-            first = max(target_words, default=-1) + 1
-            target_words += [word if word == NO_WORD else first + word for word in words]
-        return word_links(weights, subword_words(source), target_words, self.aligner.near_best)
 
     def _candidate(self, hypotheses: Sequence[Hypothesis]) -> Candidate:
         text = " ".join(text for text in hypothesis_texts(hypotheses, self.tokenizer) if text)

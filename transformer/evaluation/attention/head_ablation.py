@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Literal
 
 from transformer.data.batching.batch import Row, collate
-from transformer.decoding.forced.scorer import score_targets
+from transformer.decoding.forced import score_targets
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.model.heads import HeadName, attention_heads, heads_off, switched_off

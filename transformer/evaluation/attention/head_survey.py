@@ -11,7 +11,7 @@ from torch import Tensor
 from transformer.common.errors import InputError
 from transformer.data.text.word_alignment import WordLinks, subword_words
 from transformer.decoding.alignment import word_links
-from transformer.decoding.forced.forced_attention import ForcedAttention, forced_attention
+from transformer.decoding.forced import ForcedAttention, forced_attention
 from transformer.decoding.inference_mode import evaluating
 from transformer.decoding.length_bucketing import bucket_batches, pair_lengths
 from transformer.decoding.translation.translator import Translator

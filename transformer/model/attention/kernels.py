@@ -17,7 +17,6 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from transformer.common.errors import InputError
 from transformer.model.attention.bias import AttentionBias
-from transformer.model.attention.block_sparse import attend_blocks
 from transformer.model.attention.multi_head import (
     KeyHeads,
     QueryHeads,
@@ -165,6 +164,8 @@ def flex(
         # Cross-attention has no pattern; a step of decoding has too few queries to skip blocks.
         return Sdpa()(query, key, value, attention_bias, dropout)
     if query.device.type == "cpu":
+        from transformer.model.attention.block_sparse import attend_blocks
+
         return attend_blocks(query, key, value, attention_bias, dropout)
     if reason := _flex_cannot(query, key):
         raise InputError(f"model.attention=flex cannot compute {reason}; choose sdpa")

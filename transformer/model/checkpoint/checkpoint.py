@@ -11,9 +11,8 @@ from transformer.common.errors import InputError, errors_name
 from transformer.common.files import given_path
 from transformer.common.schema import typed
 from transformer.model.build import build_transformer
-from transformer.model.checkpoint.archive import UnreadableFile, read_archive, write_archive
+from transformer.model.checkpoint.archive import SHARDS, UnreadableFile, read_archive, write_archive
 from transformer.model.checkpoint.locate import LAST, PREVIOUS, find_checkpoint
-from transformer.model.checkpoint.sharded import join_shards
 from transformer.model.checkpoint.validation import FORMAT, validate_portable, validate_weights
 from transformer.model.config import ModelConfig
 from transformer.model.transformer import Transformer
@@ -59,7 +58,10 @@ def read_payload(path: Path) -> dict[str, Any]:
     payload = read_archive(path)
     if not _is_ours(payload):
         raise InputError(f"{path} is not a checkpoint of this framework")
-    payload = join_shards(payload, path.parent)
+    if SHARDS in payload:
+        from transformer.model.checkpoint.sharded import join_shards
+
+        payload = join_shards(payload, path.parent)
     with errors_name(path):
         validate_weights(validate_portable(payload[PORTABLE]), payload)
     return payload

@@ -14,8 +14,8 @@ LAST, PREVIOUS = "last", "previous"
 
 _FOLDER = "checkpoints"
 
-ENGINE_WEIGHTS = "model.bin"
-"""Name of the weights in an export for CTranslate2."""
+ENGINE_WEIGHTS, SAFETENSORS = "model.bin", "model.safetensors"
+"""Names of the weights in an export: for CTranslate2, and as safetensors."""
 
 ENGINE_EXPORT = (
     "is an export for CTranslate2; translate with engine=ctranslate2, or give the run that it was "
@@ -65,6 +65,19 @@ def _folder_content(path: Path, names: Sequence[str]) -> str:
     if (path / _FOLDER).is_dir():
         return "holds no checkpoint: its run was stopped before it wrote one; train it again"
     return f"holds no {_FOLDER} folder; give a run directory or a .ckpt file"
+
+
+def is_exported(path: Path, weights: str = SAFETENSORS) -> bool:
+    """Whether a path is a readable folder with weights of that name."""
+    try:
+        return (path / weights).is_file()
+    except OSError:
+        return False
+
+
+def is_ctranslate2(path: Path) -> bool:
+    """Whether a path is an export for CTranslate2."""
+    return is_exported(path, ENGINE_WEIGHTS)
 
 
 def run_folder(checkpoint: Path) -> Path:

@@ -12,12 +12,10 @@ import torch
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.model.checkpoint.archive import SHARDS as SHARDS
 from transformer.model.checkpoint.archive import UnreadableFile, read_archive
 
 logger = logging.getLogger(__name__)
-
-SHARDS = "shards"
-"""Key of the index with the file names of the shards, rank by rank."""
 
 SUFFIX = ".shard"
 
@@ -61,14 +59,12 @@ def join_shards(index: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Join the shards of an index to the payload of a checkpoint of one file.
 
     Args:
-        index: The values of its file; without shards it is returned unchanged.
+        index: The values of its file.
         folder: Folder of the shards.
 
     Raises:
         InputError: A shard is missing, damaged, or no plain file name.
     """
-    if SHARDS not in index:
-        return index
     names = _names(index)
     if not names:
         raise InputError(f"a checkpoint in {folder} does not name its shards as files beside it")

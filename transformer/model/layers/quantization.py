@@ -6,16 +6,16 @@ Efficient Integer-Arithmetic-Only Inference", section 2.
 """
 
 import warnings
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from transformer.common.errors import InputError
+from transformer.model.config import Precision as Precision
 from transformer.model.layers.linear import Linear
 
-Precision = Literal["float32", "bfloat16", "int8"]
 Model = TypeVar("Model", bound=nn.Module)
 
 LARGEST = 127

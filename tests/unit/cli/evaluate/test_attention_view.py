@@ -13,8 +13,8 @@ from transformer.common.errors import InputError
 from transformer.data.config import DataConfig
 from transformer.data.corpora.resolve import find_splits
 from transformer.data.text.word_alignment import word_count
-from transformer.decoding.alignment import Aligner
-from transformer.decoding.forced.alignment import align
+from transformer.decoding.alignment import align
+from transformer.decoding.translation.trained import Aligner
 from transformer.evaluation.alignment_error import count_links
 from transformer.evaluation.attention.head_survey import EncodedPair, corpus_pairs, survey
 from transformer.model.heads import HeadName
@@ -62,7 +62,13 @@ def test_the_error_rate_of_a_head_is_that_of_its_links(tmp_path: Path) -> None:
     translator.aligner = aligner
     pairs = corpus_pairs(translator, data, "validation", 4)
     split = find_splits(DataConfig(**data))["validation"]
-    proposed = align(translator.model, translator.tokenizer, list(split), aligner=aligner)
+    proposed = align(
+        translator.model,
+        translator.tokenizer,
+        list(split),
+        head=aligner.head,
+        near_best=aligner.near_best,
+    )
     gold = list(split.word_links())
     assert len(proposed) == len(gold) == len(pairs) == 4
     counts = count_links((mine, *theirs) for mine, theirs in zip(proposed, gold, strict=True))

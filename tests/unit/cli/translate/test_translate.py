@@ -1,10 +1,13 @@
-"""Wrong calls of translate, and the name of its part files."""
+"""Wrong calls of translate, the name of its part files, and what a plain call imports."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.translators import tiny_translator
+from tests.helpers.tuning_runs import write_run
 from transformer.__main__ import main
 from transformer.cli.config.compose import compose_config
 from transformer.cli.translate.translate import _job
@@ -38,3 +41,20 @@ def test_a_job_is_what_decides_the_translations(tmp_path: Path) -> None:
     moved.write_bytes(source.read_bytes())
     assert job("checkpoint=./x", "input=moved", "output=o", text=moved) == job()
     assert len({job(), job("precision=int8"), job("to=de"), job("format=json")}) == 4
+
+
+COUNT = """
+import sys
+from transformer.__main__ import main
+code = main(["translate", f"checkpoint={sys.argv[1]}"])
+names = [name for name in sys.modules if name.startswith("transformer.")]
+print(sum(not hasattr(sys.modules[name], "__path__") for name in names), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def test_a_plain_call_imports_at_most_70_modules(tmp_path: Path) -> None:
+    call = [sys.executable, "-c", COUNT, str(write_run(tmp_path))]
+    done = subprocess.run(call, input="a dog\n", capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 1
+    assert int(done.stderr.splitlines()[-1]) <= 70

@@ -15,9 +15,9 @@ from tests.helpers.tiny_language import (
 )
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
-from transformer.data.text.phrases import WORD, occurs
+from transformer.data.text.phrases import occurs
+from transformer.decoding.constraints.compile import ConstrainedStep
 from transformer.decoding.constraints.dynamic_beam_allocation import allocated_search
-from transformer.decoding.constraints.masking_step import ConstrainedStep
 from transformer.decoding.constraints.phrase_progress import Cut, MustPhrases
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import spell
@@ -25,7 +25,6 @@ from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.interface import Hypothesis
 
 VOCABULARY = tiny_vocabulary()
-CONTINUES = torch.tensor([s[:1] != () and s[0][1] == WORD for s in VOCABULARY.spellings])
 CUTS: dict[str, Cut] = {
     "a": ([6], [spell("a")]),
     "ab": ([7, 8], [spell("ab")]),
@@ -52,7 +51,7 @@ def found_by(
     if forced is not None:
         step = ConstrainedStep(step, torch.tensor([forced]), limits)  # type: ignore[assignment]
     config = search_config(beam_size=beam, **changes)
-    return allocated_search(step, limits, config, must, CONTINUES)
+    return allocated_search(step, limits, config, must)
 
 
 MUSTS = [["a"], ["ab"], ["b"], ["a a"], ["."], ["a", "."], ["b", "ab"], ["a", "a a"], ["ba"]]
@@ -76,9 +75,7 @@ def test_a_small_beam_says_all(phrases: list[str], beam: int) -> None:
 
 
 def test_proposal_continues_another_segmentation() -> None:
-    must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu")).spread(
-        1
-    )
+    must = MustPhrases.compile([[CUTS["ba"], CUTS["ab"]]], VOCABULARY, torch.device("cpu"))
     # "a" where the tokenizer has "ab", then "b"; "ba" has not begun.
     must = must.proceed(torch.tensor([[0]]), torch.tensor([[6]]))
     assert must.proposals[must.states].tolist() == [[[7, 5]]]
@@ -91,7 +88,7 @@ def test_proposal_continues_another_segmentation() -> None:
 def test_phrases_that_begin_alike_are_not_taken_for_progress() -> None:
     """Each piece of the beginning counts once, and the beam of one goes on to the end of both."""
     cuts = [[CUTS[phrase] for phrase in ("b", "ba", "ab")]]
-    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu")).spread(1)
+    must = MustPhrases.compile(cuts, VOCABULARY, torch.device("cpu"))
     banks = []
     for subword in (7, 5, 4, 7, 5, 7, 8):  # " ba b ab"
         must = must.proceed(torch.tensor([[0]]), torch.tensor([[subword]]))
@@ -135,7 +132,7 @@ def test_a_full_beam_ends_the_search_where_that_is_asked() -> None:
         step = RecurrentStep(SEEDS[:1], int(must.widths(3).max()), len(PIECES))
         # So large a penalty that a longer hypothesis could still be better.
         config = search_config(beam_size=3, length_penalty=3.0, stopping=stopping)
-        [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must, CONTINUES)
+        [[hypothesis]] = allocated_search(step, torch.tensor([60]), config, must)
         assert occurs("a", batch_text(hypothesis.tokens))
         calls[stopping] = step.calls
     assert calls["full"] < calls["exact"]

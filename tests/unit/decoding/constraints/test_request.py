@@ -12,7 +12,7 @@ from tests.helpers.tiny_language import LIMIT, PIECES, SEEDS, batch_text, best, 
 from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.data.text.phrases import occurs
 from transformer.decoding.batched_search import SEARCHES
-from transformer.decoding.constraints.masking_step import ConstrainedStep
+from transformer.decoding.constraints.compile import ConstrainedStep
 from transformer.decoding.constraints.phrase_automaton import PhraseAutomaton
 from transformer.decoding.constraints.request import Constraints
 from transformer.decoding.constraints.vocabulary_spelling import Spelling, Vocabulary, spell

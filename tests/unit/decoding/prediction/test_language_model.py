@@ -50,6 +50,10 @@ def test_a_uniform_model_is_as_perplexed_as_there_are_tokens() -> None:
     assert dog.log_probability == pytest.approx(-(len(dog.tokens) + 1) * math.log(size))
     assert (empty.tokens, empty.to_line()) == ((), f"{-math.log(size):.6f}\t{size:.4f}")
     assert "".join(dog.to_json()["tokens"]) == "▁the▁dog"
+    # That of a diverged model is infinite.
+    assert perplexity(math.log(7.0)) == pytest.approx(7.0)
+    assert perplexity(1000.0) == perplexity(math.inf) == math.inf
+    assert math.isnan(perplexity(math.nan))
 
 
 def test_a_line_that_is_too_long_comes_after_the_lines_before() -> None:
@@ -60,9 +64,3 @@ def test_a_line_that_is_too_long_comes_after_the_lines_before() -> None:
     assert next(found).tokens
     with pytest.raises(InputError, match=r"in\.txt:2: a line of \d+ tokens is longer than model"):
         next(found)
-
-
-def test_perplexity_of_a_diverged_model_is_infinite() -> None:
-    assert perplexity(math.log(7.0)) == pytest.approx(7.0)
-    assert perplexity(1000.0) == perplexity(math.inf) == math.inf
-    assert math.isnan(perplexity(math.nan))

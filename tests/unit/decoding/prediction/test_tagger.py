@@ -32,6 +32,7 @@ def test_a_line_has_as_many_tags_as_words(tagger: Tagger) -> None:
     assert [len(tags.to_line().split()) for tags in found] == [3, 0, 0, 1]
     assert all(tag in UPOS for tags in found for tag in tags.tags)
     assert found[3] == tagger.tag([["cat"]])[0]
+    assert tagger.predict([]) == list(tagger.predict_stream([])) == []
 
 
 def test_json_tells_how_probable_each_tag_is(tagger: Tagger) -> None:
@@ -40,8 +41,3 @@ def test_json_tells_how_probable_each_tag_is(tagger: Tagger) -> None:
     assert told["words"] == ("the", "dog")
     assert all(1 / len(UPOS) < probability <= 1 for probability in told["probabilities"])
     assert told["tags"] == found.tags
-
-
-def test_nothing_to_tag_is_nothing(tagger: Tagger) -> None:
-    assert tagger.predict([]) == []
-    assert list(tagger.predict_stream([])) == []

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tests.helpers.steps import RecurrentStep, search_config
-from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
 from transformer.decoding.search.beam import BLOCK, beam_search, largest
 from transformer.decoding.search.config import SearchConfig
@@ -195,12 +194,6 @@ def test_fewer_hypotheses_than_nbest_if_no_more_exist() -> None:
     assert [h.tokens for h in hypotheses] == [(), (4,)]
 
 
-def test_nan_stops_the_search() -> None:
-    step = TableStep([math.nan] * 6, 1, 3)
-    with pytest.raises(InputError, match="after 0 target tokens"):
-        beam_search(step, torch.tensor([3]), search_config())
-
-
 @pytest.mark.parametrize("many", [10, BLOCK, 5 * BLOCK, 7 * BLOCK + 13, 30 * BLOCK + 1])
 @pytest.mark.parametrize("count", [1, 4, 10])
 def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
@@ -213,9 +206,5 @@ def test_the_largest_are_those_of_topk(many: int, count: int) -> None:
     assert torch.equal(values.gather(1, positions), best)
     assert all(len(set(row)) == count for row in positions.tolist())
     assert torch.equal(positions[2], expected.indices[2])
-
-
-def test_nan_is_among_the_largest() -> None:
-    values = torch.zeros(1, 50 * BLOCK)
-    values[0, 4321] = math.nan
-    assert largest(values, 3)[0].isnan().any()
+    values[4, many // 2] = math.nan
+    assert largest(values, count)[0][4].isnan().any()

@@ -21,12 +21,9 @@ def diverse(groups: int, diversity: float, beam: int = 6, nbest: int = 6) -> lis
     return diverse_search(RecurrentStep(SENTENCES, beam), LIMITS, config)
 
 
-def test_one_group_is_beam_search() -> None:
+def test_without_diversity_every_group_is_beam_search() -> None:
     plain = beam_search(RecurrentStep(SENTENCES, 6), LIMITS, search_config(beam_size=6, nbest=6))
     assert diverse(1, 0.5) == plain
-
-
-def test_without_diversity_every_group_finds_the_same() -> None:
     plain = beam_search(RecurrentStep(SENTENCES, 2), LIMITS, search_config(beam_size=2, nbest=2))
     together = diverse(3, 0.0)
     assert [[h.tokens for h in found] for found in together] == [

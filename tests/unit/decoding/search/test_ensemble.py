@@ -9,7 +9,7 @@ from tests.helpers.models import tiny_transformer
 from tests.helpers.steps import search_config
 from tests.helpers.tolerance import assert_close
 from transformer.common.errors import InputError
-from transformer.decoding.forced.scorer import score_subwords
+from transformer.decoding.forced import score_subwords
 from transformer.decoding.search.beam import beam_search
 from transformer.decoding.search.ensemble import Averaging, Ensemble, build_step
 from transformer.decoding.search.greedy import greedy_search
@@ -70,14 +70,10 @@ def test_the_scorer_says_of_a_translation_what_the_search_said(
     )
 
 
-def test_what_cannot_be_averaged_is_refused() -> None:
+def test_members_share_vocabularies_and_the_shortest_length() -> None:
+    other = tiny_transformer(target_vocab_size=25, tie_embeddings="none")
     with pytest.raises(InputError, match="vocabularies of different sizes"):
-        Ensemble(
-            [tiny_transformer(), tiny_transformer(target_vocab_size=25, tie_embeddings="none")]
-        )
-
-
-def test_the_shortest_length_is_that_of_all() -> None:
+        Ensemble([tiny_transformer(), other])
     long, short = (tiny_transformer(max_length=m, positions="learned") for m in (64, 32))
     ensemble = Ensemble([long, short])
     assert ensemble.config.max_length == ensemble.max_length == 32

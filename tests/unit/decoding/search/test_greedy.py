@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from tests.helpers.steps import RecurrentStep, search_config
-from transformer.common.errors import InputError
 from transformer.decoding.search.greedy import greedy_search
 
 GREEDY = search_config(algorithm="greedy", beam_size=1)
@@ -35,10 +34,3 @@ def test_finished_sentences_leave_the_batch() -> None:
     found = greedy_search(step, limits, search_config(min_length=9, beam_size=1))
     assert [len(hypothesis.tokens) for [hypothesis] in found] == [1, 4, 2]
     assert (step.calls, step.rows) == (5, 3 + 3 + 2 + 1 + 1)
-
-
-def test_nan_stops_the_search() -> None:
-    step = RecurrentStep([1], 1)
-    step.projection[0, 4] = math.nan
-    with pytest.raises(InputError):
-        greedy_search(step, torch.tensor([3]), GREEDY)

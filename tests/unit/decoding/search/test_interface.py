@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 
-from tests.helpers.steps import search_config
+from tests.helpers.steps import RecurrentStep, search_config
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tokenizer import BOS, EOS, PAD
-from transformer.decoding.search.interface import check_no_nan, constrain
+from transformer.decoding.batched_search import SEARCHES
+from transformer.decoding.search.interface import constrain
+from transformer.decoding.search.sampling import sample_search
 
 
 def hypotheses(batch: int, beam: int, length: int) -> torch.Tensor:
@@ -71,9 +73,7 @@ def test_the_minimum_yields_to_the_limit() -> None:
     constrain(values, hypotheses(2, 1, 2), torch.tensor([2, 9]), search_config(min_length=5))
     assert values[0, 0, EOS].isfinite()
     assert values[1, 0, EOS] == -math.inf
-
-
-def test_end_is_possible_at_the_limit_despite_the_model() -> None:
+    # The end is possible at the limit even if the model gives it no probability.
     values = torch.full((1, 1, 6), -math.inf)
     constrain(values, hypotheses(1, 1, 1), torch.tensor([1]), search_config())
     assert values[0, 0].isfinite().tolist() == [False, False, False, True, False, False]
@@ -111,7 +111,12 @@ def test_a_doubtful_end_is_put_off() -> None:
     assert values[0, 0, EOS] == -5
 
 
-def test_nan_is_refused() -> None:
-    check_no_nan(torch.tensor([0.0, -math.inf]), 3)
-    with pytest.raises(InputError, match="after 3 target tokens"):
-        check_no_nan(torch.tensor([0.0, math.nan]), 3)
+@pytest.mark.parametrize("algorithm", ["beam", "greedy", "diverse", "sampling"])
+def test_nan_stops_every_search(algorithm: str) -> None:
+    step, config = RecurrentStep([1], 1), search_config(algorithm=algorithm, beam_size=1)
+    step.projection[0, 4] = math.nan
+    with pytest.raises(InputError, match="NaN as log-probability after 0 target tokens"):
+        if algorithm == "sampling":
+            sample_search(step, torch.tensor([3]), config, [1])
+        else:
+            SEARCHES[algorithm](step, torch.tensor([3]), config)

@@ -18,12 +18,7 @@ from transformer.data.tokenization.tokenizer import Tokenizer
 from transformer.decoding.constraints.request import Constraints, Request
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.interface import Hypothesis
-from transformer.decoding.translation.document_translator import (
-    DocumentTranslator,
-    group_units,
-    in_documents,
-    translate_units,
-)
+from transformer.decoding.translation.document_translator import DocumentTranslator, in_documents
 from transformer.decoding.translation.translator import Translator
 
 TEXTS = ["a dog .", "two cats .", "a child .", "", "the dog sees a cat .", "  ", "a dog ."]
@@ -81,12 +76,9 @@ def test_a_window_is_translated_together_and_parted() -> None:
     assert sentences_asked(documents) == [3, 1, 1]
     assert [len(one.nbest) for one in found] == [1] * len(TEXTS)
     assert found[1].tokens == tuple(found[1].source_tokens)
-
-
-def test_window_without_a_separator_falls_back_to_sentences() -> None:
+    # A window that has lost a separator is translated again, sentence by sentence.
     documents = translator(lost=1)
-    found = documents.translate(TEXTS)
-    assert [one.text for one in found] == cleaned(TEXTS)
+    assert [one.text for one in documents.translate(TEXTS)] == cleaned(TEXTS)
     assert sentences_asked(documents) == [3, 1, 1, 1, 1, 1]
 
 
@@ -165,7 +157,7 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
         words.extend(target)
         return frozenset()
 
-    monkeypatch.setattr("transformer.decoding.translation.translator.word_links", seen)
+    monkeypatch.setattr("transformer.decoding.alignment.word_links", seen)
     sentences = translator().translator
     sentences.model.config = replace(sentences.model.config, max_length=11)
     [found] = sentences.translate([SENTENCE_END.join(["dog ."] * 6)], alignment=True)
@@ -177,15 +169,12 @@ def test_a_separator_in_a_single_translation_is_of_no_word(monkeypatch: pytest.M
 
 def test_processes_share_windows() -> None:
     documents, texts = translator(), TEXTS * 2
-    units = group_units(documents, texts)
-    assert [index for unit in units for index in unit] == list(range(len(texts)))
-    shares: list[Any] = [
-        iter(
-            [one.text for unit in translate_units(documents, texts, units[rank::2]) for one in unit]
-        )
-        for rank in range(2)
-    ]
-    joined = [next(shares[number % 2]) for number, unit in enumerate(units) for _ in unit]
+    windows = documents.windows(texts)
+    assert [index for window in windows for index in window] == list(range(len(texts)))
+    found: list[Any] = [None] * len(windows)
+    for rank in range(2):
+        found[rank::2] = documents.translate_windows(texts, windows[rank::2])
+    joined = [one.text for window in found for one in window]
     assert joined == cleaned(texts)
 
 

@@ -11,7 +11,7 @@ from transformer.model.layers.quantization import Precision, in_precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
-def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
+def test_weights_of_any_precision_and_heads_count(precision: Precision) -> None:
     found = []
     for change in (0.0, 0.0, 0.5):
         translator = tiny_translator()
@@ -20,6 +20,10 @@ def test_a_weight_of_any_precision_counts(precision: Precision) -> None:
         model = in_precision(translator.model, precision)
         found.append(compute_fingerprint(model, translator.tokenizer))
     assert found[0] == found[1] != found[2]
+    translator = tiny_translator()
+    switch_off(translator.model, [HeadName("cross", 1, 2)])
+    model = in_precision(translator.model, precision)
+    assert compute_fingerprint(model, translator.tokenizer) not in found
 
 
 def test_fingerprint_ignores_the_tags_of_a_call() -> None:
@@ -30,10 +34,3 @@ def test_fingerprint_ignores_the_tags_of_a_call() -> None:
     for code in ("de", "fr"):
         tagged = tokenizer.tagged(SourceTags(code))
         assert compute_fingerprint(translator.model, tagged) == before
-
-
-def test_a_head_that_is_off_counts() -> None:
-    translator = tiny_translator()
-    before = compute_fingerprint(translator.model, translator.tokenizer)
-    switch_off(translator.model, [HeadName("cross", 1, 2)])
-    assert compute_fingerprint(translator.model, translator.tokenizer) != before

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.data.tokenization.tags import SourceTags, parse_tags, with_tags
-from transformer.decoding.translation.line_windows import make_windows
+from transformer.decoding.constraints.request import make_windows
 
 TEXTS = [source for source, _ in PAIRS] + ["", "dog", "a cat reads the book . the child sleeps ."]
 

@@ -17,7 +17,7 @@ from tests.helpers.translators import PAIRS, tiny_tokenizer, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.batched_search import ModelSearcher
 from transformer.decoding.constraints.request import Constraints
-from transformer.decoding.forced.attention_weights import attention_maps
+from transformer.decoding.forced import attention_maps
 from transformer.decoding.long_inputs import Segment
 from transformer.decoding.search.model_step import ModelStep
 from transformer.decoding.translation.length_limit import warn_about_length_limit
@@ -85,10 +85,8 @@ def test_a_blank_text_has_a_blank_translation(blank: str) -> None:
     translator = tiny_translator()
     assert translator.translate([blank, "a dog", blank])[::2] == [BLANK, BLANK]
     assert translator.translate([]) == []
-
-
-def test_the_sign_for_the_space_is_no_blank() -> None:
-    (translation,) = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
+    # The sign for the space is not blank.
+    [translation] = tiny_translator(max_length_ratio=1.0).translate(["\u2581"])
     assert translation.source_tokens[-3:] == ("<0xE2>", "<0x96>", "<0x81>")
     assert translation.tokens
 
@@ -96,12 +94,6 @@ def test_the_sign_for_the_space_is_no_blank() -> None:
 def test_one_string_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match="a list of texts, not one string"):
         tiny_translator().translate("a b")
-
-
-def test_greedy_and_beam_of_one_agree() -> None:
-    greedy = tiny_translator(algorithm="greedy", beam_size=1).translate(TEXTS)
-    beam = tiny_translator(beam_size=1).translate(TEXTS)
-    assert [t.text for t in greedy] == [t.text for t in beam]
 
 
 def test_nbest_is_ranked_and_led_by_the_translation() -> None:
@@ -117,14 +109,6 @@ def test_nbest_is_ranked_and_led_by_the_translation() -> None:
         assert len(scores) == 4
         assert scores == sorted(scores, reverse=True)
         assert len({candidate.tokens for candidate in translation.nbest}) == 4
-
-
-def test_the_limit_follows_the_source() -> None:
-    translator = tiny_translator(max_length_ratio=2.0, max_length_offset=1, min_length=99)
-    texts = ["dog", "a long book"]
-    sources = tiny_tokenizer().encode_source(texts)
-    for source, translation in zip(sources, translator.translate(texts), strict=True):
-        assert len(translation.tokens) == 2 * len(source) + 1
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
@@ -221,16 +205,11 @@ def test_every_module_returns_to_its_mode() -> None:
     assert [module.training for module in translator.model.modules()] == modes
     loss = translator.model(torch.tensor([[5, 3]]), torch.tensor([[2, 5]])).sum()
     loss.backward()  # what was computed in inference mode must not stand in the way
-
-
-def test_the_mode_returns_after_an_error_too() -> None:
-    translator = tiny_translator()
-    translator.model.train()
     with torch.no_grad():
         translator.model.projection.weight.fill_(torch.nan)
     with pytest.raises(InputError):
         translator.translate(["a dog"])
-    assert translator.model.training
+    assert [module.training for module in translator.model.modules()] == modes
     assert torch.is_grad_enabled()
 
 
@@ -279,11 +258,6 @@ def test_load_from_a_file_and_from_a_run(tmp_path: Path) -> None:
         assert [t.text for t in loaded.translate(TEXTS)] == expected
     greedy = search_config(algorithm="greedy", beam_size=1)
     assert Translator.load(file, search=greedy).search == greedy
-
-
-def test_no_tokens_make_no_batch() -> None:
-    with pytest.raises(InputError, match="batch_tokens=0 must be at least 1"):
-        tiny_translator(batch_tokens=0)
 
 
 def test_import_is_light() -> None:

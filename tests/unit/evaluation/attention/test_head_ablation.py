@@ -7,7 +7,7 @@ import torch
 
 from tests.helpers.models import tiny_transformer
 from transformer.data.batching.batch import collate
-from transformer.decoding.forced.scorer import score_targets
+from transformer.decoding.forced import score_targets
 from transformer.evaluation.attention.head_ablation import Ablations, ForcedLoss
 from transformer.model.heads import HeadName, attention_heads, heads_off, parse_heads, switch_off
 

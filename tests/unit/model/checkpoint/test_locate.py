@@ -10,9 +10,8 @@ import torch
 
 from tests.helpers.models import tiny_payload
 from transformer.common.errors import InputError
-from transformer.interchange.safetensors import is_exported
 from transformer.model.checkpoint.checkpoint import find_last, read_payload, write_payload
-from transformer.model.checkpoint.locate import find_checkpoint
+from transformer.model.checkpoint.locate import find_checkpoint, is_exported
 
 
 def test_find_a_checkpoint(tmp_path: Path) -> None:

@@ -1,13 +1,18 @@
-"""Utility of each text against each text as the reference, for minimum Bayes risk.
+"""Minimum Bayes risk: the candidate of a sentence with the highest expected utility.
 
-It knows texts, but not where they come from. chrF (Popović 2015, "chrF: character n-gram F-score
-for automatic MT evaluation") and BLEU (Papineni et al. 2002) are sacreBLEU's scores of a sentence,
-for all pairs at once: n-grams are extracted once a text, and a matrix product counts the matches.
+It knows neither the model nor how the candidates were found. Sources: Kumar and Byrne 2004,
+"Minimum Bayes-Risk Decoding for Statistical Machine Translation"; Eikema and Aziz 2020, "Is MAP
+Decoding All You Need? The Inadequacy of the Mode in Neural Machine Translation", section 5.
+
+The utilities chrF (Popović 2015, "chrF: character n-gram F-score for automatic MT evaluation") and
+BLEU (Papineni et al. 2002) are sacreBLEU's scores of a sentence, for all pairs at once: n-grams are
+extracted once a text, and a matrix product counts the matches.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -17,9 +22,44 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from transformer.common.errors import InputError
+from transformer.decoding.search.config import SearchConfig
+from transformer.decoding.search.interface import Hypothesis
 
 Utility = Callable[[Sequence[str]], Float64[Tensor, "hypothesis reference"]]
 """Scores of texts, one a row, against each as the reference, one a column; higher is better."""
+
+
+def minimum_bayes_risk(
+    candidates: Sequence[Hypothesis], texts: Sequence[str], config: SearchConfig
+) -> list[Hypothesis]:
+    """Return the ``nbest`` candidates of the highest expected utility, their score, best first.
+
+    Candidates with the same text become one, the first, with their summed weight: fewer than
+    ``nbest`` may come back. Ties stay in their order.
+    """
+    distinct = list(dict.fromkeys(texts))
+    index = torch.tensor([distinct.index(text) for text in texts])
+    mass = torch.zeros(len(distinct), dtype=torch.float64)
+    mass.index_add_(0, index, weights(candidates, config))
+    # fsum rounds once: ties stay ties in any order of the sum.
+    expected = map(math.fsum, (utility_named(config.utility)(distinct) * mass).tolist())
+    first = [candidates[texts.index(text)] for text in distinct]
+    scored = [replace(one, score=value) for one, value in zip(first, expected, strict=True)]
+    return sorted(scored, key=lambda one: -one.score)[: config.nbest]
+
+
+def weights(
+    candidates: Sequence[Hypothesis], config: SearchConfig
+) -> Float64[Tensor, " candidate"]:
+    """The probability of each candidate to be right; they sum to one.
+
+    Samples have equal weights, because their frequency is their probability. The entries of an
+    n-best list have their probabilities, normalised.
+    """
+    if config.candidates_by == "sampling":
+        return torch.full((len(candidates),), 1 / len(candidates), dtype=torch.float64)
+    totals = [one.log_probability for one in candidates]
+    return torch.tensor(totals, dtype=torch.float64).softmax(0)
 
 
 def chrf(texts: Sequence[str]) -> Float64[Tensor, "hypothesis reference"]:

@@ -1,20 +1,21 @@
 """Minimum Bayes risk against brute force, and through the translator."""
 
 import math
-import subprocess
-import sys
+import random
+import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sacrebleu import sentence_chrf
+from sacrebleu import sentence_bleu, sentence_chrf
 
 from tests.helpers.steps import search_config
 from tests.helpers.translators import PAIRS, tiny_translator
 from transformer.common.errors import InputError
 from transformer.decoding.long_inputs import split_segments
-from transformer.decoding.mbr.search import minimum_bayes_risk, weights
+from transformer.decoding.mbr import bleu, chrf, minimum_bayes_risk, utility_named, weights
 from transformer.decoding.search.config import SearchConfig
 from transformer.decoding.search.interface import Hypothesis
 
@@ -94,17 +95,15 @@ def test_the_translator_ranks_as_brute_force_does(candidates_by: str) -> None:
 
 
 @pytest.mark.parametrize("candidates_by", ["sampling", "beam"])
-def test_the_batch_changes_nothing(candidates_by: str) -> None:
+def test_the_seed_decides_and_not_the_batch(candidates_by: str) -> None:
     together = translated(candidates_by=candidates_by, nbest=2)
     alone = translated(candidates_by=candidates_by, nbest=2, batch_tokens=1)
     assert [[c.text for c in one.nbest] for one in together] == [
         [c.text for c in one.nbest] for one in alone
     ]
-
-
-def test_the_seed_decides() -> None:
-    texts = [[one.text for one in translated(seed=seed)] for seed in (1, 1, 2)]
-    assert texts[0] == texts[1] != texts[2]
+    if candidates_by == "sampling":
+        other = translated(candidates_by=candidates_by, nbest=2, seed=2)
+        assert [one.text for one in other] != [one.text for one in together]
 
 
 def test_a_long_text_scores_the_mean_of_its_segments() -> None:
@@ -144,11 +143,69 @@ def test_candidate_search_keeps_its_settings() -> None:
     assert mbr_config(candidates_by="beam", length_penalty=1.0).candidate_search.beam_size == 8
 
 
-def test_an_unknown_utility_is_refused_before_any_text() -> None:
-    with pytest.raises(InputError, match=r"decoding\.utility=comet is neither chrf nor bleu"):
-        tiny_translator(200, **asdict(mbr_config(utility="comet")))
+WORDS = ["ein", "eine", "Hund", "Hündin", "läuft", "läuft,", "(schnell)", ".", "a", "日本語"]
 
 
-def test_sacrebleu_is_imported_only_for_it() -> None:
-    code = "import sys, transformer.decoding.mbr.search; sys.exit('sacrebleu' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def phrases(seed: int, count: int = 12) -> list[str]:
+    """Phrases of up to nine words, a blank one and an empty one, some words twice."""
+    chance = random.Random(seed)
+    texts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 9))) for _ in range(count)]
+    return [*texts, "", " ", "a", "ein ein ein ein ein", "Ein"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("utility", "official"), [(chrf, sentence_chrf), (bleu, sentence_bleu)])
+def test_utility_equals_sacrebleu_to_the_last_bit(utility: Any, official: Any, seed: int) -> None:
+    texts = phrases(seed)
+    wanted = [[official(one, [other]).score for other in texts] for one in texts]
+    assert utility(texts).tolist() == wanted
+
+
+def test_a_metric_by_its_import_name() -> None:
+    """``operator:eq`` is 1 for the same text: the expected utility is the probability itself."""
+    values = utility_named("operator:eq")(["a", "b"])
+    assert torch.equal(values, torch.eye(2, dtype=torch.float64))
+    # The hypothesis comes first.
+    values = utility_named(f"{__name__}:longer_by")(["abc", "a"])
+    assert values.tolist() == [[0.0, 2.0], [-2.0, 0.0]]
+    with pytest.raises(InputError, match="gave a value that is not finite"):
+        utility_named(f"{__name__}:undefined")(["a"])
+
+
+def longer_by(hypothesis: str, reference: str) -> int:
+    return len(hypothesis) - len(reference)
+
+
+def undefined(hypothesis: str, reference: str) -> float:
+    return float("nan")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("chrF", "is neither chrf nor bleu nor MODULE:CALLABLE"),
+        ("no_such_module:metric", "No module named 'no_such_module'"),
+        ("math:no_such_metric", "no attribute 'no_such_metric'"),
+        ("math", "is neither chrf nor bleu"),
+        (":x", "decoding.utility=:x cannot be imported"),
+        ("math:pi", "decoding.utility=math:pi is neither chrf nor bleu"),
+    ],
+)
+def test_an_unknown_one_is_one_clear_line(name: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        utility_named(name)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+    # The translator refuses it before any text.
+    with pytest.raises(InputError, match=re.escape(says)):
+        tiny_translator(200, **asdict(mbr_config(utility=name)))
+
+
+def test_what_names_no_callable_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "imported_metric.py").write_text("raise SystemExit('imported')\n")
+    for name in ("imported_metric", "imported_metric:"):
+        with pytest.raises(InputError, match="is neither chrf nor bleu"):
+            utility_named(name)

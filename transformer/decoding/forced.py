@@ -1,0 +1,217 @@
+"""Forced decoding: log-probabilities and attention of given translations.
+
+It does not know files, nor how the translations were found. A translation that a search found has
+the same log-probability here if the tokenizer cuts its text into the same subwords. Attention is
+computed by the plain formula.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from transformer.data.batching.batch import Batch, Row, collate
+from transformer.data.tokenization.tokenizer import EOS, PAD, Tokenizer
+from transformer.decoding.inference_mode import evaluating
+from transformer.decoding.length_bucketing import bucket_batches, check_lengths, pair_lengths
+from transformer.decoding.search.ensemble import Ensemble, Model, ensemble_members
+from transformer.decoding.search.interface import check_no_nan
+from transformer.model.attention.bias import Mask
+from transformer.model.attention.masks import padding_mask
+from transformer.model.attention.record_weights import recording
+from transformer.model.decoder import DecoderLayer
+from transformer.model.encoder import EncoderLayer, Memory
+from transformer.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class TargetScore:
+    """The log-probability of one translation (natural logarithm)."""
+
+    log_probability: float
+    """Of all subwords and the end of the sentence."""
+    tokens: tuple[str, ...]
+    """The subwords, and the end."""
+    token_log_probabilities: tuple[float, ...]
+    """Of each token, given the tokens before it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def score_pairs(
+    model: Model,
+    tokenizer: Tokenizer,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    batch_tokens: int = 4096,
+    first: int = 1,
+) -> list[TargetScore]:
+    """Score the targets of sentence pairs, in their order.
+
+    Args:
+        model: Or an ensemble. It stays on its device; its mode is restored.
+        pairs: Raw (source, target) text.
+        batch_tokens: Maximal padded tokens of a batch, on the longer side.
+        first: The number of the first pair, for errors.
+
+    Raises:
+        InputError: A text is longer than the learned positions of the model.
+    """
+    sources = tokenizer.encode_source([source for source, _ in pairs])
+    targets = tokenizer.encode_target([target for _, target in pairs])
+    encoded = list(zip(sources, targets, strict=True))
+    check_lengths(encoded, model.max_length, "score", first=first)
+    scores = score_subwords(model, encoded, batch_tokens)
+    return [
+        TargetScore(math.fsum(row), (*tokenizer.subwords(target), "</s>"), tuple(row))
+        for target, row in zip(targets, scores, strict=True)
+    ]
+
+
+def score_subwords(
+    model: Model, pairs: Sequence[tuple[Row, Row]], batch_tokens: int = 4096
+) -> list[list[float]]:
+    """Log-probabilities of the target subwords of each pair, and of its end; see ``score_pairs``.
+
+    Raises:
+        NotANumber: The model gave NaN.
+    """
+    scores: list[list[float]] = [[]] * len(pairs)
+    device = next(model.parameters()).device
+    with evaluating(model):
+        for indices in bucket_batches(pair_lengths(pairs), batch_tokens):
+            sources, targets = zip(*(pairs[index] for index in indices), strict=True)
+            batch = collate(sources, targets).to(device)
+            real = batch.target_output != model.config.pad
+            members = [
+                _log_probabilities(member, member.encode(batch.source), batch.target_input, real)
+                for member in ensemble_members(model)
+            ]
+            combined = model.combine(members) if isinstance(model, Ensemble) else members[0]
+            found = _select(combined, batch.target_output, real)
+            check_no_nan(found, batch.target_input.size(1))
+            for index, row, target in zip(indices, found.tolist(), targets, strict=True):
+                scores[index] = row[: len(target) + 1]
+    return scores
+
+
+@torch.inference_mode()
+def score_targets(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    target_output: Int[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    """The log-probability of each token given all before it; 0 at padding.
+
+    Padded targets begin with the beginning symbol in ``target_input``, and end with the end symbol
+    instead in ``target_output``. The mode of the model decides about dropout.
+    """
+    real = target_output != model.config.pad
+    return _select(_log_probabilities(model, memory, target_input, real), target_output, real)
+
+
+def _log_probabilities(
+    model: Transformer,
+    memory: Memory,
+    target_input: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "tokens vocab"]:
+    """Of the token after each ``real`` position, in float32; padding is not projected."""
+    hidden = model.decode(target_input, model.start(memory))
+    return model.logits(hidden[real]).float().log_softmax(-1)
+
+
+def _select(
+    log_probabilities: Float[Tensor, "tokens vocab"],
+    target_output: Int[Tensor, "batch target"],
+    real: Bool[Tensor, "batch target"],
+) -> Float[Tensor, "batch target"]:
+    scores = log_probabilities.new_zeros(real.shape)
+    scores[real] = log_probabilities.gather(1, target_output[real][:, None]).squeeze(1)
+    return scores
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The weights of every head, one tensor a layer, the first layer first.
+
+    Each row sums to one over what its query may see. Row ``i`` of ``decoder`` and ``cross`` is the
+    step that has read ``target_input[:i + 1]`` and predicts the token after it.
+    """
+
+    encoder: list[Float[Tensor, "batch head source source"]]
+    decoder: list[Float[Tensor, "batch head target target"]]
+    cross: list[Float[Tensor, "batch head target source"]]
+
+
+@torch.inference_mode()
+def attention_maps(
+    model: Transformer,
+    source: Int[Tensor, "batch source"],
+    target_input: Int[Tensor, "batch target"],
+) -> AttentionMaps:
+    """Compute every attention of the model, in the mode in which it is."""
+    encoder = cast(Iterable[EncoderLayer], model.encoder.layers)
+    decoder = list(cast(Iterable[DecoderLayer], model.decoder.layers))
+    with (
+        recording([layer.attention for layer in encoder]) as own_source,
+        recording([layer.self_attention for layer in decoder]) as own_target,
+        recording([layer.cross_attention for layer in decoder]) as cross,
+    ):
+        model(source, target_input)
+    return AttentionMaps(own_source, own_target, cross)
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One kind of attention over a batch."""
+
+    weights: list[Float[Tensor, "batch head query key"]]
+    """One tensor a layer, the first layer first."""
+    visible: Bool[Tensor, "batch query key"]
+    """What each query may see; nothing at all where the query is padding."""
+    separator: Bool[Tensor, "batch key"]
+    """Where the end-of-sentence symbol stands among the keys."""
+
+
+@dataclass(frozen=True)
+class ForcedAttention:
+    """All attention of a model over a batch; queries and keys as in ``AttentionMaps``."""
+
+    batch: Batch
+    encoder: Attended
+    decoder: Attended
+    cross: Attended
+
+
+def forced_attention(
+    model: Transformer, sources: Sequence[Row], targets: Sequence[Row]
+) -> ForcedAttention:
+    """Read pairs of piece ids (without bos or eos), in the mode in which the model is."""
+    device = next(model.parameters()).device
+    batch = collate(sources, targets).to(device)
+    source, target = batch.source, batch.target_input
+    maps = attention_maps(model, source, target)
+    source_mask = padding_mask(source, PAD)
+    encoder = model.encoder.attention_bias(source.size(1), 0, source_mask, device).dense_mask
+    decoder = model.decoder.attention_bias(target.size(1), 0, None, device).dense_mask
+    return ForcedAttention(
+        batch,
+        Attended(maps.encoder, _visible(source, source, encoder), source == EOS),
+        Attended(maps.decoder, _visible(target, target, decoder), target == EOS),
+        Attended(maps.cross, _visible(target, source, None), source == EOS),
+    )
+
+
+def _visible(query: Tensor, key: Tensor, mask: Mask | None) -> Bool[Tensor, "batch query key"]:
+    """Real keys that the mask lets a real query see."""
+    real = (query != PAD)[:, :, None] & (key != PAD)[:, None, :]
+    # batch 1 query key -> batch query key; every pattern is the same for all heads
+    return real if mask is None else real & mask[:, 0]

@@ -1,1 +1,0 @@
-"""The model on a given translation: its score, its attention, its alignment."""

@@ -1,1 +1,0 @@
-"""Minimum Bayes risk decoding."""
