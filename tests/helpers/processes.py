@@ -131,10 +131,10 @@ class Verb:
     process: BaseProcess
     folder: TemporaryDirectory[str]
 
-    def ended(self) -> tuple[int, str, str]:
+    def ended(self, most: float = _MOST) -> tuple[int, str, str]:
         """Wait for its end; returns exit code, stdout and stderr."""
         with self.folder as folder:
-            code = exit_code(self.process)
+            code = exit_code(self.process, most)
             out, err = (Path(folder, name).read_bytes().decode() for name in ("stdout", "stderr"))
             return code, out, err
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.models import portable
-from tests.helpers.runs import PROJECT, verb
+from tests.helpers.processes import PROJECT, start_verb
 from tests.helpers.steps import search_config
 from tests.helpers.translators import tiny_tokenizer, tiny_translator
 from transformer.model.checkpoint.checkpoint import PORTABLE, write_payload
@@ -74,8 +74,8 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translated(checkpoint: Path, lines: list[str], *more: str) -> list[str]:
     """What the verb answers to these lines on its standard input."""
     text = "".join(f"{line}\n" for line in lines).encode()
-    call = (f"checkpoint={checkpoint}", *more)
-    code, stdout, stderr = verb("translate", *call, home=checkpoint.parent, stdin=text)
+    call = ("translate", f"checkpoint={checkpoint}", *more)
+    code, stdout, stderr = start_verb(call, checkpoint.parent, text).ended(most=3600)
     assert code == 0, stderr[-2000:]
     assert "Traceback" not in stderr
     *answers, rest = stdout.split("\n")

@@ -29,10 +29,8 @@ def test_a_line_of_results_says_what_was_measured(trained: Trained) -> None:
     assert said["machine"] == machine(1)
     assert said["commit"] == short(trained.commit)
     assert signature in found.signatures and len(found.signatures) == 2
-    assert (short("0123456789" * 4), short("0123456789 0123456789+")) == (
-        "0123456",
-        "0123456 0123456+",
-    )
+    commit = "0123456789" * 4
+    assert (short(commit), short(f"{commit} {commit}+")) == ("0123456", "0123456 0123456+")
     # A changed recipe has a name and a line of its own.
     result = Result("pocket", None, "en-de", "B", "loss=label_smoothed")
     assert len({one.name for one in RESULTS}) == len(RESULTS)
